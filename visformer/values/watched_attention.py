@@ -12,6 +12,8 @@ from visformer.values.arrays import Bools, Floats, Ids
 
 WatchedKind = Literal["encoder", "decoder", "cross", "merged", "other"]
 TOLERANCE, HALF_TOLERANCE = 2e-5, 1e-2
+MASKED = -1e4  # what is added and is not above this is a mask
+HIDING = -20.0  # so is what replaces a score and is not above this: e to it is nothing
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -33,12 +35,16 @@ class WatchedAttention:
     # the largest one between the model's own weights and results and what is computed
     # again from queries, keys, values and the rest, relative to max(1, row magnitude)
     difference: float
-    tolerance: float  # what the difference may be
+    # what the difference may be: more where numbers are rounded to fewer digits, and
+    # where scores are large
+    tolerance: float
     border: int | None = None  # merged: how many keys are of the first side
     # the scores are scale q.k + added: not so with soft caps and mixed heads
     linear: bool = True
     over: str = "keys"  # what the softmax runs over; "queries" is a fault
     multiplied: Bools | None = None  # [B, H, Q, K]: scores multiplied by zero
+    # [B or 1, H or 1, Q, K]: where what is added replaces the score
+    filled: Bools | None = None
     dropout: bool = False  # weights were dropped at random
     mixed: bool = False  # heads were mixed, or sinks took a part of the softmax
     step: int = 0  # counts the calls of the model, from 0
@@ -66,10 +72,12 @@ class WatchedAttention:
 
     @property
     def masked(self) -> Bools:
-        """Which keys a query may not read, [B, H, Q, K]; by what is added."""
+        """Which keys a query may not read, [B, H, Q, K]; by what is added or filled."""
         if self.added is None:
             return np.zeros(self.weights.shape, bool)
-        hidden = ~(self.added > -1e4)
+        hidden = ~(self.added > MASKED)
+        if self.filled is not None:
+            hidden = hidden | (self.filled & (self.added <= HIDING))
         return np.broadcast_to(hidden, self.weights.shape)
 
     def __repr__(self) -> str:

@@ -8,7 +8,11 @@ positions of an input (batch rows and tokens), features of a weight, or somethin
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
 
 MADE, WEIGHT, INPUT = range(3)  # where an axis comes from; the better known is larger
 
@@ -16,22 +20,26 @@ MADE, WEIGHT, INPUT = range(3)  # where an axis comes from; the better known is 
 class DataAxis:
     """One axis; identical where it means the same positions."""
 
-    __slots__ = ("cuts", "origin", "parent", "parts", "rows", "size", "start")
+    __slots__ = ("at", "cuts", "origin", "parent", "parts", "rows", "size", "twins")
 
     def __init__(
         self,
         size: int,
         origin: int,
         parent: DataAxis | None = None,
-        start: int = 0,
+        at: int | Tensor | None = None,
         parts: Sequence[tuple[DataDimension, int, int]] = (),
         *,
         rows: bool = False,
     ) -> None:
-        self.size, self.origin, self.parent, self.start = size, origin, parent, start
+        self.size, self.origin, self.parent = size, origin, parent
+        # which of the parent's positions it has: from one on, or each, int64 [size];
+        # None where it counts something else, as a half of it
+        self.at = at
         self.parts = tuple(parts)  # what was joined: axes, size, marks
         self.rows = rows  # counts the rows of a table: learned queries, positions
-        self.cuts: dict[tuple[str, int, int], tuple[DataAxis, ...]] = {}
+        self.cuts: dict[tuple[str, Any, int], tuple[DataAxis, ...]] = {}
+        self.twins: list[DataAxis] = []  # others that were added to it, one by one
 
     def lineage(self) -> Iterator[DataAxis]:
         """Yield this axis, what it was cut from, and so on."""
@@ -40,12 +48,42 @@ class DataAxis:
             yield axis
             axis = axis.parent
 
+    def positions_on(self, other: DataAxis) -> Tensor | None:
+        """Return where its positions lie on another axis, int64 [size].
+
+        None where they do not all lie there, as far as is known.
+        """
+        reached = {self: torch.arange(self.size)}
+        queue = [self]
+        for axis in queue:
+            here = reached[axis]
+            if axis is other:
+                return here
+            if axis.parent is not None and axis.at is not None:
+                above = axis.at + here if isinstance(axis.at, int) else axis.at[here]
+                if axis.parent not in reached:
+                    reached[axis.parent] = above
+                    queue.append(axis.parent)
+            for twin in axis.twins:
+                if twin not in reached:
+                    reached[twin] = here
+                    queue.append(twin)
+        return None
+
+    def join(self, other: DataAxis) -> None:
+        """Note that both count the same positions."""
+        if other is not self and self.positions_on(other) is None:
+            self.twins.append(other)
+            other.twins.append(self)
+
     def halves(self, outer: int) -> tuple[DataAxis, ...]:
         """Return it as two axes, the first of size ``outer``; always the same two."""
 
         def cut() -> tuple[DataAxis, ...]:
             sizes = outer, self.size // outer
-            return tuple(DataAxis(size, self.origin, self) for size in sizes)
+            return tuple(
+                DataAxis(size, self.origin, self, rows=self.rows) for size in sizes
+            )
 
         return self._cut(("halves", outer, 0), cut)
 
@@ -62,19 +100,45 @@ class DataAxis:
             at += length
 
         def cut() -> tuple[DataAxis, ...]:
-            return (DataAxis(size, self.origin, self, self.start + start),)
+            return (DataAxis(size, self.origin, self, start, rows=self.rows),)
 
         return self._cut(("slice", start, size), cut)
 
-    def _cut(self, key: tuple[str, int, int], cut: object) -> tuple[DataAxis, ...]:
+    def moved(self, along: Tensor) -> DataDimension:
+        """Return those of its positions that ``along``, int64 [N], names, in order."""
+        if len(along) == 1:
+            return ()
+        along = along.cpu()
+        there = torch.arange(len(along))
+
+        def cut() -> tuple[DataAxis, ...]:
+            return (DataAxis(len(along), self.origin, self, along, rows=self.rows),)
+
+        (made,) = self._cut(("moved", along.numpy().tobytes(), 0), cut)
+        for axis in self.lineage():  # put back in order again
+            back = made.positions_on(axis)
+            if axis.size == made.size and back is not None and torch.equal(back, there):
+                return (axis,)
+        return (made,)
+
+    def feature(self) -> DataAxis:
+        """Return the axis of what is computed with it, as an axis of weights."""
+
+        def cut() -> tuple[DataAxis, ...]:
+            return (DataAxis(self.size, self.origin),)
+
+        return self._cut(("feature", 0, 0), cut)[0]
+
+    def _cut(
+        self, key: tuple[str, Any, int], cut: Callable[[], tuple[DataAxis, ...]]
+    ) -> tuple[DataAxis, ...]:
         if key not in self.cuts:
-            assert callable(cut)
             self.cuts[key] = cut()
         return self.cuts[key]
 
     def copy(self) -> DataAxis:
         """Return another that counts the same: keys beside queries."""
-        return DataAxis(self.size, self.origin, self, self.start, self.parts)
+        return DataAxis(self.size, self.origin, self, 0, self.parts, rows=self.rows)
 
 
 DataDimension = tuple[DataAxis, ...]

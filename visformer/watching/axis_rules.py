@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from visformer.watching.axes import (
@@ -17,8 +18,10 @@ from visformer.watching.axes import (
     fresh,
     kept,
     regrouped,
+    size_of,
 )
 from visformer.watching.ledger import Ledger, Picked
+from visformer.watching.score_trail import Again
 
 REGROUPS = {"view", "_unsafe_view", "reshape", "_reshape_alias", "unsqueeze", "squeeze"}
 REDUCTIONS = {
@@ -29,16 +32,76 @@ PIECES = {"split", "split_with_sizes", "chunk", "unsafe_split"}
 MATRIX = {"mm", "bmm", "addmm", "baddbmm"}
 
 
+MOVES = {"flip", "roll", "index_select", "index", "gather", "repeat"}
+
+
 def results_of(
-    name: str, args: tuple[Any, ...], ins: Sequence[Tensor], ledger: Ledger, out: Any
+    name: str,
+    args: tuple[Any, ...],
+    ins: Sequence[Tensor],
+    ledger: Ledger,
+    out: Any,
+    again: Again,
 ) -> list[tuple[Tensor, DataDimensions]]:
-    """Return the tensors that an operation made, with their dimensions."""
+    """Return the tensors that an operation made, with their dimensions.
+
+    ``again`` does the operation with another tensor in the place of the first one.
+    """
     outs = list(out) if isinstance(out, tuple | list) else [out]
     outs = [one for one in outs if isinstance(one, Tensor)]
     if name in PIECES and ins:
         return _pieces(args, ledger.known(ins[0]).dimensions, outs)
     several = [ledger.known(one).dimensions for one in ins]
+    if (looked_up := ids_looked_up(name, args, ins, ledger)) is not None:
+        ids = ledger.known(looked_up).dimensions
+        return [(one, (*ids, *several[0][1:])) for one in outs]
+    if name in MOVES:
+        return [(one, _moved(several[0], ins[0], again, one)) for one in outs]
     return [(one, _dimensions(name, args, ins, several, one, ledger)) for one in outs]
+
+
+def ids_looked_up(
+    name: str, args: tuple[Any, ...], ins: Sequence[Tensor], ledger: Ledger
+) -> Tensor | None:
+    """Return the ids whose rows of a table an operation takes; None if it does not."""
+    if name == "embedding":
+        return ins[1]
+    if name not in ("index", "index_select") or len(ins) != 2:
+        return None
+    first = args[1] == 0 if name == "index_select" else args[1][0] is not None
+    of_table = ledger.is_weight(ins[0]) and ins[0].dim() > 1
+    whole = ins[1].dtype in (torch.int64, torch.int32)
+    return ins[1] if first and of_table and whole else None
+
+
+def _moved(
+    before: DataDimensions, given: Tensor, again: Again, out: Tensor
+) -> DataDimensions:
+    """Dimensions after numbers were moved: found by moving their positions alike."""
+    places: dict[int, Tensor] = {}
+    for at, dimension in enumerate(before):
+        if dimension:
+            shape = [-1 if at == one else 1 for one in range(given.dim())]
+            here = torch.arange(given.shape[at], device=given.device).view(shape)
+            places[at] = again(here.expand(given.shape))
+    result: list[DataDimension] = []
+    for to, n in enumerate(out.shape):
+        corner = [0] * out.dim()
+        varying = [
+            at for at, x in places.items() if bool((x != x.narrow(to, 0, 1)).any())
+        ]
+        along = None
+        if len(varying) == 1 and len(before[varying[0]]) == 1:
+            where = places[varying[0]]
+            line = where[tuple(slice(None) if i == to else 0 for i in range(out.dim()))]
+            shape = [-1 if i == to else 1 for i in range(len(corner))]
+            along = line if bool((where == line.view(shape)).all()) else None
+        if along is not None:
+            result.append(before[varying[0]][0].moved(along))
+        else:  # which positions they are differs from row to row, say
+            origins = [axis.origin for at in varying for axis in before[at]]
+            result.append(fresh((n,), max(origins, default=MADE))[0])
+    return tuple(result)
 
 
 def _dimensions(
@@ -63,17 +126,43 @@ def _dimensions(
         at = (args[1] if len(args) > 1 else 0) % len(shape)
         rest = aligned(several, shape[:at] + shape[at + 1 :])
         return (*rest[:at], *fresh(shape[at : at + 1], MADE), *rest[at:])
-    if name == "embedding":
-        return (*several[1], first[-1])
-    if name in ("index_select", "repeat"):
-        return _where_same(first, shape)
     if name in REDUCTIONS:
         return _reduced(args, first, shape)
     if shape == _broadcast(ins):
-        known = [ledger.known(one) for one in ins]
-        scores = [one.dimensions for one in known if one.trail is not None]
-        return aligned(several, shape, scores[:1])
+        return _combined(ins, several, shape, ledger)
     return kept(first, shape) if len(shape) != len(first) else _where_same(first, shape)
+
+
+def _combined(
+    ins: Sequence[Tensor],
+    several: Sequence[DataDimensions],
+    shape: tuple[int, ...],
+    ledger: Ledger,
+) -> DataDimensions:
+    """Dimensions of what several tensors give, number by number.
+
+    A table of weights, such as positions, does not say what the positions are that it
+    is added to; its features may be better known than theirs.
+    """
+    scores = [one.dimensions for one in map(ledger.known, ins) if one.trail is not None]
+    if scores:
+        return aligned(several, shape, scores[:1])
+    given = [d for x, d in zip(ins, several, strict=True) if ledger.marks([x])]
+    if not given:
+        return aligned(several, shape)
+    _note_twins(given, shape)
+    features = [tuple(dimensions[-1:]) for dimensions in several]
+    last = aligned(features, shape[-1:])
+    return (*aligned(several, shape, given)[:-1], *last)
+
+
+def _note_twins(several: Sequence[DataDimensions], shape: tuple[int, ...]) -> None:
+    """Note which axes of inputs were put together, position by position."""
+    for back, n in enumerate(reversed(shape), 1):
+        there = [d[-back] for d in several if len(d) >= back and size_of(d[-back]) == n]
+        axes = [d[0] for d in there if len(d) == 1 and d[0].origin == INPUT]
+        for one in axes[1:] if n > 1 else ():
+            axes[0].join(one)
 
 
 def _broadcast(ins: Sequence[Tensor]) -> tuple[int, ...] | None:
@@ -119,7 +208,7 @@ def _picked(
         return before[:at] + before[at + 1 :]
     start = args[2] if len(args) > 2 and args[2] is not None else 0
     step = args[4] if len(args) > 4 else 1
-    whole = _length(before[at])
+    whole = size_of(before[at])
     start = max(0, start + whole) if start < 0 else start
     return (
         *before[:at],
@@ -128,25 +217,18 @@ def _picked(
     )
 
 
-def _length(dimension: DataDimension) -> int:
-    size = 1
-    for axis in dimension:
-        size *= axis.size
-    return size
-
-
 def _stretch(
     before: DataDimension, start: int, size: int, step: int = 1
 ) -> DataDimension:
     """Return a stretch of a dimension."""
-    if size == _length(before):
+    if size == size_of(before):
         return before
     if len(before) == 1 and step == 1:
         return before[0].slice(start, size)
+    if len(before) == 1:
+        return before[0].moved(start + step * torch.arange(size))
     origin = max((axis.origin for axis in before), default=MADE)
-    return (DataAxis(size, origin, before[0] if len(before) == 1 else None),) * (
-        size > 1
-    )
+    return (DataAxis(size, origin),) * (size > 1)
 
 
 def _pieces(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from visformer.values.watched_attention import HIDING, MASKED
 from visformer.watching.axes import (
     INPUT,
     WEIGHT,
@@ -19,8 +21,20 @@ from visformer.watching.axes import (
 from visformer.watching.ledger import Picked
 from visformer.watching.score_trail import ScoreProduct, ScoreTrail, walked
 
-MASKED = -1e4  # what is added and is lower is a mask
+COARSE = 1e-5  # the rounding of numbers with fewer digits than float32 is above this
 SHARED, ROWS, COLUMNS = "shared", "rows", "columns"
+
+
+class Apart(NamedTuple):
+    """How far numbers are from those computed again, and how far they may be."""
+
+    difference: float
+    allowed: float
+
+    @staticmethod
+    def worse(several: Iterable[Apart]) -> Apart:
+        """Return the one that is too far, if any is, else the largest difference."""
+        return max(several, key=lambda one: (one.difference > one.allowed, one))
 
 
 @dataclass(slots=True, eq=False)
@@ -35,23 +49,62 @@ class Captured:
     scale: float
     added: Tensor | None  # [B or 1, H or 1, Q, K]
     linear: bool  # the weights follow from queries, keys, scale and what is added
-    difference: float
+    # bool, [B or 1, H or 1, Q, K]: where what is added stands in the score's place
+    filled: Tensor | None
+    apart: Apart
     multiplied: Tensor | None  # bool, where a score was multiplied by zero
     over: str  # what the softmax runs over: "keys", "queries", "heads", "batch"
     random: bool
     mixed: bool  # heads were mixed after the softmax, or sinks took a part
     marks: tuple[int, int, int]  # of queries, keys, values
-    border: int | None  # of keys of two sides, how many are of the first
     module: str
     call: int
     parent: int
     outermost: int
-    number: int
-    half: bool  # computed in half precision, or in TF32 on a GPU
+    mark: int  # of what depends on it
     query_axes: DataDimension
     query_picked: Picked  # where queries are one position alone
     key_axes: DataDimension
+    batch_axes: tuple[DataDimension, DataDimension]  # of queries and of keys
+    key_parts: tuple[tuple[int, int], ...]  # where keys were joined: sizes and marks
+    # ids of queries and keys, int64 [B, Q] and [B, K], once they are known
+    query_ids: Tensor | None = None
+    key_ids: Tensor | None = None
     beside: bool = False  # of several modules beside each other
+
+    @property
+    def learned(self) -> tuple[bool, bool]:
+        """Whether queries, and keys, are counted by rows of a table."""
+        first, second = (
+            bool(axes) and all(axis.rows for axis in axes)
+            for axes in (self.query_axes, self.key_axes)
+        )
+        return first, second
+
+    @property
+    def read(self) -> Tensor:
+        """The weights without those of queries that may read nothing, [B, H, Q, K].
+
+        Such a row, as of padding, may do what it likes.
+        """
+        if self.added is None:
+            return self.weights
+        hidden = ~(self.added > MASKED)
+        if self.filled is not None:
+            hidden = hidden | (self.filled & (self.added <= HIDING))
+        nothing = hidden.all(-1, keepdim=True)
+        return self.weights.masked_fill(nothing, 0.0)
+
+    def rows(self, at: Tensor) -> Captured:
+        """Return rows of the batch, int64 [B'], in that order."""
+        names = ("weights", "queries", "keys", "values", "result", "multiplied")
+        parts = {name: getattr(self, name) for name in (*names, "query_ids", "key_ids")}
+        made = {name: x[at] for name, x in parts.items() if x is not None}
+        for name in ("added", "filled"):
+            shared = getattr(self, name)
+            if shared is not None and len(shared) > 1:
+                made[name] = shared[at]
+        return replace(self, **made)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,18 +187,23 @@ def roles(
             heads.append(axis)
         elif role == SHARED:
             (batch if axis.origin == INPUT else heads).append(axis)
-        else:
-            (queries if axis.origin == INPUT else heads).append(axis)
-    if not queries:  # rows that no input counts: learned queries
-        learned = [a for a in rows if a in heads and any(b.rows for b in a.lineage())]
-        made = [a for a in rows if a in heads and a.origin != WEIGHT]
-        queries = (learned or made)[:1]
+        else:  # queries are counted by an input, or are rows of a table: learned ones
+            (queries if axis.origin == INPUT or axis.rows else heads).append(axis)
+    if not queries:
+        queries = _only(a for a in rows if a in heads and a.origin != WEIGHT)
         heads = [axis for axis in heads if axis not in queries]
     if not batch and batch_size > 1:
-        sized = [a for a in heads if a.size == batch_size and a.origin != WEIGHT]
-        batch = sized[:1]
+        batch = _only(a for a in heads if a.size == batch_size and a.origin != WEIGHT)
         heads = [axis for axis in heads if axis not in batch]
     return Roles(tuple(batch), tuple(heads), tuple(queries), keys)
+
+
+def _only(axes: Iterable[DataAxis]) -> list[DataAxis]:
+    """Return the one axis that there is, or none; Unclear of several."""
+    found = list(axes)
+    if len(found) > 1:
+        raise Unclear("several")
+    return found
 
 
 def flat(dimensions: DataDimensions) -> DataDimension:
@@ -184,7 +242,8 @@ def worst(first: Tensor, second: Tensor) -> float:
     """
     if first.shape != second.shape:
         return float("inf")
-    if not first.numel():
+    first, second = (x.to_dense() if x.is_sparse else x for x in (first, second))
+    if not first.numel() or (first.dtype == second.dtype and torch.equal(first, second)):
         return 0.0
     first, second = first.double(), second.double()
     same = (first == second) | (first.isnan() & second.isnan())
@@ -226,9 +285,32 @@ def split_at_softmax(trail: ScoreTrail) -> tuple[list[ScoreTrail], list[ScoreTra
     return steps[:at], steps[at:]
 
 
-def again(trail: ScoreTrail, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+class Replayed(NamedTuple):
+    """What a trail gives once more, done as the model did it."""
+
+    product: Tensor
+    scores: Tensor  # that go into the softmax
+    weights: Tensor
+    unit: float  # the largest relative rounding of a single number on the way
+
+
+def again(trail: ScoreTrail) -> Replayed:
     """Compute scores and weights again, in the model's own order of axes."""
     before, after = split_at_softmax(trail)
-    product = trail.product
-    scores = walked(before, (product.left @ product.right).to(dtype))
-    return scores, walked(after, scores)
+    scores = product = trail.product.left @ trail.product.right
+    unit = unit_of(product)
+    for step in before:
+        scores = walked([step], scores)
+        unit = max(unit, unit_of(scores))
+    weights = walked(after, scores)
+    return Replayed(product, scores, weights, max(unit, unit_of(weights)))
+
+
+def unit_of(tensor: Tensor) -> float:
+    """Return the relative rounding of a tensor's numbers; TF32 has its own."""
+    if not tensor.is_floating_point():
+        return 0.0
+    tf32 = torch.backends.cuda.matmul.fp32_precision == "tf32"
+    if tf32 and tensor.is_cuda and tensor.dtype == torch.float32:
+        return 2**-11
+    return float(torch.finfo(tensor.dtype).eps / 2)

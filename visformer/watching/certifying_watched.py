@@ -8,50 +8,112 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
+from visformer.analysis.checks.observation import Observation
+from visformer.analysis.checks.table import causes, findings_of
 from visformer.language import _, ngettext
 from visformer.values.certificate import Certificate
 from visformer.values.finding import Finding
+from visformer.values.watched_attention import TOLERANCE, WatchedAttention
+from visformer.watching.comparing_steps import compared_steps
+from visformer.watching.observing import observed
 from visformer.watching.seen_instead import SeenInstead
 from visformer.watching.traces import not_in_traces
-from visformer.values.watched_attention import TOLERANCE, WatchedAttention
-from visformer.watching.watched_findings import findings_of
 
 if TYPE_CHECKING:
     from visformer.watching.watcher import Watched
 
 
-def certificate_of(watched: Watched) -> Certificate:
-    """Return the certificate of what was watched."""
+def certificate_of(watched: Watched, seen: Observation | None = None) -> Certificate:
+    """Return the certificate of what was watched; ``seen`` is what was observed."""
+    checks = _of_fast_paths(watched)
+    if seen is None:
+        seen = observed(watched)
+        steps = compared_steps(watched, seen) if watched.output is None else None
+        if steps is not None:
+            seen = replace(seen, compared=steps.comparisons)
+            checks.append(steps.sentence)
     attentions = watched.attentions
+    worst, tolerance = _agreement([(x.difference, x.tolerance) for x in attentions])
     return Certificate(
-        worst=max((one.difference for one in attentions), default=0.0),
+        worst=worst,
         output_difference=watched.output_difference,
-        tolerance=max((one.tolerance for one in attentions), default=TOLERANCE),
+        tolerance=tolerance,
         attentions=len(attentions),
         missed=tuple(_missed(watched)),
-        findings=tuple(findings_of(watched)),
+        checks=tuple(checks),
+        findings=(*findings_of(seen), *_broken_fast_paths(watched)),
     )
 
 
-def together(
-    certificates: Sequence[Certificate],
-    findings: Sequence[Finding],
-    checks: Sequence[str],
-) -> Certificate:
+def together(certificates: Sequence[Certificate], checks: Sequence[str]) -> Certificate:
     """Return one certificate of several calls; of equal findings, the first."""
     outputs = [c.output_difference for c in certificates]
     compared = [one for one in outputs if one is not None]
-    every = [*findings, *(one for c in certificates for one in c.findings)]
-    named = {one.id: one for one in reversed(every)}
+    worst, tolerance = _agreement([(c.worst, c.tolerance) for c in certificates])
+    said = dict.fromkeys(sentence for c in certificates for sentence in c.checks)
     return replace(
         certificates[0],
-        worst=max(c.worst for c in certificates),
+        worst=worst,
         output_difference=max(compared, default=None),
-        tolerance=max(c.tolerance for c in certificates),
+        tolerance=tolerance,
         missed=tuple(dict.fromkeys(s for c in certificates for s in c.missed)),
-        findings=tuple(reversed(named.values())),
-        checks=tuple(checks),
+        findings=causes(one for c in certificates for one in c.findings),
+        checks=(*said, *checks),
     )
+
+
+def _agreement(several: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Return the largest difference, and what it may be; less where one is too far."""
+    over = [most for apart, most in several if apart > most]
+    tolerance = min(over) if over else max((x for _a, x in several), default=TOLERANCE)
+    return max((apart for apart, _most in several), default=0.0), tolerance
+
+
+def _of_fast_paths(watched: Watched) -> list[str]:
+    """Say where torch's fast path, off while a model is watched, gives other numbers."""
+    sentences = []
+    for one in watched.fast_paths:
+        module = one.module or type(watched.watcher.model).__name__
+        if one.zeros:
+            sentences.append(
+                _(
+                    "“{module}”: torch's fast path is off while the model is watched. "
+                    "It gives zeros at {n:,} of {all:,} places.",
+                    module=module,
+                    n=one.zeros,
+                    all=one.places,
+                )
+            )
+        if one.elsewhere:
+            sentences.append(
+                _(
+                    "“{module}”: torch's fast path is off while the model is watched. "
+                    "Its numbers differ by up to {worst:.1e}.",
+                    module=module,
+                    worst=one.elsewhere,
+                )
+            )
+    return list(dict.fromkeys(sentences))
+
+
+def _broken_fast_paths(watched: Watched) -> list[Finding]:
+    """Return a finding for the NaN that torch's fast path gives, and we do not see."""
+    broken = [one for one in watched.fast_paths if one.broken]
+    return [
+        Finding(
+            "fast-path-nan",
+            one.module or type(watched.watcher.model).__name__,
+            _(
+                "Unwatched, torch's fast path gives NaN at {n:,} of {all:,} places, as "
+                "of a row whose every key is masked. It is off while the model is "
+                "watched.",
+                n=one.broken,
+                all=one.places,
+            ),
+            _("Leave each row a key, or leave out rows that are padding alone."),
+        )
+        for one in broken[:1]
+    ]
 
 
 def _missed(watched: Watched) -> list[str]:
@@ -89,8 +151,19 @@ def _missed(watched: Watched) -> list[str]:
                 "No attention was found. If a kernel of its own computes it, or a "
                 "graph in another format, switch to the eager implementation."
             )
+            if _may_be_hidden(watched)
+            else _(
+                "No attention was found: no softmax over products of two activations "
+                "weighs others."
+            )
         )
     return list(dict.fromkeys(sentences))
+
+
+def _may_be_hidden(watched: Watched) -> bool:
+    """Whether a part of what ran could not be followed."""
+    reasons = {one.reason for one in watched.seen}
+    return not watched.operations or bool(reasons & {"kernel", "unknown"})
 
 
 def _mixing(module: str, operation: str) -> str:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-import itertools
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from visformer.watching.axes import WEIGHT, DataAxis, DataDimensions, size_of
+from visformer.watching.axes import (
+    WEIGHT,
+    DataAxis,
+    DataDimension,
+    DataDimensions,
+    size_of,
+)
 from visformer.watching.captured import (
     COLUMNS,
+    Apart,
     Captured,
     Roles,
     Unclear,
@@ -24,11 +31,11 @@ from visformer.watching.captured import (
     side_of_keys,
     softmax_axis,
     split_at_softmax,
-    worst,
+    unit_of,
 )
-from visformer.watching.ledger import SOURCE, TARGET
 from visformer.watching.module_calls import ModuleCall
-from visformer.watching.score_formula import computed, formula
+from visformer.watching.rounding import Comparison, rows_apart
+from visformer.watching.score_formula import ScoreFormula, formula
 from visformer.watching.score_trail import ScoreProduct, ScoreTrail
 
 ARRANGING = {  # operations that leave every weight as it is
@@ -59,7 +66,7 @@ def captured(
     left: bool,
     batch_size: int,
     call: ModuleCall,
-    number: int,
+    mark: int,
 ) -> Captured:
     """Return an attention: ``result`` is ``weights`` times ``values``, or the reverse.
 
@@ -67,9 +74,10 @@ def captured(
     cannot be told which axis is which.
     """
     product, (tensor, dimensions) = trail.product, weights
-    _scores, own = again(trail, tensor.dtype)
+    replayed = again(trail)
+    own = rows_apart(replayed.weights.reshape(tensor.shape), tensor)
     if not left:
-        tensor, values, result, own = tensor.mT, values.mT, result.mT, own.mT
+        tensor, values, result = tensor.mT, values.mT, result.mT
         dimensions = (*dimensions[:-2], dimensions[-1], dimensions[-2])
     of_keys = side_of_keys(product, dimensions[-1])
     parts = _arranged(
@@ -77,9 +85,12 @@ def captured(
     )
     if parts.keys.shape[2] != parts.values.shape[2]:
         raise Unclear("some of the keys")  # values in chunks, scores put together
-    told = formula(trail, parts.of_scores)
+    compared = Comparison(max(replayed.unit, unit_of(tensor)), unit_of(result))
+    keys = grouped(parts.keys, parts.queries.shape[1])
+    told = formula(trail, parts.of_scores, replayed, parts.queries, keys)
     factors = product.factors if of_keys == COLUMNS else product.factors[::-1]
     marks = product.marks if of_keys == COLUMNS else product.marks[::-1]
+    key_axes = product.right_before if of_keys == COLUMNS else product.left_rows
     made = Captured(
         weights=parts.weights,
         queries=parts.queries / factors[0],
@@ -89,24 +100,35 @@ def captured(
         scale=told.scale * factors[0] * factors[1],
         added=told.added,
         linear=told.linear,
-        difference=worst(own.reshape(tensor.shape), tensor),
+        filled=told.filled,
+        apart=Apart(math.inf, 0.0),
         multiplied=told.multiplied,
         over=softmax_axis(trail, parts.of_scores),
         random=any(step.random for step in trail.steps()),
         mixed=_is_mixed(trail, parts.found, parts.of_scores),
         marks=(*marks, value_marks),
-        border=_border(product, of_keys),
         module=product.module if call.number == product.call else call.path,
         call=call.number,
         parent=call.parent,
         outermost=call.outermost,
-        number=number,
-        half=_is_half(tensor) or _is_half(result),
+        mark=mark,
         query_axes=parts.of_scores.queries,
         query_picked=product.picked[0 if of_keys == COLUMNS else 1],
-        key_axes=product.right_before if of_keys == COLUMNS else product.left_rows,
+        key_axes=key_axes,
+        batch_axes=_batch_axes(product, parts.of_scores, of_keys),
+        key_parts=tuple(
+            (size, mine)
+            for axis in key_axes[:1]
+            for _axes, size, mine in _parts_of(axis)
+        ),
     )
-    made.difference = max(made.difference, *_checks(made, trail))
+    made.apart = Apart.worse(
+        [
+            compared.weights(own, told.top.abs().max(), steps=1),
+            compared.results(made),
+            *_told(compared, made, told, trail),
+        ]
+    )
     return made
 
 
@@ -143,19 +165,20 @@ def _arranged(
     )
 
 
-def _checks(made: Captured, trail: ScoreTrail) -> list[float]:
-    """Return how far weights and results are from what follows from the parts."""
-    heads = made.weights.shape[1]
-    apart = [worst(made.weights @ grouped(made.values, heads), made.result)]
+def _told(
+    compared: Comparison, made: Captured, told: ScoreFormula, trail: ScoreTrail
+) -> list[Apart]:
+    """Compare weights with what follows from queries, keys, scale and what is added."""
     _before, after = split_at_softmax(trail)
-    plainly = made.linear and made.over == "keys" and not made.mixed
-    if plainly and all(step.operation in ARRANGING for step in after[1:]):
-        keys = grouped(made.keys, made.queries.shape[1])
-        told = computed(made.queries, keys, made.scale, made.added)
-        # a row that may read nothing: NaN of one softmax, zeros of another
-        told = told.masked_fill(told.isnan() & (made.weights == 0), 0.0)
-        apart.append(worst(told, made.weights))
-    return apart
+    plainly = made.over == "keys" and not made.mixed
+    edited = any(step.operation not in ARRANGING for step in after[1:])
+    if told.scores is None or not plainly or edited:
+        return []
+    weights = torch.softmax(told.scores, -1).float()
+    # a row that may read nothing: NaN of one softmax, zeros of another
+    if weights.isnan().any():
+        weights = weights.masked_fill(weights.isnan() & (made.weights == 0), 0.0)
+    return [compared.weights(rows_apart(weights, made.weights), told.top)]
 
 
 def _is_mixed(trail: ScoreTrail, found: Roles, of_scores: Roles) -> bool:
@@ -175,26 +198,22 @@ def _plain(tensor: Tensor) -> Tensor:
     return tensor.detach().to(device="cpu", dtype=torch.float32, copy=True)
 
 
-def _is_half(tensor: Tensor) -> bool:
-    tf32 = torch.backends.cuda.matmul.fp32_precision == "tf32"
-    return tensor.dtype in (torch.float16, torch.bfloat16) or (tf32 and tensor.is_cuda)
+def _batch_axes(
+    product: ScoreProduct, found: Roles, of_keys: str
+) -> tuple[DataDimension, DataDimension]:
+    """Return the axes that count the batch of the queries, and that of the keys."""
 
+    def own_batch(several: DataDimensions) -> DataDimension:
+        return tuple(
+            own
+            for both in zip(product.shared, several, strict=True)
+            if [axis.size for axis in both[0]] == [axis.size for axis in both[1]]
+            for axis, own in zip(*both, strict=True)
+            if axis in found.batch
+        )
 
-def _border(product: ScoreProduct, of_keys: str) -> int | None:
-    """Return how many of the keys are of the first side, where they are of two."""
-    axes = product.right_before if of_keys == COLUMNS else product.left_rows
-    if len(axes) != 1:
-        return None
-    parts = [
-        (size, marks & (SOURCE | TARGET)) for _axes, size, marks in _parts_of(axes[0])
-    ]
-    if not parts or not all(marks for _size, marks in parts):
-        return None
-    sides = [bool(marks & TARGET) for _size, marks in parts]
-    if len(set(sides)) != 2:
-        return None
-    first = itertools.takewhile(lambda part: bool(part[1] & TARGET) == sides[0], parts)
-    return sum(size for size, _marks in first)
+    left, right = map(own_batch, product.own_shared)
+    return (left, right) if of_keys == COLUMNS else (right, left)
 
 
 def _parts_of(axis: DataAxis) -> Iterator[tuple[object, int, int]]:

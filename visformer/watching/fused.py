@@ -37,17 +37,15 @@ def fused_attention(
     given = {**dict(zip(names, args, strict=False)), **kwargs}
     query, key, value = (given[name] for name in names[:3])  # [B, H, N, d]
     marks = [recorder.ledger.marks([one]) for one in (query, key, value)]
-    if not marks[0] | marks[1]:
-        return 0
     product = _product(recorder, query, key, (marks[0], marks[1]))
     trail = _trail(product, name, given)
     dimensions = (*product.shared, product.left_rows, product.right_columns)
-    _scores, weights = again(trail, torch.float32)
+    weights = again(trail).weights
     result = out[0] if isinstance(out, tuple | list) else out
     values = grouped(value, query.shape[1]), marks[2]
     if not recorder.capture(trail, (weights, dimensions), values, result):
         return 0
-    return 2 << len(recorder.found)
+    return recorder.found[-1].mark
 
 
 def _product(
@@ -61,6 +59,7 @@ def _product(
         left=query.detach().float(),
         right=grouped(key.detach().float(), query.shape[1]).mT,
         shared=tuple(shared),
+        own_shared=(of_query.dimensions[:-2], of_key.dimensions[:-2]),
         left_rows=of_query.dimensions[-2],
         right_columns=tuple(axis.copy() for axis in before),
         right_before=before,
@@ -80,15 +79,18 @@ def _trail(product: ScoreProduct, name: str, given: dict[str, Any]) -> ScoreTrai
     bias = given.get("attn_mask", given.get("attn_bias"))
     mask = _mask(product, bias, causal=bool(given.get("is_causal")))
 
-    def scored(numbers: Tensor) -> Tensor:
-        numbers = numbers * scale
+    def scaled(numbers: Tensor) -> Tensor:
+        return numbers * scale
+
+    def masked(numbers: Tensor) -> Tensor:
         return numbers if mask is None else numbers + mask.to(numbers.dtype)
 
     def normalised(numbers: Tensor) -> Tensor:
         return safe_softmax(numbers, -1)
 
     dimensions = (*product.shared, product.left_rows, product.right_columns)
-    scores = ScoreTrail(product, ScoreTrail(product), scored, name)
+    scores = ScoreTrail(product, ScoreTrail(product), scaled, name)
+    scores = ScoreTrail(product, scores, masked, name)
     return ScoreTrail(
         product,
         scores,

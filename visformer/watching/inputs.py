@@ -1,196 +1,187 @@
-"""InputMarks: which arguments of a call are the source, and which the target."""
+"""Inputs: what a model is given, a mark of its own each, and the ids that it embeds."""
 
 from __future__ import annotations
 
 import inspect
 import itertools
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map
 
 from visformer.errors import InputError
 from visformer.language import _
-from visformer.watching.axes import DataDimensions
+from visformer.watching.axes import INPUT, DataDimensions
 from visformer.watching.captured import Captured
-from visformer.watching.ledger import SOURCE, TARGET, Ledger
+from visformer.watching.ledger import CHOSEN, VERBATIM, Ledger, storage_of
+from visformer.watching.module_calls import ModuleCall
 
 ArgumentNames = (
     str | int | Sequence[str | int] | None
 )  # of arguments, or their places from 0
+SOURCE, TARGET = "source", "target"
 SOURCE_NAMES = {
-    *("input_ids", "src", "source", "x", "memory", "encoder_hidden_states", "inputs"),
-    *("encoder_outputs", "encoder_output", "enc_out", "src_tokens", "inputs_embeds"),
-    *("input_features", "input_values", "pixel_values", "src_ids", "source_ids"),
+    *("input_ids", "src", "source", "src_tokens", "src_ids", "source_ids"),
+    *("encoder_hidden_states", "encoder_outputs", "encoder_output", "enc_out"),
+    *("input_features", "input_values", "pixel_values", "inputs_embeds", "past_values"),
 }
 TARGET_NAMES = {
-    *("decoder_input_ids", "tgt", "trg", "target", "y", "prev_output_tokens"),
-    *("trg_input", "tgt_in", "dec_inputs", "decoder_inputs"),
-    *("decoder_inputs_embeds", "tgt_tokens", "targets", "tgt_ids", "target_ids"),
+    *("decoder_input_ids", "decoder_inputs_embeds", "tgt", "trg", "target", "targets"),
+    *("prev_output_tokens", "trg_input", "tgt_in", "dec_inputs", "decoder_inputs"),
+    *("tgt_tokens", "tgt_ids", "target_ids", "future_values"),
 }
 SOURCE_WORDS = {"enc", "encoder", "src", "source"}
 TARGET_WORDS = {"dec", "decoder", "tgt", "trg", "target"}
-GOLD_NAMES = {"tgt", "trg", "target", "targets", "y"}  # perhaps not what is given
-NO_INPUT = (  # in the name of an argument that is neither
-    *("mask", "type", "position", "label", "len", "head", "cache", "past", "bias"),
-    *("weight", "dropout", "return", "output_", "use_"),
+# in the name of an argument that goes with another: a mask says nothing of its side
+ASIDE = (
+    *("mask", "type", "position", "label", "len", "head", "cache", "past_key", "bias"),
+    *("weight", "dropout", "return", "output_", "use_", "pad"),
 )
+OF_ATTENTION = {"q", "k", "v", "query", "key", "value", "queries", "keys", "values"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Input:
+    """A tensor that the model was given, or whole numbers that it chose and reads."""
+
+    name: str  # of the argument; "" of what was chosen
+    place: str  # the same for what is given there again: module and argument
+    mark: int
+    side: str  # as told, or as its name says; "" for neither
+    tensor: Tensor  # on the CPU
+    axes: DataDimensions
+    call: int  # the outermost call that it was given to
+    copied: bool  # it shares its numbers with another of the same call
+
+
+class IdsRead(NamedTuple):
+    """Ids of a model's inputs, as an embedding looked them up."""
+
+    ids: Tensor  # whole numbers, of any shape, on the CPU
+    axes: DataDimensions
+    marks: int
+    rows: int  # of the table
+    order: int  # grows with time, as marks do
 
 
 class InputMarks:
     """Marks the inputs of the model, and keeps them."""
 
     def __init__(
-        self, model: nn.Module, sources: ArgumentNames, targets: ArgumentNames
+        self,
+        model: nn.Module,
+        ledger: Ledger,
+        sources: ArgumentNames,
+        targets: ArgumentNames,
     ) -> None:
         """Read what the model takes; InputError for names that it does not take."""
-        self._model = model
-        try:
-            written = getattr(model, "_orig_mod", model)  # before torch.compile
-            parameters = inspect.signature(written.forward).parameters.values()
-        except (TypeError, ValueError):
-            parameters = ()  # type: ignore[assignment]
-        self._names = [p.name for p in parameters if p.kind != p.VAR_KEYWORD]
-        variable = {p.kind for p in parameters}
-        self._open = not self._names or bool(
-            variable & {inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL}
-        )
-        self._sources = self._told("sources", sources)
-        self._targets = self._told("targets", targets)
-        self._sides: dict[int, int] = {}  # of modules called apart from the model
-        self.sources: list[Tensor] = []
-        self.targets: list[Tensor] = []
-        # the same, or what embeddings were given in their place: shifted, say
-        self.source_ids: list[Tensor] = []
-        self.target_ids: list[Tensor] = []
-        self._from_labels = False
-        self._replaced = {SOURCE: False, TARGET: False}  # the last of each
-        self._axes: list[DataDimensions] = []  # of all of them
-
-    def time_axis(self, found: Sequence[Captured]) -> int | None:
-        """Return which axis of the inputs, 0 or 1, counts tokens; None if unknown.
-
-        It is the one that queries or keys are counted by; else the other is as long
-        as the batch.
-        """
-        counted = {
-            axis
-            for one in found
-            for last in (*one.query_axes, *one.key_axes)
-            for axis in last.lineage()
+        self._model, self._ledger = model, ledger
+        self._names, self._open = _parameters(model)
+        self._told = {
+            SOURCE: self._checked("sources", sources),
+            TARGET: self._checked("targets", targets),
         }
-        for dimensions in self._axes:
-            for at in (0, 1):
-                if counted.intersection(*dimensions[at : at + 1]):
-                    return at
-        shapes = [x.shape for x in (*self.sources, *self.targets) if x.dim() > 1]
-        for one, shape in itertools.product(found, shapes):
-            rows = [at for at in (0, 1) if shape[at] == len(one.weights)]
-            if len(rows) == 1:
-                return 1 - rows[0]
-        return None
+        self.inputs: list[Input] = []
+        self.read: list[IdsRead] = []
 
     def mark(
-        self, ledger: Ledger, module: nn.Module, args: Sequence[Any], kwargs: Any
-    ) -> None:
-        """Mark the tensors that a call, which no other module made, is given."""
-        if module is self._model:
-            self._mark_model(ledger, args, dict(kwargs))
-            return
-        tensors = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
-        if not tensors or ledger.is_made(tensors[0]):
-            return
-        side = self._sides.get(id(module))
-        if side is None:
-            side = TARGET if self.sources else SOURCE
-            self._sides[id(module)] = side
-        self._keep(ledger, tensors[0], side)
+        self, module: nn.Module, call: ModuleCall, args: Any, kwargs: Any
+    ) -> tuple[Any, Any] | None:
+        """Mark the tensors that a call, which no other module made, is given.
 
-    def _mark_model(
-        self, ledger: Ledger, args: Sequence[Any], kwargs: dict[str, Any]
-    ) -> None:
-        named = [
-            (self._names[at] if at < len(self._names) else str(at), at, value)
+        Two that share their numbers could not be told apart: the model is given a copy
+        of the second one. Returns the arguments then, else None.
+        """
+        mine = module is self._model
+        names = self._names if mine else _parameters(module)[0]
+        named: list[tuple[str, int, Any]] = [
+            (names[at] if at < len(names) else str(at), at, value)
             for at, value in enumerate(args)
         ]
         named += [(name, -1, value) for name, value in kwargs.items()]
-        given = [
-            (_telling(n, inner), at, x)
-            for n, at, v in named
-            for inner, x in _tensors(v)
-        ]
-        sources = [x for n, at, x in given if self._is(n, at, self._sources)]
-        targets = [x for n, at, x in given if self._is(n, at, self._targets)]
-        # what the model itself made before, as an encoder's output, keeps its marks
-        free = [
-            (n, x)
-            for n, _at, x in given
-            if _may_be_input(n.lower())
-            and not any(x is y for y in (*sources, *targets))
-            and not (x.dtype.is_floating_point and ledger.is_made(x))
-        ]
-        has_source = bool(sources) or any(
-            ledger.marks([x]) & SOURCE for *_n, x in given
-        )
-        if not targets and not self._targets:
-            known = [(n.lower(), x) for n, x in free if _says(n, TARGET_NAMES)]
-            known.sort(key=lambda pair: pair[0] in GOLD_NAMES)
-            targets = [x for _n, x in known[:1]]
-            if not targets and _has_decoder(self._model):
-                targets = [x for n, _a, x in given if n == "labels"][:1]
-                self._from_labels = bool(targets)
-        rest = [(n, x) for n, x in free if not any(x is y for y in targets)]
-        if not sources and not self._sources:
-            sources = [x for n, x in rest if _says(n, SOURCE_NAMES)][:1]
-            if not sources and rest and not (has_source and targets):
-                sources = [rest[0][1]]
-        rest = [(n, x) for n, x in rest if not any(x is y for y in sources)]
-        if not targets and not self._targets and rest and sources:
-            like = sources[0].dtype.is_floating_point
-            targets = [
-                x for n, x in rest if x.dtype.is_floating_point == like and x.dim() > 1
-            ][:1]
-        for tensor in sources:
-            self._keep(ledger, tensor, SOURCE)
-        for tensor in targets:
-            self._keep(ledger, tensor, TARGET)
+        taken: dict[object, set[str]] = {}
+        met, copies = Counter[int](), dict[tuple[int, int], Tensor]()
+        for outer, at, value in named:
+            for inner, tensor in _tensors(value):
+                if not self._may_be_input(tensor):
+                    continue
+                name, own = _telling(outer, inner), tensor
+                with_it = taken.setdefault(storage_of(tensor), set())
+                occurrence = id(tensor), met[id(tensor)]
+                met[id(tensor)] += 1
+                if with_it | {name} <= OF_ATTENTION and occurrence[1]:
+                    continue  # a sequence that reads itself
+                if with_it:
+                    own = copies[occurrence] = tensor.clone()
+                with_it.add(name)
+                side = self._told_side(name, at) if mine else ""
+                self._keep(
+                    own,
+                    call,
+                    name=name,
+                    place=f"{call.path}: {outer} {inner}",
+                    side=side or _named_side(name, call.path),
+                    copied=own is not tensor,
+                )
+        return _with_copies((args, kwargs), copies) if copies else None
 
-    def embed(self, ledger: Ledger, ids: Tensor) -> None:
-        """Note ids [B, T] of an embedding: those that a model made of its input count.
+    def embed(self, call: ModuleCall, table: Tensor, ids: Tensor) -> None:
+        """Note ids that an embedding looks up, where they are an input's own.
 
-        A model may leave out the last of its target, or shift its labels itself.
+        Those that the model chose are an input from then on, as if they were given.
         """
-        ids = _flat(ids)
-        side = ledger.marks([ids]) & (SOURCE | TARGET)
-        given, own = (
-            (self.sources, self.source_ids)
-            if side == SOURCE
-            else (self.targets, self.target_ids)
+        marks = self._ledger.marks([ids])
+        if marks & CHOSEN:
+            self._keep(ids, call, name="", place=f"{call.path}: chosen")
+            marks = self._ledger.marks([ids])
+        if not marks & VERBATIM:
+            return
+        axes = self._ledger.known(ids).dimensions
+        for axis in (one for dimension in axes for one in dimension):
+            axis.origin = INPUT  # what ids are counted by counts tokens
+        kept = ids.detach().cpu().clone()
+        order = self._ledger.new_mark()
+        self.read.append(IdsRead(kept, axes, marks, len(table), order))
+
+    def _may_be_input(self, tensor: Tensor) -> bool:
+        chosen = (
+            self._ledger.marks([tensor]) & CHOSEN and not tensor.is_floating_point()
         )
-        if side not in self._replaced or not given or self._replaced[side]:
-            return
-        last = _flat(given[-1])
-        if ids.dim() != 2 or last.dim() != 2 or last.is_floating_point():
-            return
-        self._replaced[side] = True
-        shifted = side == TARGET and self._from_labels
-        other = given[-1].dim() > 2 or last.shape not in (ids.shape, ids.T.shape)
-        if shifted or other or (last < 0).any():
-            own[-1] = ids.detach().cpu().clone()
+        made = self._ledger.is_made(tensor) and not chosen
+        return not (
+            made or tensor.dtype == torch.bool or self._ledger.is_weight(tensor)
+        )
 
-    def _keep(self, ledger: Ledger, tensor: Tensor, mark: int) -> None:
-        ledger.mark_input(tensor, mark)
-        self._axes.append(ledger.known(tensor).dimensions)
+    def _keep(
+        self,
+        tensor: Tensor,
+        call: ModuleCall,
+        *,
+        name: str,
+        place: str,
+        side: str = "",
+        copied: bool = False,
+    ) -> None:
+        mark = self._ledger.new_mark()
+        self._ledger.mark_input(tensor, mark)
+        axes = self._ledger.known(tensor).dimensions
         kept = tensor.detach().cpu().clone()
-        source = mark == SOURCE
-        (self.sources if source else self.targets).append(kept)
-        (self.source_ids if source else self.target_ids).append(kept)
-        self._replaced[mark] = False
+        self.inputs.append(
+            Input(name, place, mark, side, kept, axes, call.outermost, copied)
+        )
 
-    def _is(self, name: str, at: int, told: Sequence[str | int]) -> bool:
-        return name in told or (at >= 0 and at in told)
+    def _told_side(self, name: str, at: int) -> str:
+        for side, told in self._told.items():
+            if name in told or (at >= 0 and at in told):
+                return side
+        return ""
 
-    def _told(self, argument: str, given: ArgumentNames) -> list[str | int]:
+    def _checked(self, argument: str, given: ArgumentNames) -> list[str | int]:
         if given is None:
             return []
         told = [given] if isinstance(given, str | int) else list(given)
@@ -207,24 +198,82 @@ class InputMarks:
         return told
 
 
+def time_axis(given: Sequence[Input], found: Sequence[Captured]) -> int | None:
+    """Return which axis of inputs, 0 or 1, counts tokens; None if that is unknown.
+
+    It is the one that queries or keys are counted by; else the other is as long as the
+    batch.
+    """
+    counted = {axis: None for one in found for axis in (*one.query_axes, *one.key_axes)}
+    for one, at in itertools.product(given, (0, 1)):
+        for axis in one.axes[at] if at < len(one.axes) else ():
+            if any(x.positions_on(axis) is not None for x in counted):
+                return at
+    shapes = [one.tensor.shape for one in given if one.tensor.dim() > 1]
+    for attention, shape in itertools.product(found, shapes):
+        rows = [at for at in (0, 1) if shape[at] == len(attention.weights)]
+        if len(rows) == 1:
+            return 1 - rows[0]
+    return None
+
+
+def _parameters(module: nn.Module) -> tuple[list[str], bool]:
+    """Return the names that a module's forward takes, and whether it takes others."""
+    try:
+        written = getattr(module, "_orig_mod", module)  # before torch.compile
+        parameters = [*inspect.signature(written.forward).parameters.values()]
+    except (TypeError, ValueError):
+        parameters = []
+    variable = {inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL}
+    names = [p.name for p in parameters if p.kind not in variable]
+    return names, not names or any(p.kind in variable for p in parameters)
+
+
+def _with_copies(
+    given: tuple[Any, Any], copies: Mapping[tuple[int, int], Tensor]
+) -> tuple[Any, Any]:
+    """Return arguments with the copies in their places: by object and occurrence."""
+    met = Counter[int]()
+
+    def own(value: Any) -> Any:
+        if not isinstance(value, Tensor):
+            return value
+        met[id(value)] += 1
+        return copies.get((id(value), met[id(value)] - 1), value)
+
+    changed: tuple[Any, Any] = tree_map(own, given)
+    return changed
+
+
+def _named_side(name: str, path: str) -> str:
+    """Return the side that an argument's name says, or that of the module it is for."""
+    own = name.lower()
+    if own in SOURCE_NAMES | TARGET_NAMES:
+        return SOURCE if own in SOURCE_NAMES else TARGET
+    for words in (own.split("_"), re.split(r"[._]", path.lower())):
+        sides = [
+            side
+            for side, known in ((SOURCE, SOURCE_WORDS), (TARGET, TARGET_WORDS))
+            if not known.isdisjoint(words)
+        ]
+        if len(sides) == 1:
+            return sides[0]
+    return ""
+
+
+def goes_with_another(name: str) -> bool:
+    """Whether an argument's name says that it is no sequence of its own."""
+    own = name.lower()
+    known = own in SOURCE_NAMES | TARGET_NAMES
+    return not known and any(word in own for word in ASIDE)
+
+
 def _telling(outer: str, inner: str) -> str:
     """Of an argument's name and a tensor's in it, return the one that says more."""
     known, own = SOURCE_NAMES | TARGET_NAMES, outer.lower()
-    if not inner or inner.lower() in known or not _may_be_input(inner.lower()):
+    if not inner or inner.lower() in known or goes_with_another(inner):
         return inner or outer
-    return outer if own in known or not _may_be_input(own) else inner
-
-
-def _says(name: str, known: set[str]) -> bool:
-    """Whether an argument is one of those known, or has their word in its name."""
-    words = TARGET_WORDS if known is TARGET_NAMES else SOURCE_WORDS
-    own = name.lower()
-    return own in known or not words.isdisjoint(own.split("_"))
-
-
-def _may_be_input(name: str) -> bool:
-    known = name in SOURCE_NAMES | TARGET_NAMES
-    return known or not any(word in name for word in NO_INPUT)
+    return outer if own in known or goes_with_another(own) else inner
 
 
 def _tensors(value: Any) -> Iterator[tuple[str, Tensor]]:
@@ -248,13 +297,3 @@ def _named_tensors(pairs: Iterable[tuple[Any, Any]]) -> Iterator[tuple[str, Tens
         if isinstance(value, Tensor | tuple | list | Mapping):  # no deeper
             for inner, tensor in _tensors(value):
                 yield inner or str(name), tensor
-
-
-def _flat(ids: Tensor) -> Tensor:
-    """Return ids [B, T] of those with one feature each, [B, T, 1]."""
-    return ids[..., 0] if ids.dim() == 3 and ids.shape[2] == 1 else ids
-
-
-def _has_decoder(model: nn.Module) -> bool:
-    named: Iterable[tuple[str, nn.Module]] = model.named_modules()
-    return any("decoder" in name for name, _module in named)

@@ -1,8 +1,8 @@
-"""Joining: heads of a loop, chunks of queries, and the steps of a cached loop."""
+"""Joining: heads of a loop, and chunks of queries."""
 
 from __future__ import annotations
 
-from collections import Counter
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,8 +10,9 @@ from typing import Any
 import torch
 
 from visformer.watching.axes import DataAxis
-from visformer.watching.captured import Captured, grouped
-from visformer.watching.ledger import TARGET
+from visformer.watching.captured import Apart, Captured, grouped
+
+SAME = 1e-5  # scales of heads that differ by less, relatively, are rounded
 
 
 def joined(found: Sequence[Captured]) -> list[Captured]:
@@ -40,7 +41,7 @@ def _fold(found: list[Captured], joint: object) -> list[Captured]:
 
 def _are_of_one_call(first: Captured, second: Captured) -> bool:
     """Whether one call made both, or a loop over modules in one call; independently."""
-    if second.marks[0] & (2 << first.number) or second.marks[1] & (2 << first.number):
+    if (second.marks[0] | second.marks[1]) & first.mark:
         return False
     if first.call == second.call:
         return True
@@ -72,8 +73,9 @@ def _stretch(one: Captured) -> tuple[DataAxis, int, int] | None:
     if len(one.query_axes) != 1 or one.query_axes[0].parent is None:
         return None
     axis = one.query_axes[0]
-    assert axis.parent is not None
-    return axis.parent, axis.start - axis.parent.start, axis.size
+    if not isinstance(axis.at, int):
+        return None
+    return axis.parent, axis.at, axis.size
 
 
 def _heads(first: Captured, second: Captured) -> Captured | None:
@@ -86,7 +88,7 @@ def _heads(first: Captured, second: Captured) -> Captured | None:
         [(*x.shape[:1], *x.shape[2:]) for x in (c.weights, c.queries, c.keys, c.values)]
         for c in (first, second)
     ]
-    if shapes[0] != shapes[1] or first.scale != second.scale:
+    if shapes[0] != shapes[1] or not math.isclose(first.scale, second.scale, rel_tol=SAME):
         return None
     if not first.query_axes and first.query_picked != second.query_picked:
         return None
@@ -123,12 +125,13 @@ def _together(
         queries=cat("queries"),
         result=cat("result"),
         added=_added(first, second, dimension),
-        multiplied=_multiplied(first, second, dimension),
+        multiplied=_flags("multiplied", first, second, dimension),
+        filled=_flags("filled", first, second, dimension),
         linear=first.linear and second.linear,
-        difference=max(first.difference, second.difference),
+        apart=Apart.worse([first.apart, second.apart]),
         random=first.random or second.random,
         marks=_either(first.marks, second.marks),
-        number=second.number,
+        mark=first.mark | second.mark,
         **of_keys,
         **changed,
     )
@@ -147,103 +150,23 @@ def _added(first: Captured, second: Captured, dimension: int) -> torch.Tensor | 
         same = first.added.shape == second.added.shape and first.added.shape[1] == 1
         if same and torch.equal(first.added, second.added):
             return first.added
-    return torch.cat([_full(first), _full(second)], dimension)
+    return torch.cat([full_added(first), full_added(second)], dimension)
 
 
-def _full(one: Captured) -> torch.Tensor:
+def full_added(one: Captured) -> torch.Tensor:
     zeros = torch.zeros(one.weights.shape)
     return zeros if one.added is None else zeros + one.added
 
 
-def _multiplied(
-    first: Captured, second: Captured, dimension: int
+def _flags(
+    name: str, first: Captured, second: Captured, dimension: int
 ) -> torch.Tensor | None:
-    if first.multiplied is None and second.multiplied is None:
+    if getattr(first, name) is None and getattr(second, name) is None:
         return None
-    both = [
-        torch.zeros(c.weights.shape, dtype=torch.bool)
-        if c.multiplied is None
-        else c.multiplied
-        for c in (first, second)
-    ]
-    return torch.cat(both, dimension)
+    return torch.cat([full_flags(first, name), full_flags(second, name)], dimension)
 
 
-def grows(first: Captured, second: Captured) -> bool:
-    """Whether the second is the next step of a cached loop: its keys grew."""
-    queries, keys = second.weights.shape[2:]
-    before = first.weights.shape
-    same = second.weights.shape[:2] == before[:2] and keys == before[3] + queries
-    return same and _equal(second.keys[:, :, : before[3]], first.keys)
-
-
-def reads_the_same(first: Captured, second: Captured) -> bool:
-    """Whether the second reads the keys that the first reads."""
-    return _equal(first.keys, second.keys)
-
-
-def runs(found: Sequence[Captured]) -> list[list[Captured]]:
-    """Return what belongs to one run: of the last one, all that it is made of.
-
-    A run is a pass, or the steps of a cached loop, with the encoder's pass before it.
-    """
-    several: list[list[Captured]] = []
-    state: dict[tuple[str, int], Captured] = {}
-    for group in _calls(found):
-        growing = any(slot in state and grows(state[slot], one) for slot, one in group)
-        if not growing and any(slot in state for slot, _one in group):
-            several.append(list(state.values()))
-            slots = {slot for slot, _one in group}
-            state = {
-                slot: one
-                for slot, one in state.items()
-                if slot not in slots and not (one.marks[0] | one.marks[1]) & TARGET
-            }
-        for slot, one in group:
-            old = state.get(slot)
-            if old is not None and (grows(old, one) or reads_the_same(old, one)):
-                state[slot] = extended(old, one)
-            else:
-                state[slot] = one
-    return [*several, list(state.values())]
-
-
-def _calls(
-    found: Sequence[Captured],
-) -> list[list[tuple[tuple[str, int], Captured]]]:
-    """Return what each outermost call made, each with its module and which it is."""
-    calls: list[list[tuple[tuple[str, int], Captured]]] = []
-    last, counts = -1, Counter[str]()
-    for one in found:
-        if one.outermost != last or not one.outermost:
-            calls.append([])
-            last, counts = one.outermost, Counter()
-        calls[-1].append(((one.module, counts[one.module]), one))
-        counts[one.module] += 1
-    return calls
-
-
-def _equal(one: torch.Tensor, two: torch.Tensor) -> bool:
-    return one.shape == two.shape and bool(torch.allclose(one, two, atol=1e-5))
-
-
-def extended(first: Captured, second: Captured) -> Captured:
-    """Return an attention with the queries of a later step below its own."""
-    keys = second.weights.shape[3]
-
-    def wider(x: torch.Tensor, value: float) -> torch.Tensor:
-        missing = keys - x.shape[3]
-        return torch.nn.functional.pad(x, (0, missing), value=value)
-
-    grown = keys > first.weights.shape[3]
-    added = first.added
-    if grown:
-        added = wider(_full(first), float("-inf"))
-    multiplied = first.multiplied
-    if multiplied is not None and grown:
-        multiplied = wider(multiplied.float(), 0).bool()
-    first = replace(
-        first, weights=wider(first.weights, 0), added=added, multiplied=multiplied
-    )
-    made = _together(first, second, 2)
-    return replace(made, keys=second.keys, values=second.values, call=second.call)
+def full_flags(one: Captured, name: str) -> torch.Tensor:
+    """Return what is flagged of each weight, bool [B, H, Q, K]."""
+    zeros, flags = torch.zeros(one.weights.shape, dtype=torch.bool), getattr(one, name)
+    return zeros if flags is None else zeros | flags

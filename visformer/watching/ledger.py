@@ -6,6 +6,7 @@ known is kept by storage, offset, shape and strides. Storages are held weakly.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -19,7 +20,10 @@ from visformer.watching.axes import INPUT, MADE, WEIGHT, DataAxis, DataDimension
 if TYPE_CHECKING:
     from visformer.watching.score_trail import ScoreTrail
 
-SOURCE, TARGET = 1, 2  # marks: what depends on the inputs; later bits are attentions
+# marks: what numbers depend on, a bit each. The first two are of whole numbers that were
+# chosen (the best token's id), and that are an input's own, wherever they were moved to;
+# the others are of inputs and of attentions
+CHOSEN, VERBATIM = 1, 2
 CONSTANT, LEARNED, COMPUTED = range(3)
 ViewKey = tuple[int, tuple[int, ...], tuple[int, ...]]
 
@@ -68,6 +72,16 @@ class Ledger:
         self._held: WeakKeyDictionary[object, _Storage] = WeakKeyDictionary()
         tensors = [*model.parameters(), *model.buffers()]
         self._weights = {id(s): s for s in map(storage_of, tensors) if s is not None}
+        self._marks = itertools.count(2)
+
+    def new_mark(self) -> int:
+        """Return a mark that nothing has yet."""
+        return 1 << next(self._marks)
+
+    def is_weight(self, tensor: Tensor) -> bool:
+        """Whether a tensor is a parameter or a buffer, or a view of one."""
+        storage = storage_of(tensor)
+        return storage is not None and id(storage) in self._weights
 
     def known(self, tensor: Tensor) -> Known:
         """Return what is known of a tensor; of a new one, that it is a constant."""
@@ -77,7 +91,8 @@ class Ledger:
             return found
         if storage is not None and id(storage) in self._weights:
             axes = [
-                DataAxis(n, WEIGHT, rows=at == 0) for at, n in enumerate(tensor.shape)
+                DataAxis(n, WEIGHT, rows=at < tensor.dim() - 1)
+                for at, n in enumerate(tensor.shape)
             ]
             dimensions = tuple((axis,) if axis.size > 1 else () for axis in axes)
             known = Known(dimensions, LEARNED)
@@ -114,8 +129,8 @@ class Ledger:
         storage = storage_of(tensor)
         if storage is None:
             return
-        self._held[storage] = _Storage(mark, given=True)
-        self.learn(tensor, Known(fresh(tensor.shape, INPUT), COMPUTED), mark)
+        self._held[storage] = _Storage(mark | VERBATIM, given=True)
+        self.learn(tensor, Known(fresh(tensor.shape, INPUT), COMPUTED), 0)
 
     def is_made(self, tensor: Tensor) -> bool:
         """Whether a tensor was computed from inputs, and is none itself."""

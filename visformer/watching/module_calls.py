@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
-Began = Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], None]
+Given = tuple[tuple[Any, ...], dict[str, Any]]
 COMPILED = "_orig_mod."  # what torch.compile puts before a path
 
 
@@ -23,32 +23,38 @@ class ModuleCall(NamedTuple):
     outermost: int  # the number of the call at the top
 
 
-class _Hook:
+class Hook:
     """A hook that does nothing in a copy: a model may be saved while it is watched."""
 
-    def __init__(self, call: Callable[..., None]) -> None:
+    def __init__(self, call: Callable[..., Any]) -> None:
         self._call = call
 
-    def __call__(self, *given: Any) -> None:
-        self._call(*given)
+    def __call__(self, *given: Any) -> Any:
+        return self._call(*given)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return getattr, (nullcontext(), "__exit__")  # takes anything, gives None
 
 
+Began = Callable[[nn.Module, ModuleCall, tuple[Any, ...], dict[str, Any]], Given | None]
+Ended = Callable[[nn.Module, Any], None]
+
+
 class ModuleCalls:
-    """The stack of calls; ``began`` is told of those that nothing of ours called.
+    """The stack of calls; of those that no other module made, both ends are told.
+
+    ``began`` may return other arguments for one, ``ended`` is given what it returned.
 
     It has hooks on each module while it runs, since those on all modules at once are
     not told the keywords, and make a compiled model warn.
     """
 
-    def __init__(self, model: nn.Module, began: Began) -> None:
+    def __init__(self, model: nn.Module, began: Began, ended: Ended) -> None:
         self._modules = {
             module: name.replace(COMPILED, "").removesuffix("_orig_mod")
             for name, module in model.named_modules()
         }
-        self._began = began
+        self._began, self._ended = began, ended
         self._stack: list[tuple[nn.Module, ModuleCall]] = []
         self._handles: list[RemovableHandle] = []
         self._count = 0
@@ -65,12 +71,12 @@ class ModuleCalls:
         for module in self._modules:
             try:
                 before = module.register_forward_pre_hook(
-                    _Hook(self._enter), prepend=True, with_kwargs=True
+                    Hook(self._enter), prepend=True, with_kwargs=True
                 )
             except RuntimeError:  # a scripted module takes no hooks
                 continue
             self._hooked.add(module)
-            after = module.register_forward_hook(_Hook(self._leave), always_call=True)
+            after = module.register_forward_hook(Hook(self._leave), always_call=True)
             self._handles += [before, after]
 
     def follows(self, module: nn.Module) -> bool:
@@ -85,19 +91,20 @@ class ModuleCalls:
 
     def _enter(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> None:
+    ) -> Given | None:
         if threading.get_ident() != self._thread:
-            return
+            return None
         above = self.current
         self._count += 1
         path, outermost = self._modules[module], above.outermost or self._count
         call = ModuleCall(path, self._count, above.number, outermost)
         self._stack.append((module, call))
-        if outermost == self._count:
-            self._began(module, args, kwargs)
+        return self._began(module, call, args, kwargs) if not above.number else None
 
     def _leave(self, module: nn.Module, args: Any, result: Any) -> None:
         mine = threading.get_ident() == self._thread
         if mine and any(running is module for running, _call in self._stack):
             while self._stack.pop()[0] is not module:
                 pass  # what ended without saying so
+            if not self._stack:
+                self._ended(module, result)

@@ -42,8 +42,17 @@ def sums_to_one(weights: Tensor, dimension: int) -> bool:
 
 def of_product(first: Known, second: Known) -> DataDimensions:
     """Return the dimensions of a product of matrices."""
-    shared = tuple(map(better, first.dimensions[:-2], second.dimensions[:-2]))
-    return (*shared, first.dimensions[-2], second.dimensions[-1])
+    left, right = first.dimensions, second.dimensions
+    if second.state == LEARNED:
+        right = _features(right)
+    elif first.state == LEARNED:
+        left = _features(left)
+    return (*map(better, left[:-2], right[:-2]), left[-2], right[-1])
+
+
+def _features(dimensions: DataDimensions) -> DataDimensions:
+    """Dimensions of a weight, as what is computed with it has them."""
+    return tuple(tuple(axis.feature() for axis in one) for one in dimensions)
 
 
 _COMPOSITE: dict[Any, bool] = {}

@@ -16,13 +16,28 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from visformer.errors import stack_words
 from visformer.watching.axes import INPUT, MADE, DataDimensions, better, fresh, size_of
-from visformer.watching.axis_rules import MATRIX, REDUCTIONS, picks, results_of
+from visformer.watching.axis_rules import (
+    MATRIX,
+    MOVES,
+    REDUCTIONS,
+    REGROUPS,
+    ids_looked_up,
+    picks,
+    results_of,
+)
 from visformer.watching.captured import Captured, Unclear
 from visformer.watching.finding_attention import captured
 from visformer.watching.fused import FUSED, fused_attention
 from visformer.watching.higher_order import done_by_parts
-from visformer.watching.ledger import COMPUTED, CONSTANT, Known, Ledger
-from visformer.watching.module_calls import ModuleCalls
+from visformer.watching.ledger import (
+    CHOSEN,
+    COMPUTED,
+    CONSTANT,
+    VERBATIM,
+    Known,
+    Ledger,
+)
+from visformer.watching.module_calls import ModuleCall, ModuleCalls
 from visformer.watching.one_key import has_one_key, one_key_product
 from visformer.watching.operations import (
     factor_of,
@@ -43,6 +58,14 @@ log = logging.getLogger(__name__)
 SOFTMAX = {"_softmax", "_safe_softmax"}
 DRAWN = {"bernoulli_", "bernoulli", "rand", "rand_like", "uniform_"}
 KERNEL = re.compile(r"attention|attn")
+CHOICES = {"argmax", "argmin", "topk", "max", "min", "sort", "argsort", "multinomial"}
+HANDED_ON = {  # operations that give whole numbers as they were
+    *(*MOVES, *REGROUPS, "slice", "select", "unbind", "split", "split_with_sizes"),
+    *("cat", "stack", "transpose", "t", "permute", "expand", "clone", "_to_copy"),
+    *("copy", "copy_", "masked_fill", "masked_fill_", "where", "fill_", "index_put_"),
+    *("scatter", "scatter_", "constant_pad_nd", "detach", "alias", "masked_scatter"),
+    *("lift_fresh", "chunk", "narrow", "index_copy", "slice_scatter", "select_scatter"),
+}
 LIKE = {  # only the shape of what they are given counts
     *("empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like"),
     *("new_zeros", "new_ones", "new_full", "new_empty"),
@@ -58,9 +81,9 @@ class Recorder(TorchDispatchMode):
         self,
         ledger: Ledger,
         calls: ModuleCalls,
-        embeds: Callable[[Ledger, Tensor], None],
+        embeds: Callable[[ModuleCall, Tensor, Tensor], None],
     ) -> None:
-        """``embeds`` is told of the ids that every embedding is given."""
+        """``embeds`` is told of the table and the ids that every embedding is given."""
         super().__init__()  # type: ignore[no-untyped-call]
         self.ledger, self.calls, self._embeds = ledger, calls, embeds
         self.found: list[Captured] = []
@@ -141,13 +164,14 @@ class Recorder(TorchDispatchMode):
     ) -> None:
         ins = tensors_in((*args, *kwargs.values()))
         ledger = self.ledger
+        again = doing_again(func, args, kwargs, ins[0]) if ins else None
         if name in LIKE:
-            for one, dimensions in results_of(name, args, ins, ledger, out):
+            for one, dimensions in results_of(name, args, ins, ledger, out, again):
                 ledger.learn(one, Known(dimensions, random=name in DRAWN), 0)
             return
-        marks = ledger.marks(ins)
-        if name == "embedding":
-            self._embeds(ledger, ins[1])
+        if (ids := ids_looked_up(name, args, ins, ledger)) is not None:
+            self._embeds(self.calls.current, ins[0], ids)
+        marks = self._marks_after(name, ins)
         if name in FUSED:
             marks |= fused_attention(self, func, name, args, kwargs, out)
         elif name in MATRIX:
@@ -160,7 +184,7 @@ class Recorder(TorchDispatchMode):
         knowns = [ledger.known(one) for one in ins]
         trail = None
         if marks and name == "mul" and self._weighs_one_key(ins, knowns, out):
-            marks |= 2 << len(self.found)
+            marks |= self.found[-1].mark
         else:
             trail = self._next_trail(func, name, args, kwargs, ins, knowns, out)
         state = COMPUTED if marks or name == "embedding" else CONSTANT
@@ -171,13 +195,20 @@ class Recorder(TorchDispatchMode):
             random = random and name == "bernoulli_"
             self.dropout[self.calls.current.path] += 1
         picked = tuple(dict.fromkeys(pick for known in knowns for pick in known.picked))
-        results = results_of(name, args, ins, ledger, out)
+        results = results_of(name, args, ins, ledger, out, again)
         for at, (one, dimensions) in enumerate(results):
+            if name in CHOICES and not one.is_floating_point():
+                marks = CHOSEN if marks else 0
             more = picks(name, args, ins, ledger, at) if marks else ()
             drawn = random and not trail
             known = Known(dimensions, state, factor, drawn, (*picked, *more), trail)
             ledger.learn(one, known, marks)
             trail = trail if name in ("split", "split_with_sizes", "unbind") else None
+
+    def _marks_after(self, name: str, ins: list[Tensor]) -> int:
+        """Return what a result depends on."""
+        marks = self.ledger.marks(ins)
+        return marks if name in HANDED_ON else marks & ~VERBATIM
 
     def _next_trail(
         self,
@@ -260,7 +291,9 @@ class Recorder(TorchDispatchMode):
         ):
             if known.trail is None or attention:
                 continue
-            if others[1] and others[0].state == COMPUTED:
+            # what depends on no input may be of queries that were learned
+            read = others[1] or not any(known.trail.product.marks)
+            if read and others[0].state == COMPUTED:
                 if known.trail.normalised() and not plus:
                     attention = self._attend(
                         known, tensor, others[2], others[1], out, left=is_left
@@ -269,7 +302,7 @@ class Recorder(TorchDispatchMode):
                 again = doing_again(func, args, kwargs, tensor)
                 trail = ScoreTrail(known.trail.product, known.trail, again, name)
         dimensions = of_product(first, second)
-        activations = first.state == second.state == COMPUTED and (of_left or of_right)
+        activations = first.state == second.state == COMPUTED
         if activations and not attention and trail is None:
             made = self._score_product(left, right, first, second, (of_left, of_right))
             dimensions = (*made.shared, made.left_rows, made.right_columns)
@@ -277,7 +310,7 @@ class Recorder(TorchDispatchMode):
             if plus:
                 trail = with_sum(trail, name, args[0], kwargs)
         if attention:
-            marks |= 2 << len(self.found)  # what follows depends on this attention
+            marks |= self.found[-1].mark  # what follows depends on this attention
         state = COMPUTED if max(first.state, second.state) > CONSTANT else CONSTANT
         picked = tuple(dict.fromkeys((*first.picked, *second.picked)))
         self.ledger.learn(
@@ -318,6 +351,7 @@ class Recorder(TorchDispatchMode):
             right=right.detach(),
             picked=(first.picked, second.picked),
             shared=tuple(map(better, first.dimensions[:-2], second.dimensions[:-2])),
+            own_shared=(first.dimensions[:-2], second.dimensions[:-2]),
             left_rows=first.dimensions[-2],
             right_columns=tuple(axis.copy() for axis in before),
             right_before=before,
@@ -378,7 +412,7 @@ class Recorder(TorchDispatchMode):
                 left=left,
                 batch_size=self.batch_size,
                 call=self.calls.current,
-                number=len(self.found) + 1,
+                mark=self.ledger.new_mark(),
             )
         except Unclear:
             self.see("axes", size_of(weights[1][-1 if left else -2]))

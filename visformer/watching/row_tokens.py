@@ -1,8 +1,9 @@
-"""RowTokens: the tokens of each row of a watched batch."""
+"""RowTokens: the ids of what was attended with, and the tokens of each row."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -12,9 +13,14 @@ from torch import Tensor
 from visformer.arguments import wrong_value
 from visformer.language import _
 from visformer.values.arrays import Ids
+from visformer.watching.axes import DataDimension
+from visformer.watching.captured import Captured
+from visformer.watching.inputs import IdsRead, Input
+from visformer.watching.sides import Sides
 
 if TYPE_CHECKING:
-    from visformer.watching.watcher import Tokens, Watched
+    from visformer.watching.traces import Layers
+    from visformer.watching.watcher import Tokens, Watcher
 
 
 class RowTokens(NamedTuple):
@@ -27,61 +33,126 @@ class RowTokens(NamedTuple):
     piece: Callable[[int], str]  # a target id's token
 
 
-def tokens_of(watched: Watched, rows: int, source: int, target: int) -> list[RowTokens]:
+class _Axes(NamedTuple):
+    """What is asked for: ids at the positions of some axes."""
+
+    marks: int  # of inputs that they may be of
+    batch: DataDimension
+    along: DataDimension
+    rows: int
+    length: int
+
+
+def with_ids(
+    one: Captured, read: Sequence[IdsRead], inputs: Sequence[Input], sides: Sides
+) -> Captured:
+    """Return an attention with the ids of its queries and keys, where they are known.
+
+    They are those that an embedding was given, at the positions that the axes of
+    queries and keys lead back to. Rows that the model sorted come in the order in
+    which they were given.
+    """
+    kind = sides.kind(one)
+    of_queries = sides.target if kind in ("decoder", "cross") else sides.source
+    of_keys = sides.target if kind == "decoder" else sides.source
+    before = [x for x in read if x.order < one.mark]
+    before.sort(key=lambda x: (x.rows, x.order), reverse=True)
+    rows, _heads, queries, keys = one.weights.shape
+    own, theirs = one.batch_axes
+    asked = (
+        _Axes(one.marks[0] & of_queries, own, one.query_axes, rows, queries),
+        _Axes(one.marks[1] & of_keys, theirs, one.key_axes, rows, keys),
+    )
+    query_ids, key_ids = (_ids_at(before, axes) for axes in asked)
+    order = _order(own, inputs)
+    made = replace(one, query_ids=query_ids, key_ids=key_ids)
+    return made if order is None else made.rows(order)
+
+
+def _order(batch: DataDimension, inputs: Sequence[Input]) -> Tensor | None:
+    """Return which row is of each row that was given; None: they are in order."""
+    for axis in (x for one in inputs for dimension in one.axes for x in dimension):
+        at = batch[0].positions_on(axis) if len(batch) == 1 else None
+        if at is not None and len(at.unique()) == axis.size == len(at):
+            return None if torch.equal(at, at.sort().values) else at.argsort()
+    return None
+
+
+def _ids_at(read: Sequence[IdsRead], axes: _Axes) -> Tensor | None:
+    """Return the ids [B, N] at some axes; of the largest table, as words have."""
+    fit = [x for x in read if x.marks & axes.marks]
+    if not axes.along:  # one position: the last that was read
+        fit.sort(key=lambda x: x.order, reverse=True)
+    for one in fit:
+        made = _of_read(one, axes)
+        if made is not None and made.shape == (axes.rows, axes.length):
+            return made
+    return None
+
+
+def _of_read(one: IdsRead, wanted: _Axes) -> Tensor | None:
+    """Return ids [B, N] of what an embedding was given; None where they are not its."""
+    axes = [axis for dimension in one.axes for axis in dimension]
+    ids = one.ids.reshape([axis.size for axis in axes])
+    several = list(range(len(axes)))
+    if len(wanted.along) == 1:
+        found = [(at, wanted.along[0].positions_on(axes[at])) for at in several]
+        there = [(at, positions) for at, positions in found if positions is not None]
+        if not there:
+            return None
+        ids = ids.index_select(*there[0]).movedim(there[0][0], -1)
+        several.remove(there[0][0])
+    elif wanted.along:
+        return None
+    else:
+        ids = ids[..., None]
+    if not several:
+        return ids.expand(wanted.rows, -1)
+    if len(several) > 1 or len(wanted.batch) != 1:
+        return None
+    rows = wanted.batch[0].positions_on(axes[several[0]])
+    return None if rows is None else ids[rows]
+
+
+def side_ids(layers: Layers) -> dict[str, Ids | None]:
+    """Return the ids of source and target, [B, N], that all layers agree on."""
+    several: dict[str, list[Ids | None]] = {"source": [], "target": []}
+    for kind, attentions in layers.items():
+        for one in attentions:
+            several["source" if kind == "encoder" else "target"].append(one.query_ids)
+            several["target" if kind == "decoder" else "source"].append(one.key_ids)
+    agreed: dict[str, Ids | None] = {}
+    for side, ids in several.items():
+        first = ids[0] if ids else None
+        same = all(x is not None and np.array_equal(x, first) for x in ids)
+        agreed[side] = first if same else None
+    return agreed
+
+
+def tokens_of(
+    watcher: Watcher, layers: Layers, sizes: dict[str, int]
+) -> list[RowTokens]:
     """Return the tokens of each row; of what has no ids, they are numbered.
 
-    Raises InputError for tokens that are not as many as the model saw.
+    ``sizes`` are those of source and target. Raises InputError for tokens that are not
+    as many as the model saw.
     """
-    watcher, axis = watched.watcher, watched.time_axis
-    own = watched.target_ids or (watched.source_ids if not source else [])
-    ids = (
-        ids_of(watched.source_ids, rows, source, axis) if source else None,
-        ids_of(own, rows, target, axis) if target else None,
-    )
-    piece = _pieces(watcher.tokenizer)
+    ids, piece = side_ids(layers), _pieces(watcher.tokenizer)
     result = []
-    for row in range(rows):
-        sides: list[Any] = []
-        for name, at, length in (("source", 0, source), ("target", 1, target)):
-            told = _told(f"{name}_tokens", watcher.tokens[at], row, length)
-            mine = ids[at]
-            numbers = None if mine is None else mine[row].numpy().astype(np.int64)
-            if told is None:
-                told = (
-                    tuple(str(i + 1) for i in range(length))
-                    if numbers is None
-                    else tuple(piece(int(i)) for i in numbers)
-                )
-            zeros = np.zeros(length, np.int64)
-            sides += [told, zeros if numbers is None else numbers]
-        source_text, source_ids, target_text, target_ids = sides
-        result.append(
-            RowTokens(source_text, source_ids, target_text, target_ids, piece)
-        )
+    for row in range(len(next(iter(layers.values()))[0].weights)):
+        made: list[Any] = []
+        for given, (side, length) in zip(watcher.tokens, sizes.items(), strict=True):
+            whole = ids[side]
+            own = np.zeros(length, np.int64) if whole is None else whole[row]
+            told = _told(f"{side}_tokens", given, row, length)
+            if told is None and whole is None:
+                told = tuple(str(at + 1) for at in range(length))
+            elif told is None:
+                told = tuple(piece(int(id)) for id in own)
+            made += [told, np.ascontiguousarray(own, np.int64)]
+        source, source_ids, target, target_ids = made
+        result.append(RowTokens(source, source_ids, target, target_ids, piece))
     return result
-
-
-def ids_of(
-    given: Sequence[Tensor], rows: int, length: int, time_axis: int | None
-) -> Tensor | None:
-    """Return the ids [B, length] that the last calls were given together, if any."""
-    taken: list[Tensor] = []
-    have = 0
-    for tensor in reversed(given):
-        if tensor.is_floating_point() or tensor.dim() > 2:
-            return None
-        tensor = tensor[None] if tensor.dim() == 1 else tensor
-        if tensor.shape[1] == rows and (time_axis == 0 or tensor.shape[0] != rows):
-            tensor = tensor.T
-        if tensor.shape[0] != rows and rows % max(1, tensor.shape[0]) == 0:
-            tensor = tensor.repeat_interleave(rows // max(1, tensor.shape[0]), 0)
-        if tensor.shape[0] != rows or have + tensor.shape[1] > length:
-            return None
-        taken.insert(0, tensor)
-        have += tensor.shape[1]
-        if have == length:
-            return torch.cat(taken, 1)
-    return None
 
 
 def _told(

@@ -25,7 +25,8 @@ class ScoreProduct:
 
     left: Tensor  # [*shared, M, d]
     right: Tensor  # [*shared, d, J]
-    shared: DataDimensions
+    shared: DataDimensions  # the better known of what both have
+    own_shared: tuple[DataDimensions, DataDimensions]  # what left and right have
     left_rows: DataDimension  # M
     right_columns: DataDimension  # J: counted by axes of its own
     right_before: DataDimension  # J, as the right factor has it
@@ -95,25 +96,34 @@ def safe_softmax(scores: Tensor, dimension: int) -> Tensor:
 def doing_again(
     operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any], on_trail: Tensor
 ) -> Again:
-    """Return an operation as a function of the one argument that is on the trail."""
+    """Return an operation as a function of the one argument that is on the trail.
+
+    Numbers of the model's own type are done exactly as the model did them; numbers of
+    another type keep it, whatever the model rounded its own to.
+    """
     name = operation._schema.name.removeprefix("aten::")
 
     def again(given: Tensor) -> Tensor:
+        as_it_was = given.dtype == on_trail.dtype
+
         def put(value: Any) -> Any:
             if value is on_trail:
                 return given
             if isinstance(value, Tensor) and value.is_floating_point():
-                return value.to(given.dtype)
+                return value if as_it_was else value.to(given.dtype)
             return value
 
         def filled(values: Any) -> Any:
             return tree_map(put, values)
 
-        if name in ("_to_copy", "detach", "alias", "lift_fresh"):
+        if name in ("detach", "alias", "lift_fresh"):
             return given
+        if name == "_to_copy":
+            return operation(given, **kwargs) if as_it_was else given
         if name in VIEW_NAMES:
             return given.reshape(filled(args)[1])
         if name == "_softmax":
+            given = given.float() if args[2] and as_it_was else given
             return torch.softmax(given, args[1])
         if name == "_safe_softmax":
             return safe_softmax(given, args[1])

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from torch import Tensor
 
 from visformer.values.arrays import Bools, Floats, read_only
 from visformer.values.facts import (
@@ -16,19 +17,22 @@ from visformer.values.facts import (
     AttentionFacts,
     Kind,
     ModelFacts,
+    StackName,
 )
 from visformer.values.row_columns import Columns, RowsName
 from visformer.values.score_bias import Bias
 from visformer.values.trace import Trace
-from visformer.watching.row_tokens import RowTokens, tokens_of
 from visformer.values.watched_attention import TOLERANCE, WatchedAttention
-from visformer.watching.watched_steps import steps_of
+from visformer.watching.row_tokens import RowTokens, tokens_of
+from visformer.watching.streams import LayerStream, readout_of, streams_of
+from visformer.watching.watched_steps import steps_of, watched_logits
 
 if TYPE_CHECKING:
     from visformer.watching.watcher import Watched
 
 MASKED = -1e4  # what is added and is not above this is a mask
 Layers = dict[Kind, list[WatchedAttention]]
+Streams = Mapping[StackName, LayerStream]
 
 
 class _Sizes(NamedTuple):
@@ -47,11 +51,21 @@ def traces_of(watched: Watched) -> list[Trace]:
     layers = layers_of(watched.last_run)
     if not layers:
         return []
-    rows = len(next(iter(layers.values()))[0].weights)
-    source, target = lengths(layers)
-    tokens = tokens_of(watched, rows, source, target)
-    facts = _facts(watched, layers)
-    return [_trace(facts, layers, row, tokens[row], watched) for row in range(rows)]
+    sizes = dict(zip(("source", "target"), lengths(layers), strict=True))
+    tokens = tokens_of(watched.watcher, layers, sizes)
+    streams = streams_of(watched.streams, layers)
+    logits = watched_logits(watched, len(tokens), sizes["target"])
+    facts = _facts(watched, layers, streams, logits)
+    made = [
+        _trace(facts, layers, at, row, watched, streams)
+        for at, row in enumerate(tokens)
+    ]
+    if logits is None:
+        return made
+    return [
+        replace(trace, own_logits=read_only(own.numpy()), steps=steps_of(own, row))
+        for trace, own, row in zip(made, logits, tokens, strict=True)
+    ]
 
 
 def layers_of(attentions: Sequence[WatchedAttention]) -> Layers:
@@ -112,7 +126,15 @@ def _sizes(one: WatchedAttention) -> _Sizes:
     )
 
 
-def _facts(watched: Watched, layers: Layers) -> ModelFacts:
+def _facts(
+    watched: Watched, layers: Layers, streams: Streams, logits: Tensor | None
+) -> ModelFacts:
+    decoder, model = streams.get("decoder"), watched.watcher.model
+    read_out = readout_of(model, decoder, logits) is not None
+    stacks = {
+        stack: stream.facts(read_out=read_out and stack == "decoder")
+        for stack, stream in streams.items()
+    }
     attention = {}
     for kind, several in layers.items():
         sizes = _sizes(several[0])
@@ -130,7 +152,7 @@ def _facts(watched: Watched, layers: Layers) -> ModelFacts:
     parameters = list(watcher.model.parameters())
     return ModelFacts(
         attention=attention,
-        stacks={},
+        stacks=stacks,
         known=None,
         name=type(watcher.model).__name__,
         digest="",
@@ -144,7 +166,12 @@ def _facts(watched: Watched, layers: Layers) -> ModelFacts:
 
 
 def _trace(
-    facts: ModelFacts, layers: Layers, row: int, tokens: RowTokens, watched: Watched
+    facts: ModelFacts,
+    layers: Layers,
+    row: int,
+    tokens: RowTokens,
+    watched: Watched,
+    streams: Streams,
 ) -> Trace:
     columns = Columns(facts)
     source, target = lengths(layers)
@@ -162,10 +189,10 @@ def _trace(
         source_spans=(),
         target=tokens.target,
         target_ids=tokens.target_ids,
-        steps=steps_of(watched, row, tokens),
-        encoder_rows=_rows(columns, "encoder", source, layers, row),
-        memory_rows=_rows(columns, "memory", source, layers, row),
-        decoder_rows=_rows(columns, "decoder", target, layers, row),
+        steps=(),
+        encoder_rows=_rows(columns, "encoder", source, layers, row, streams),
+        memory_rows=_rows(columns, "memory", source, layers, row, streams),
+        decoder_rows=_rows(columns, "decoder", target, layers, row, streams),
         masks=masks,
         biases=biases,
         certificate=watched.certificate,
@@ -216,11 +243,20 @@ def _masks(
 
 
 def _rows(
-    columns: Columns, rows: RowsName, length: int, layers: Layers, row: int
+    columns: Columns,
+    rows: RowsName,
+    length: int,
+    layers: Layers,
+    row: int,
+    streams: Streams,
 ) -> Floats:
     """Fill the rows of a Trace; parts that were not seen stay zero."""
     made = np.zeros((length, columns.width(rows)), np.float32)
     for name, layer in columns.names(rows):
+        if name in ("hidden", "output") and rows != "memory":
+            whole = streams[rows].part(name, layer)
+            made[:, columns.part(rows, name, layer)] = whole[row].numpy()
+            continue
         kind: Kind = "encoder" if rows == "encoder" else "decoder"
         if rows == "memory" or name.startswith("cross "):
             kind = "cross"

@@ -16,21 +16,31 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflat
 
 from visformer.arguments import wrong_type
 from visformer.language import _
-from visformer.watching.captured import Captured
-from visformer.watching.inputs import ArgumentNames, InputMarks
-from visformer.watching.joining import joined, runs
-from visformer.watching.ledger import SOURCE, TARGET, Ledger
-from visformer.watching.module_calls import ModuleCalls
-from visformer.watching.recorder import Recorder
-from visformer.watching.seen_instead import SeenInstead
-from visformer.watching.surroundings import plain_paths, same_chances
 from visformer.values.watched_attention import (
-    HALF_TOLERANCE,
-    TOLERANCE,
     WatchedAttention,
     WatchedKind,
     is_causal,
 )
+from visformer.watching.captured import Captured
+from visformer.watching.fast_path import FastPath, fast_paths
+from visformer.watching.inputs import (
+    ArgumentNames,
+    IdsRead,
+    Input,
+    InputMarks,
+    goes_with_another,
+    time_axis,
+)
+from visformer.watching.joining import joined
+from visformer.watching.ledger import Ledger
+from visformer.watching.module_calls import Given, ModuleCall, ModuleCalls
+from visformer.watching.recorder import Recorder
+from visformer.watching.row_tokens import with_ids
+from visformer.watching.runs import Run, runs
+from visformer.watching.seen_instead import SeenInstead
+from visformer.watching.sides import Sides, border_of, sides_of
+from visformer.watching.streams import LayerStream, StreamRecorder
+from visformer.watching.surroundings import plain_paths, same_chances
 
 if TYPE_CHECKING:
     from visformer.values.certificate import Certificate
@@ -93,24 +103,32 @@ class Watcher:
         self.model, self.pad, self.tokenizer = model, pad, tokenizer
         self.tokens, self.labels = tokens, labels
         self._named = sources, targets
-        InputMarks(model, sources, targets)  # refuses names that are not there
+        # refuses names that are not there
+        InputMarks(model, Ledger(model), sources, targets)
         self._open: _Watching | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Watched:
         """Call the model and return what was seen; an error of the model's is its own.
 
         A second, unwatched call, with random state and buffers put back, tells whether
-        watching changed the output.
+        watching changed the output. Where torch's fast path may give other numbers, of
+        which the certificate tells, that call is made once more without it.
         """
-        with same_chances(self.model):
-            own_args, own_kwargs = _own_containers((args, kwargs))
-            plain = _apart(self.model(*own_args, **own_kwargs))
+        spare = _own_containers((args, kwargs))
+        plain = self._unwatched(_own_containers((args, kwargs)))
         with self as watched:
             assert self._open is not None
-            self._open.call(args, kwargs)
+            args, kwargs = self._open.call(args, kwargs)
             watched.output = self.model(*args, **kwargs)
+        if watched.fast_paths:
+            with plain_paths():
+                plain = self._unwatched(spare)
         watched.output_difference = difference(watched.output, plain)
         return watched
+
+    def _unwatched(self, given: Given) -> Any:
+        with same_chances(self.model):
+            return _apart(self.model(*given[0], **given[1]))
 
     def __enter__(self) -> Watched:
         """Begin to watch."""
@@ -126,8 +144,8 @@ class Watcher:
     def certify(self, *args: Any, **kwargs: Any) -> Certificate:
         """Watch several calls made of one, and return what they tell together.
 
-        Lengths 1, 2, 12, 33 and 129 where the model takes them, a batch against one
-        row alone, a longer pass against a shorter one: some faults show only there.
+        Lengths 1, 2, 12, 33 and 129 where the model takes them, the same call twice,
+        rows alone, a prefix, other tokens: some faults show only there.
         """
         from visformer.watching.certifying import certified
 
@@ -149,22 +167,66 @@ class Watched:
         self.seen: Counter[SeenInstead] = Counter()
         self.dropout: Counter[str] = Counter()
         self.operations = 0
-        self.sources: list[Tensor] = []  # the model was given, call by call
-        self.targets: list[Tensor] = []
-        self.source_ids: list[Tensor] = []  # the same as its embeddings were given it
-        self.target_ids: list[Tensor] = []
-        self.time_axis: int | None = None  # of the inputs; None: it could not be told
+        self.fast_paths: list[FastPath] = []  # of torch.nn, that were not taken
+        self.inputs: list[Input] = []
+        self.read: list[IdsRead] = []
+        self.streams: dict[str, LayerStream] = {}  # by the path of the layers' list
+        self.returned: Any = None  # by the last call that no other module made
+
+    @cached_property
+    def sides(self) -> Sides:
+        """Which inputs are the source, and which the target."""
+        return sides_of(self.inputs, self.found)
+
+    @cached_property
+    def sources(self) -> list[Tensor]:
+        """The source of each call, as the model was given it."""
+        return [one.tensor for one in self._given(self.sides.source)]
+
+    @cached_property
+    def targets(self) -> list[Tensor]:
+        """The target of each call, as the model was given it."""
+        return [one.tensor for one in self._given(self.sides.target)]
+
+    @cached_property
+    def time_axis(self) -> int | None:
+        """Which axis of the inputs, 0 or 1, counts tokens; None: it cannot be told."""
+        sides = self.sides.source | self.sides.target
+        return time_axis(self._given(sides), self.found)
+
+    def _given(self, marks: int) -> list[Input]:
+        """Return the sequence of each call among inputs that have some of the marks."""
+        calls: dict[int, list[Input]] = {}
+        for one in self.inputs:
+            if one.mark & marks:
+                calls.setdefault(one.call, []).append(one)
+
+        def is_sequence(one: Input) -> tuple[int, bool]:
+            tables = [x.rows for x in self.read if x.marks & one.mark]
+            return max(tables, default=0), not goes_with_another(one.name)
+
+        return [max(several, key=is_sequence) for several in calls.values()]
 
     @cached_property
     def attentions(self) -> list[WatchedAttention]:
         """All attention, in the order in which it ran."""
-        calls = list(dict.fromkeys(one.outermost for one in self.found))
-        return [self._public(one, calls.index(one.outermost)) for one in self.found]
+        calls = list(dict.fromkeys(one.outermost for one in self._named))
+        return [self._public(one, calls.index(one.outermost)) for one in self._named]
 
     @cached_property
     def last_run(self) -> list[WatchedAttention]:
         """The attention of the last pass; the steps of a cached loop joined."""
-        return [self._public(one, 0) for one in runs(self.found)[-1]]
+        return [self._public(one, 0) for one in self._runs[-1].all_rows()]
+
+    @cached_property
+    def _runs(self) -> list[Run]:
+        loops = [one.mark for one in self.inputs if not one.name]
+        return runs(self._named, self.sides, loops)
+
+    @cached_property
+    def _named(self) -> list[Captured]:
+        """What was found, with the ids of its queries and keys."""
+        return [with_ids(x, self.read, self.inputs, self.sides) for x in self.found]
 
     @cached_property
     def certificate(self) -> Certificate:
@@ -195,33 +257,38 @@ class Watched:
             values=_numpy(one.values),
             scale=one.scale,
             added=None if one.added is None else _numpy(one.added),
-            difference=one.difference,
-            tolerance=HALF_TOLERANCE if one.half else TOLERANCE,
-            border=one.border,
+            difference=one.apart.difference,
+            tolerance=one.apart.allowed,
+            border=border_of(one, self.sides),
             linear=one.linear,
             over=one.over,
             multiplied=None if one.multiplied is None else one.multiplied.numpy(),
+            filled=None if one.filled is None else one.filled.numpy(),
             dropout=one.random,
             mixed=one.mixed,
             step=step,
+            query_ids=None if one.query_ids is None else one.query_ids.numpy(),
+            key_ids=None if one.key_ids is None else one.key_ids.numpy(),
         )
 
     def _kind(self, one: Captured) -> WatchedKind:
-        """Tell the kind by what queries and keys depend on."""
-        of_queries, of_keys, _of_values = one.marks
-        if one.border is not None:
-            return "merged"
-        if not self.sources:
-            return "decoder"
-        if not self.targets:
-            return "decoder" if is_causal(one.weights.numpy()) else "encoder"
-        if not of_queries & TARGET and not of_keys & TARGET:
-            return "encoder"
-        if of_queries & TARGET and of_keys & TARGET:
-            return "decoder"
-        if of_queries & TARGET and of_keys & SOURCE:
-            return "cross"
-        return "other"
+        """Tell the kind by what queries and keys depend on, else by what they read."""
+        kind = self.sides.kind(one)
+        return kind or ("decoder" if one.module in self._causal else "encoder")
+
+    @cached_property
+    def _causal(self) -> set[str]:
+        """Modules that read no key after its query, and those whose keys grew."""
+        causal: dict[str, bool] = {}
+        lengths: dict[str, set[int]] = {}
+        for one in self.found:
+            queries, keys = one.weights.shape[2:]
+            lengths.setdefault(one.module, set()).add(keys)
+            if queries > 1:
+                own = causal.get(one.module, True)
+                causal[one.module] = own and is_causal(_numpy(one.read))
+        grown = {module for module, several in lengths.items() if len(several) > 1}
+        return {m for m in lengths if causal.get(m, m in grown)}
 
 
 class _Watching:
@@ -232,44 +299,58 @@ class _Watching:
     ) -> None:
         self.watched = Watched(watcher)
         model = watcher.model
-        self._marks = InputMarks(model, sources, targets)
         self._ledger = Ledger(model)
-        self._calls = ModuleCalls(model, self._began)
+        self._marks = InputMarks(model, self._ledger, sources, targets)
+        self._calls = ModuleCalls(model, self._began, self._ended)
         self._recorder = Recorder(self._ledger, self._calls, self._marks.embed)
+        self._streams = StreamRecorder(model)
         self._stack = ExitStack()
         try:
             self._stack.enter_context(_one_at_a_time)
             self._stack.callback(self._calls.stop)
             self._calls.start()
+            self._stack.callback(self._streams.stop)
+            self._streams.start()
+            paths = self._stack.enter_context(fast_paths(model))
+            self.watched.fast_paths = paths
             self._stack.enter_context(plain_paths())
             self._stack.enter_context(self._recorder)
         except BaseException:
             self._stack.close()
             raise
 
-    def call(self, args: Any, kwargs: Any) -> None:
+    def call(self, args: Any, kwargs: Any) -> Given:
         """Mark what a model is given that does not tell of its calls itself."""
         model = self.watched.watcher.model
-        if not self._calls.follows(model):
-            self._began(model, args, kwargs)
+        if self._calls.follows(model):
+            return args, kwargs
+        return self._began(model, ModuleCall("", 0, 0, 0), args, kwargs) or (
+            args,
+            kwargs,
+        )
 
-    def _began(self, module: nn.Module, args: Any, kwargs: Any) -> None:
-        self._marks.mark(self._ledger, module, args, kwargs)
-        given = self._marks.sources or self._marks.targets
+    def _began(
+        self, module: nn.Module, call: ModuleCall, args: Any, kwargs: Any
+    ) -> Given | None:
+        changed = self._marks.mark(module, call, args, kwargs)
+        given = [one.tensor for one in self._marks.inputs if one.tensor.dim() > 1]
         if given:
-            self._recorder.batch_size = len(given[-1]) if given[-1].dim() > 1 else 1
+            self._recorder.batch_size = len(given[-1])
+        return changed
+
+    def _ended(self, module: nn.Module, returned: Any) -> None:
+        self.watched.returned = returned
 
     def close(self) -> None:
         """Put everything back and keep what was found."""
         self._stack.close()
         recorder, watched, marks = self._recorder, self.watched, self._marks
         recorder.finish()
+        watched.streams = self._streams.streams
         watched.found = joined(recorder.found)
         watched.seen, watched.dropout = recorder.seen, recorder.dropout
         watched.operations = recorder.operations
-        watched.sources, watched.targets = marks.sources, marks.targets
-        watched.source_ids, watched.target_ids = marks.source_ids, marks.target_ids
-        watched.time_axis = marks.time_axis(watched.found)
+        watched.inputs, watched.read = marks.inputs, marks.read
 
 
 def _numpy(tensor: Tensor) -> np.ndarray[Any, np.dtype[np.float32]]:

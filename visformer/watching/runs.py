@@ -1,0 +1,228 @@
+"""Runs: which attention belongs together: a pass, or the steps of a cached loop."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from visformer.watching.captured import Apart, Captured
+from visformer.watching.joining import full_added, full_flags
+from visformer.watching.sides import Sides
+
+Slot = tuple[str, int]  # a module, and which of its attentions
+SAME = 1e-5  # keys that differ by less are the same
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """A pass, or the steps of a cached loop, with the encoder's pass before it.
+
+    A row of a step goes on from one of the step before: with beams, from any of them.
+    """
+
+    sides: Sides
+    steps: list[dict[Slot, Captured]]
+    parents: list[Tensor] = field(default_factory=list)  # int64 [B], of steps[1:]
+    carried: set[Slot] = field(default_factory=set)  # of the run before
+
+    def all_rows(self) -> list[Captured]:
+        """Return the attention of all rows of the last step, each with its history."""
+        rows = max((len(x.weights) for x in self.steps[-1].values()), default=1)
+        return self.of_rows(len(self.steps) - 1, torch.arange(rows))
+
+    def of_rows(self, step: int, rows: Tensor) -> list[Captured]:
+        """Return the attention of some rows of a step, int64 [B], with their history.
+
+        That of an encoder is of the rows which these read.
+        """
+        at = self._history(step, rows)
+        several: dict[Slot, list[Captured]] = {}
+        for here, taken in zip(self.steps, at, strict=False):
+            for slot, one in here.items():
+                own = one if self._is_encoder(one) else _of(one, taken)
+                several.setdefault(slot, []).append(own)
+        made = [_steps_joined(parts) for parts in several.values()]
+        return [_read_rows(one, made) if self._is_encoder(one) else one for one in made]
+
+    def ids(self, step: int) -> Tensor | None:
+        """Return the ids that each row of a step has read, [B, T], if they are known."""
+        last = [x for x in self.steps[step].values() if not self._is_encoder(x)]
+        if not last:
+            return None
+        at = self._history(step, torch.arange(len(last[0].weights)))
+        parts = []
+        for here, taken in zip(self.steps, at, strict=False):
+            known = [
+                x.query_ids
+                for x in here.values()
+                if not self._is_encoder(x) and x.query_ids is not None
+            ]
+            if not known or len(known[0]) <= int(taken.max()):
+                return None
+            parts.append(known[0][taken])
+        return torch.cat(parts, 1)
+
+    def _history(self, step: int, rows: Tensor) -> list[Tensor]:
+        """Return the rows of each step up to this one that some rows went on from."""
+        at = [rows]
+        for parents in reversed(self.parents[:step]):
+            at.append(parents[at[-1]])
+        return at[::-1]
+
+    def _is_encoder(self, one: Captured) -> bool:
+        depends = (one.marks[0] | one.marks[1]) & self.sides.target
+        return bool(self.sides.target) and not depends and not any(one.learned)
+
+
+def runs(found: Sequence[Captured], sides: Sides, loops: Sequence[int]) -> list[Run]:
+    """Return what belongs to one run each, in the order in which they ran.
+
+    ``loops`` are the marks of what a model chose itself and read again.
+    """
+    several = [Run(sides, [{}])]
+    state: dict[Slot, Captured] = {}
+    for group in _calls(found, loops):
+        run = several[-1]
+        grown = next(
+            (
+                at
+                for slot, one in group
+                if slot in state and (at := _grown_from(state[slot], one)) is not None
+            ),
+            None,
+        )
+        again = any(
+            slot in run.steps[-1] and slot not in run.carried for slot, _ in group
+        )
+        if again and grown is not None:
+            run.steps.append({})
+            run.parents.append(grown)
+        elif again:
+            slots = {slot for slot, _one in group}
+            kept = {
+                slot: one
+                for slot, one in run.steps[0].items()
+                if slot not in slots and run._is_encoder(one)
+            }
+            run = Run(sides, [dict(kept)], carried=set(kept))
+            several.append(run)
+            state = dict(kept)
+        for slot, one in group:
+            run.carried.discard(slot)
+            run.steps[-1][slot] = state[slot] = one
+    return several
+
+
+def _calls(
+    found: Sequence[Captured], loops: Sequence[int]
+) -> list[list[tuple[Slot, Captured]]]:
+    """Return what each outermost call made, each with its module and which it is.
+
+    A loop within one call begins anew where what it chose is read.
+    """
+    calls: list[list[tuple[Slot, Captured]]] = []
+    last: tuple[int, int] = -1, 0
+    counts = Counter[str]()
+    for one in found:
+        turn = sum(mark < one.mark for mark in loops)
+        if (one.outermost, turn) != last or not one.outermost:
+            calls.append([])
+            last, counts = (one.outermost, turn), Counter()
+        calls[-1].append(((one.module, counts[one.module]), one))
+        counts[one.module] += 1
+    return calls
+
+
+def _grown_from(first: Captured, second: Captured) -> Tensor | None:
+    """Return which row each row of the next step of a cached loop goes on from.
+
+    None where it is no next step: its keys are those before, and one for each query.
+    """
+    before, (queries, keys) = first.weights.shape, second.weights.shape[2:]
+    if second.weights.shape[1] != before[1] or keys != before[3] + queries:
+        return None
+    old, new = first.keys, second.keys[:, :, : before[3]]
+    if old.shape[1:] != new.shape[1:]:
+        return None
+    if old.shape == new.shape and torch.allclose(old, new, atol=SAME):
+        return torch.arange(len(old))
+    apart = torch.cdist(new.flatten(1), old.flatten(1), p=torch.inf)  # [B, B before]
+    nearest, at = apart.min(1)
+    return at if bool((nearest <= SAME).all()) else None
+
+
+def _of(one: Captured, rows: Tensor) -> Captured:
+    if len(one.weights) == len(rows) and torch.equal(rows, torch.arange(len(rows))):
+        return one
+    return one.rows(rows)
+
+
+def _read_rows(one: Captured, several: Sequence[Captured]) -> Captured:
+    """Return an encoder's attention with a row for each row that reads it."""
+    cross = next(
+        (x for x in several if x.marks[1] and x is not one and _reads(x, one)), None
+    )
+    if cross is None or len(cross.weights) == len(one.weights):
+        return one
+    rows = _rows_on(cross, one)
+    return one if rows is None else one.rows(rows)
+
+
+def _reads(cross: Captured, one: Captured) -> bool:
+    return (
+        bool(cross.marks[1] & one.mark)
+        and cross.weights.shape[3] == one.weights.shape[2]
+    )
+
+
+def _rows_on(cross: Captured, one: Captured) -> Tensor | None:
+    """Return which row of an encoder each row of a cross attention reads."""
+    if len(one.weights) == 1:
+        return torch.zeros(len(cross.weights), dtype=torch.int64)
+    mine, theirs = cross.batch_axes[1], one.batch_axes[0]
+    if len(mine) != 1 or len(theirs) != 1:
+        return None
+    rows = mine[0].positions_on(theirs[0])
+    return rows if rows is not None and len(rows) == len(cross.weights) else None
+
+
+def _steps_joined(steps: Sequence[Captured]) -> Captured:
+    """Return the queries of all steps of a loop below each other."""
+    last = steps[-1]
+    if len(steps) == 1:
+        return last
+    keys = last.weights.shape[3]
+
+    def wider(x: Tensor, value: float) -> Tensor:
+        return pad(x, (0, keys - x.shape[3]), value=value)
+
+    grown = any(one.weights.shape[3] < keys for one in steps)
+    added = None
+    if grown or any(one.added is not None for one in steps):
+        added = torch.cat([wider(full_added(x), float("-inf")) for x in steps], 2)
+    flags: dict[str, Tensor | None] = {"multiplied": None, "filled": None}
+    for name in flags:
+        if any(getattr(one, name) is not None for one in steps):
+            full = [wider(full_flags(x, name).float(), 0) for x in steps]
+            flags[name] = torch.cat(full, 2).bool()
+    ids = [one.query_ids for one in steps]
+    query_ids = torch.cat(ids, 1) if all(x is not None for x in ids) else None  # type: ignore[arg-type]
+    of_itself = keys == sum(one.weights.shape[2] for one in steps)
+    return replace(
+        last,
+        weights=torch.cat([wider(one.weights, 0) for one in steps], 2),
+        queries=torch.cat([one.queries for one in steps], 2),
+        result=torch.cat([one.result for one in steps], 2),
+        added=added,
+        **flags,
+        linear=all(one.linear for one in steps),
+        apart=Apart.worse(one.apart for one in steps),
+        random=any(one.random for one in steps),
+        query_ids=query_ids,
+        key_ids=query_ids if of_itself else last.key_ids,
+    )
