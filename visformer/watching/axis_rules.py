@@ -126,6 +126,8 @@ def _dimensions(
         at = (args[1] if len(args) > 1 else 0) % len(shape)
         rest = aligned(several, shape[:at] + shape[at + 1 :])
         return (*rest[:at], *fresh(shape[at : at + 1], MADE), *rest[at:])
+    if name == "expand":
+        return aligned([first], shape)
     if name in REDUCTIONS:
         return _reduced(args, first, shape)
     if shape == _broadcast(ins):
@@ -283,9 +285,13 @@ def _joined(
         [(*several[i][:at], (), *several[i][at + 1 :]) for i in whole], shape
     )
     parts = [(several[i][at], ins[i].shape[at], ledger.marks([ins[i]])) for i in whole]
-    if len(parts) > 1 and len({axes for axes, _n, _m in parts}) == 1 and parts[0][0]:
+    outer: DataDimension
+    parts = [part for part in parts if part[1]]  # an empty cache adds nothing
+    if len(parts) == 1:
+        outer = parts[0][0]
+    elif len(parts) > 1 and len({axes for axes, _n, _m in parts}) == 1 and parts[0][0]:
         # the same positions several times over: heads put side by side, say
-        outer: DataDimension = (DataAxis(len(parts), MADE), *parts[0][0])
+        outer = (DataAxis(len(parts), MADE), *parts[0][0])
     else:
         origin = max((a.origin for axes, _n, _m in parts for a in axes), default=MADE)
         outer = (DataAxis(shape[at], origin, parts=parts),) if shape[at] > 1 else ()

@@ -83,17 +83,20 @@ class Captured:
 
     @property
     def read(self) -> Tensor:
-        """The weights without those of queries that may read nothing, [B, H, Q, K].
+        """What tells which tokens are read: [B, H, Q, K'], some weights left out.
 
-        Such a row, as of padding, may do what it likes.
+        A query that may read nothing, as of padding, may do what it likes, and keys
+        that were learned stand nowhere.
         """
-        if self.added is None:
-            return self.weights
-        hidden = ~(self.added > MASKED)
-        if self.filled is not None:
-            hidden = hidden | (self.filled & (self.added <= HIDING))
-        nothing = hidden.all(-1, keepdim=True)
-        return self.weights.masked_fill(nothing, 0.0)
+        weights = self.weights
+        if self.added is not None:
+            hidden = ~(self.added > MASKED)
+            if self.filled is not None:
+                hidden = hidden | (self.filled & (self.added <= HIDING))
+            weights = weights.masked_fill(hidden.all(-1, keepdim=True), 0.0)
+        learned = [torch.full((n,), not marks) for n, marks in self.key_parts]
+        more = weights.shape[3] > weights.shape[2]  # else queries were learned, too
+        return weights[..., ~torch.cat(learned)] if learned and more else weights
 
     def rows(self, at: Tensor) -> Captured:
         """Return rows of the batch, int64 [B'], in that order."""

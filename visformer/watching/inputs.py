@@ -65,7 +65,9 @@ class IdsRead(NamedTuple):
     ids: Tensor  # whole numbers, of any shape, on the CPU
     axes: DataDimensions
     marks: int
+    table: int  # which one it is
     rows: int  # of the table
+    aside: bool  # an argument's name says that they go with others: positions, say
     order: int  # grows with time, as marks do
 
 
@@ -145,8 +147,18 @@ class InputMarks:
         for axis in (one for dimension in axes for one in dimension):
             axis.origin = INPUT  # what ids are counted by counts tokens
         kept = ids.detach().cpu().clone()
-        order = self._ledger.new_mark()
-        self.read.append(IdsRead(kept, axes, marks, len(table), order))
+        names = [one.name for one in self.inputs if one.mark & marks]
+        self.read.append(
+            IdsRead(
+                ids=kept,
+                axes=axes,
+                marks=marks,
+                table=table.data_ptr(),
+                rows=len(table),
+                aside=bool(names) and all(map(goes_with_another, names)),
+                order=self._ledger.new_mark(),
+            )
+        )
 
     def _may_be_input(self, tensor: Tensor) -> bool:
         chosen = (
@@ -259,6 +271,22 @@ def _named_side(name: str, path: str) -> str:
         if len(sides) == 1:
             return sides[0]
     return ""
+
+
+def counting_tables(read: Iterable[IdsRead]) -> set[int]:
+    """Return the tables whose rows were always read one after the other: positions."""
+    tables: dict[int, list[Tensor]] = {}
+    for one in read:
+        tables.setdefault(one.table, []).append(one.ids.reshape(len(one.ids), -1))
+    counting = set()
+    for table, several in tables.items():
+        wide = [ids.diff().flatten() for ids in several if ids.shape[1] > 1]
+        if not wide and len({len(ids) for ids in several}) == 1:  # step by step
+            wide = [torch.cat(several, 1).diff().flatten()]
+        apart = torch.cat(wide) if wide else torch.zeros(0)
+        if len(apart) > 1 and bool((apart == 1).all()):
+            counting.add(table)
+    return counting
 
 
 def goes_with_another(name: str) -> bool:

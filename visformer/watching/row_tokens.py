@@ -15,7 +15,7 @@ from visformer.language import _
 from visformer.values.arrays import Ids
 from visformer.watching.axes import DataDimension
 from visformer.watching.captured import Captured
-from visformer.watching.inputs import IdsRead, Input
+from visformer.watching.inputs import IdsRead, Input, counting_tables
 from visformer.watching.sides import Sides
 
 if TYPE_CHECKING:
@@ -49,14 +49,13 @@ def with_ids(
     """Return an attention with the ids of its queries and keys, where they are known.
 
     They are those that an embedding was given, at the positions that the axes of
-    queries and keys lead back to. Rows that the model sorted come in the order in
+    queries and keys lead back to; ``read`` has those of words first. Rows that the model sorted come in the order in
     which they were given.
     """
     kind = sides.kind(one)
     of_queries = sides.target if kind in ("decoder", "cross") else sides.source
     of_keys = sides.target if kind == "decoder" else sides.source
     before = [x for x in read if x.order < one.mark]
-    before.sort(key=lambda x: (x.rows, x.order), reverse=True)
     rows, _heads, queries, keys = one.weights.shape
     own, theirs = one.batch_axes
     asked = (
@@ -78,11 +77,23 @@ def _order(batch: DataDimension, inputs: Sequence[Input]) -> Tensor | None:
     return None
 
 
+def words_first(read: Sequence[IdsRead]) -> list[IdsRead]:
+    """Sort what was read: words before positions and kinds, which are fewer."""
+    counting = counting_tables(read)
+
+    def likely(one: IdsRead) -> tuple[bool, bool, bool, int, int]:
+        counts = one.table in counting
+        return not one.aside, not counts, one.ids.dim() > 1, one.rows, one.order
+
+    return sorted(read, key=likely, reverse=True)
+
+
 def _ids_at(read: Sequence[IdsRead], axes: _Axes) -> Tensor | None:
-    """Return the ids [B, N] at some axes; of the largest table, as words have."""
+    """Return the ids [B, N] at some axes, of words: the first that fit.
+
+    ``read`` come with those of words first.
+    """
     fit = [x for x in read if x.marks & axes.marks]
-    if not axes.along:  # one position: the last that was read
-        fit.sort(key=lambda x: x.order, reverse=True)
     for one in fit:
         made = _of_read(one, axes)
         if made is not None and made.shape == (axes.rows, axes.length):

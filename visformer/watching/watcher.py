@@ -35,7 +35,7 @@ from visformer.watching.joining import joined
 from visformer.watching.ledger import Ledger
 from visformer.watching.module_calls import Given, ModuleCall, ModuleCalls
 from visformer.watching.recorder import Recorder
-from visformer.watching.row_tokens import with_ids
+from visformer.watching.row_tokens import with_ids, words_first
 from visformer.watching.runs import Run, runs
 from visformer.watching.seen_instead import SeenInstead
 from visformer.watching.sides import Sides, border_of, sides_of
@@ -226,7 +226,8 @@ class Watched:
     @cached_property
     def _named(self) -> list[Captured]:
         """What was found, with the ids of its queries and keys."""
-        return [with_ids(x, self.read, self.inputs, self.sides) for x in self.found]
+        read = words_first(self.read)
+        return [with_ids(x, read, self.inputs, self.sides) for x in self.found]
 
     @cached_property
     def certificate(self) -> Certificate:
