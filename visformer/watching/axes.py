@@ -155,6 +155,17 @@ def size_of(dimension: DataDimension) -> int:
     return math.prod(axis.size for axis in dimension)
 
 
+def positions_on(dimension: DataDimension, axis: DataAxis) -> Tensor | None:
+    """Return where the positions of a dimension lie on an axis; None if unknown."""
+    for at, one in enumerate(dimension):
+        here = one.positions_on(axis)
+        if here is not None:
+            sizes = [other.size for other in dimension]
+            shape = [-1 if i == at else 1 for i in range(len(sizes))]
+            return here.view(shape).expand(sizes).flatten()
+    return None
+
+
 def kept(before: DataDimensions, shape: Sequence[int]) -> DataDimensions:
     """Dimensions after an operation that is not known: the first ones, if they fit."""
     known = True
@@ -192,8 +203,9 @@ def regrouped(before: DataDimensions, shape: Sequence[int]) -> DataDimensions:
 def better(first: DataDimension, second: DataDimension) -> DataDimension:
     """Of two accounts of one dimension, return the one that tells more."""
 
-    def told(dimension: DataDimension) -> tuple[int, int]:
-        return sum(axis.origin for axis in dimension), len(dimension)
+    def told(dimension: DataDimension) -> tuple[bool, int, int]:
+        origins = [axis.origin for axis in dimension]
+        return bool(origins) and MADE not in origins, sum(origins), len(dimension)
 
     return second if told(second) > told(first) else first
 

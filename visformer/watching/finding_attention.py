@@ -204,13 +204,15 @@ def _batch_axes(
     """Return the axes that count the batch of the queries, and that of the keys."""
 
     def own_batch(several: DataDimensions) -> DataDimension:
-        return tuple(
-            own
-            for both in zip(product.shared, several, strict=True)
-            if [axis.size for axis in both[0]] == [axis.size for axis in both[1]]
-            for axis, own in zip(*both, strict=True)
-            if axis in found.batch
-        )
+        mine: list[DataAxis] = []
+        for whole, own in zip(product.shared, several, strict=True):
+            left = list(own)
+            for axis in whole:  # own may count them by more axes: (2, 3) for 6
+                taken: list[DataAxis] = []
+                while left and size_of((*taken, left[0])) <= axis.size:
+                    taken.append(left.pop(0))
+                mine += taken if axis in found.batch else []
+        return tuple(mine)
 
     left, right = map(own_batch, product.own_shared)
     return (left, right) if of_keys == COLUMNS else (right, left)

@@ -13,7 +13,7 @@ from torch import Tensor
 from visformer.arguments import wrong_value
 from visformer.language import _
 from visformer.values.arrays import Ids
-from visformer.watching.axes import DataDimension
+from visformer.watching.axes import DataDimension, positions_on
 from visformer.watching.captured import Captured
 from visformer.watching.inputs import IdsRead, Input, counting_tables
 from visformer.watching.sides import Sides
@@ -71,7 +71,7 @@ def with_ids(
 def _order(batch: DataDimension, inputs: Sequence[Input]) -> Tensor | None:
     """Return which row is of each row that was given; None: they are in order."""
     for axis in (x for one in inputs for dimension in one.axes for x in dimension):
-        at = batch[0].positions_on(axis) if len(batch) == 1 else None
+        at = positions_on(batch, axis)
         if at is not None and len(at.unique()) == axis.size == len(at):
             return None if torch.equal(at, at.sort().values) else at.argsort()
     return None
@@ -119,9 +119,7 @@ def _of_read(one: IdsRead, wanted: _Axes) -> Tensor | None:
         ids = ids[..., None]
     if not several:
         return ids.expand(wanted.rows, -1)
-    if len(several) > 1 or len(wanted.batch) != 1:
-        return None
-    rows = wanted.batch[0].positions_on(axes[several[0]])
+    rows = positions_on(wanted.batch, axes[several[0]]) if len(several) == 1 else None
     return None if rows is None else ids[rows]
 
 

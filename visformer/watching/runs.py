@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from visformer.watching.axes import positions_on
 from visformer.watching.captured import Apart, Captured
 from visformer.watching.joining import full_added, full_flags
 from visformer.watching.sides import Sides
@@ -47,7 +48,17 @@ class Run:
                 own = one if self._is_encoder(one) else _of(one, taken)
                 several.setdefault(slot, []).append(own)
         made = [_steps_joined(parts) for parts in several.values()]
-        return [_read_rows(one, made) if self._is_encoder(one) else one for one in made]
+        first = [x for x in self.steps[0].values() if not self._is_encoder(x)]
+        return [
+            _read_rows(one, first, at[0]) if self._is_encoder(one) else one
+            for one in made
+        ]
+
+    def branched(self) -> bool:
+        """Whether rows went on from other rows, as beams do."""
+        return any(
+            not torch.equal(one, torch.arange(len(one))) for one in self.parents
+        )
 
     def ids(self, step: int) -> Tensor | None:
         """Return the ids that each row of a step has read, [B, T], if they are known."""
@@ -79,6 +90,27 @@ class Run:
         return bool(self.sides.target) and not depends and not any(one.learned)
 
 
+def history_of(
+    sequence: Tensor, share: float, several: Sequence[Run]
+) -> list[Captured]:
+    """Return the attention of the longest beginning of a sequence that was read.
+
+    ``sequence`` is int64 [T], whose last ids were chosen and perhaps never read; of rows
+    that read the same, it is the one about the ``share`` of all. None of it: [].
+    """
+    for length in range(len(sequence), 0, -1):
+        for run in reversed(several):
+            for step in range(len(run.steps)):
+                ids = run.ids(step)
+                if ids is None or ids.shape[1] != length:
+                    continue
+                at = (ids == sequence[:length]).all(1).nonzero()[:, 0]
+                if len(at):
+                    nearest = (at + 0.5 - share * len(ids)).abs().argmin()
+                    return run.of_rows(step, at[nearest][None])
+    return []
+
+
 def runs(found: Sequence[Captured], sides: Sides, loops: Sequence[int]) -> list[Run]:
     """Return what belongs to one run each, in the order in which they ran.
 
@@ -88,14 +120,7 @@ def runs(found: Sequence[Captured], sides: Sides, loops: Sequence[int]) -> list[
     state: dict[Slot, Captured] = {}
     for group in _calls(found, loops):
         run = several[-1]
-        grown = next(
-            (
-                at
-                for slot, one in group
-                if slot in state and (at := _grown_from(state[slot], one)) is not None
-            ),
-            None,
-        )
+        grown = _parents([(state[slot], one) for slot, one in group if slot in state])
         again = any(
             slot in run.steps[-1] and slot not in run.carried for slot, _ in group
         )
@@ -138,22 +163,29 @@ def _calls(
     return calls
 
 
-def _grown_from(first: Captured, second: Captured) -> Tensor | None:
+def _parents(pairs: Sequence[tuple[Captured, Captured]]) -> Tensor | None:
     """Return which row each row of the next step of a cached loop goes on from.
 
-    None where it is no next step: its keys are those before, and one for each query.
+    ``pairs`` are attentions of a step and of the one after it. None where it is no next
+    step: its keys are those before, and one for each query. Of rows with equal keys the
+    nearest is taken: those of a sentence's beams lie together.
     """
-    before, (queries, keys) = first.weights.shape, second.weights.shape[2:]
-    if second.weights.shape[1] != before[1] or keys != before[3] + queries:
+    same: Tensor | None = None  # bool [B, B before]
+    grown = False
+    for first, second in pairs:
+        before, (queries, keys) = first.keys, second.weights.shape[2:]
+        mine = second.keys[:, :, : before.shape[2]]
+        more = keys - before.shape[2]
+        if more not in (0, queries) or before.shape[1:] != mine.shape[1:]:
+            continue
+        grown = grown or more == queries
+        equal = torch.cdist(mine.flatten(1), before.flatten(1), p=torch.inf) <= SAME
+        same = equal if same is None or same.shape != equal.shape else same & equal
+    if same is None or not grown or not bool(same.any(1).all()):
         return None
-    old, new = first.keys, second.keys[:, :, : before[3]]
-    if old.shape[1:] != new.shape[1:]:
-        return None
-    if old.shape == new.shape and torch.allclose(old, new, atol=SAME):
-        return torch.arange(len(old))
-    apart = torch.cdist(new.flatten(1), old.flatten(1), p=torch.inf)  # [B, B before]
-    nearest, at = apart.min(1)
-    return at if bool((nearest <= SAME).all()) else None
+    rows, before_rows = (torch.arange(n) for n in same.shape)
+    apart = (rows[:, None] - before_rows).abs().masked_fill(~same, sum(same.shape))
+    return apart.argmin(1)
 
 
 def _of(one: Captured, rows: Tensor) -> Captured:
@@ -162,33 +194,22 @@ def _of(one: Captured, rows: Tensor) -> Captured:
     return one.rows(rows)
 
 
-def _read_rows(one: Captured, several: Sequence[Captured]) -> Captured:
-    """Return an encoder's attention with a row for each row that reads it."""
-    cross = next(
-        (x for x in several if x.marks[1] and x is not one and _reads(x, one)), None
-    )
-    if cross is None or len(cross.weights) == len(one.weights):
-        return one
-    rows = _rows_on(cross, one)
-    return one if rows is None else one.rows(rows)
+def _read_rows(one: Captured, several: Iterable[Captured], rows: Tensor) -> Captured:
+    """Return an encoder's attention with a row for each row that reads it.
 
-
-def _reads(cross: Captured, one: Captured) -> bool:
-    return (
-        bool(cross.marks[1] & one.mark)
-        and cross.weights.shape[3] == one.weights.shape[2]
-    )
-
-
-def _rows_on(cross: Captured, one: Captured) -> Tensor | None:
-    """Return which row of an encoder each row of a cross attention reads."""
-    if len(one.weights) == 1:
-        return torch.zeros(len(cross.weights), dtype=torch.int64)
-    mine, theirs = cross.batch_axes[1], one.batch_axes[0]
-    if len(mine) != 1 or len(theirs) != 1:
-        return None
-    rows = mine[0].positions_on(theirs[0])
-    return rows if rows is not None and len(rows) == len(cross.weights) else None
+    ``rows`` are those of the first step, whose attention ``several`` are.
+    """
+    for cross in several:
+        if not cross.marks[1] & one.mark:
+            continue
+        if len(one.weights) == 1:
+            read: Tensor | None = torch.zeros(len(cross.weights), dtype=torch.int64)
+        else:
+            batch = one.batch_axes[0]
+            read = positions_on(cross.batch_axes[1], batch[0]) if batch else None
+        if read is not None and len(read) == len(cross.weights):
+            return _of(one, read[rows])
+    return one
 
 
 def _steps_joined(steps: Sequence[Captured]) -> Captured:
@@ -211,8 +232,12 @@ def _steps_joined(steps: Sequence[Captured]) -> Captured:
             full = [wider(full_flags(x, name).float(), 0) for x in steps]
             flags[name] = torch.cat(full, 2).bool()
     ids = [one.query_ids for one in steps]
-    query_ids = torch.cat(ids, 1) if all(x is not None for x in ids) else None  # type: ignore[arg-type]
-    of_itself = keys == sum(one.weights.shape[2] for one in steps)
+    known = [x for x in ids if x is not None]
+    query_ids = torch.cat(known, 1) if len(known) == len(ids) else None
+    # keys that do not grow are those of the first step
+    of_keys = [x.key_ids for x in steps if not grown and x.key_ids is not None]
+    if grown and keys == sum(one.weights.shape[2] for one in steps):
+        of_keys = [query_ids]
     return replace(
         last,
         weights=torch.cat([wider(one.weights, 0) for one in steps], 2),
@@ -224,5 +249,5 @@ def _steps_joined(steps: Sequence[Captured]) -> Captured:
         apart=Apart.worse(one.apart for one in steps),
         random=any(one.random for one in steps),
         query_ids=query_ids,
-        key_ids=query_ids if of_itself else last.key_ids,
+        key_ids=next(iter(of_keys), None),
     )

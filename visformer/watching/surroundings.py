@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +24,38 @@ def plain_paths() -> Iterator[None]:
         if "torch._dynamo" in sys.modules:  # else nothing can be compiled
             stack.enter_context(torch.compiler.set_stance("force_eager"))
         yield
+
+
+class _Generate:
+    """A model's own ``generate``, which also keeps the ids that it returns."""
+
+    def __init__(self, model: nn.Module, kept: list[Tensor]) -> None:
+        own: Any = model
+        self._model, self._own, self._kept = model, own.generate, kept
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        returned = self._own(*args, **kwargs)
+        sequences = getattr(returned, "sequences", returned)
+        if isinstance(sequences, Tensor) and sequences.dim() == 2:
+            self._kept[:] = [one.detach().cpu() for one in sequences]
+        return returned
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return getattr, (self._model, "generate")  # a copy of the model has its own
+
+
+@contextmanager
+def returned_sequences(model: nn.Module) -> Iterator[list[Tensor]]:
+    """Keep the ids, int64 [T] each, that the model's ``generate`` returned last."""
+    kept: list[Tensor] = []
+    if not callable(getattr(model, "generate", None)) or "generate" in vars(model):
+        yield kept
+        return
+    vars(model)["generate"] = _Generate(model, kept)
+    try:
+        yield kept
+    finally:
+        vars(model).pop("generate", None)
 
 
 @contextmanager

@@ -47,10 +47,20 @@ class _Sizes(NamedTuple):
 
 
 def traces_of(watched: Watched) -> list[Trace]:
-    """Return a Trace per row of the batch; none where no attention was verified."""
-    layers = layers_of(watched.last_run)
-    if not layers:
-        return []
+    """Return a Trace per row of the batch, or per sequence that beams returned.
+
+    None where no attention was verified.
+    """
+    several = watched.hypotheses or [watched.last_run]
+    return [
+        trace
+        for attentions in several
+        if (layers := layers_of(attentions))
+        for trace in _of_layers(watched, layers)
+    ]
+
+
+def _of_layers(watched: Watched, layers: Layers) -> list[Trace]:
     sizes = dict(zip(("source", "target"), lengths(layers), strict=True))
     tokens = tokens_of(watched.watcher, layers, sizes)
     streams = streams_of(watched.streams, layers)

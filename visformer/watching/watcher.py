@@ -36,11 +36,11 @@ from visformer.watching.ledger import Ledger
 from visformer.watching.module_calls import Given, ModuleCall, ModuleCalls
 from visformer.watching.recorder import Recorder
 from visformer.watching.row_tokens import with_ids, words_first
-from visformer.watching.runs import Run, runs
+from visformer.watching.runs import Run, history_of, runs
 from visformer.watching.seen_instead import SeenInstead
 from visformer.watching.sides import Sides, border_of, sides_of
 from visformer.watching.streams import LayerStream, StreamRecorder
-from visformer.watching.surroundings import plain_paths, same_chances
+from visformer.watching.surroundings import plain_paths, returned_sequences, same_chances
 
 if TYPE_CHECKING:
     from visformer.values.certificate import Certificate
@@ -171,6 +171,7 @@ class Watched:
         self.inputs: list[Input] = []
         self.read: list[IdsRead] = []
         self.streams: dict[str, LayerStream] = {}  # by the path of the layers' list
+        self.sequences: list[Tensor] = []  # int64 [T] each, that ``generate`` returned
         self.returned: Any = None  # by the last call that no other module made
 
     @cached_property
@@ -217,6 +218,24 @@ class Watched:
     def last_run(self) -> list[WatchedAttention]:
         """The attention of the last pass; the steps of a cached loop joined."""
         return [self._public(one, 0) for one in self._runs[-1].all_rows()]
+
+    @cached_property
+    def hypotheses(self) -> list[list[WatchedAttention]]:
+        """The attention of each sequence that beams returned, along its own history.
+
+        [] where rows of the last run are what was returned, or no history is known.
+        """
+        if len(self.sequences) == len(self.last_run[0].weights if self.last_run else ()):
+            if not any(run.branched() for run in self._runs):
+                return []
+        many = len(self.sequences)
+        several = [
+            history_of(one, (at + 0.5) / many, self._runs)
+            for at, one in enumerate(self.sequences)
+        ]
+        if not all(several):
+            return []
+        return [[self._public(one, 0) for one in history] for history in several]
 
     @cached_property
     def _runs(self) -> list[Run]:
@@ -315,6 +334,8 @@ class _Watching:
             paths = self._stack.enter_context(fast_paths(model))
             self.watched.fast_paths = paths
             self._stack.enter_context(plain_paths())
+            returned = self._stack.enter_context(returned_sequences(model))
+            self.watched.sequences = returned
             self._stack.enter_context(self._recorder)
         except BaseException:
             self._stack.close()
