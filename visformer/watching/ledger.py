@@ -19,6 +19,7 @@ from visformer.watching.axes import INPUT, MADE, WEIGHT, DataAxis, DataDimension
 
 if TYPE_CHECKING:
     from visformer.watching.score_trail import ScoreTrail
+    from visformer.watching.seen_instead import SeenInstead
 
 # marks: what numbers depend on, a bit each. The first two are of whole numbers that were
 # chosen (the best token's id), and that are an input's own, wherever they were moved to;
@@ -42,6 +43,7 @@ class Known:
     random: bool = False  # drawn: the mask of a dropout
     picked: Picked = ()
     trail: ScoreTrail | None = None  # how it follows from a product of activations
+    weighs: SeenInstead | None = None  # it is a softmax of other scores
 
 
 @dataclass(slots=True)

@@ -195,13 +195,16 @@ class Recorder(TorchDispatchMode):
             random = random and name == "bernoulli_"
             self.dropout[self.calls.current.path] += 1
         picked = tuple(dict.fromkeys(pick for known in knowns for pick in known.picked))
+        weighs = self._weighed(name, args, ins, knowns) if marks and not trail else None
         results = results_of(name, args, ins, ledger, out, again)
         for at, (one, dimensions) in enumerate(results):
             if name in CHOICES and not one.is_floating_point():
                 marks = CHOSEN if marks else 0
             more = picks(name, args, ins, ledger, at) if marks else ()
             drawn = random and not trail
-            known = Known(dimensions, state, factor, drawn, (*picked, *more), trail)
+            known = Known(
+                dimensions, state, factor, drawn, (*picked, *more), trail, weighs
+            )
             ledger.learn(one, known, marks)
             trail = trail if name in ("split", "split_with_sizes", "unbind") else None
 
@@ -209,6 +212,22 @@ class Recorder(TorchDispatchMode):
         """Return what a result depends on."""
         marks = self.ledger.marks(ins)
         return marks if name in HANDED_ON else marks & ~VERBATIM
+
+    def _weighed(
+        self, name: str, args: tuple[Any, ...], ins: list[Tensor], knowns: list[Known]
+    ) -> SeenInstead | None:
+        """Return the softmax of other scores that a result is, or is made of."""
+        if name in SOFTMAX and knowns[0].state == COMPUTED:
+            size = ins[0].shape[args[1]]
+            return SeenInstead("other scores", self.calls.current.path, size)
+        if name in REDUCTIONS:
+            return None
+        found = [(x, k.weighs) for x, k in zip(ins, knowns, strict=True) if k.weighs]
+        for weights, weighs in found if name in ("mul", "mul_") else ():
+            spread = [x for x in ins if x.numel() > weights.numel()]
+            if self.ledger.marks(spread) and weighs.size > 1:  # by a router, say
+                self.seen[weighs] += 1
+        return found[0][1] if found else None
 
     def _next_trail(
         self,
@@ -223,8 +242,6 @@ class Recorder(TorchDispatchMode):
         on = [(x, k) for x, k in zip(ins, knowns, strict=True) if k.trail is not None]
         softmax = name in SOFTMAX
         if not on:
-            if softmax and knowns[0].state == COMPUTED and self.ledger.marks(ins):
-                self.see("other scores", ins[0].shape[args[1]])
             return None
         if name in REDUCTIONS:
             return None
@@ -289,11 +306,11 @@ class Recorder(TorchDispatchMode):
             (first, left, (second, of_right, right), True),
             (second, right, (first, of_left, left), False),
         ):
+            if known.weighs and others[1] and known.weighs.size > 1:
+                self.seen[known.weighs] += 1  # as attention does; a choice does not
             if known.trail is None or attention:
                 continue
-            # what depends on no input may be of queries that were learned
-            read = others[1] or not any(known.trail.product.marks)
-            if read and others[0].state == COMPUTED:
+            if others[0].state == COMPUTED:  # also of queries that were learned
                 if known.trail.normalised() and not plus:
                     attention = self._attend(
                         known, tensor, others[2], others[1], out, left=is_left
