@@ -98,6 +98,25 @@ class Captured:
         more = weights.shape[3] > weights.shape[2]  # else queries were learned, too
         return weights[..., ~torch.cat(learned)] if learned and more else weights
 
+    @property
+    def without_room(self) -> Captured:
+        """Without the last keys that no query may read and that were never written.
+
+        A cache of a fixed length has room for those to come.
+        """
+        if self.added is None or self.keys.shape[2] <= self.weights.shape[2]:
+            return self
+        empty = (self.keys == 0).all(-1).flatten(0, -2).all(0)  # [K]
+        used = ~empty | (self.added > MASKED).flatten(0, -2).any(0)
+        n = int(used.nonzero().max()) + 1 if bool(used.any()) else 0
+        if n in (0, len(used)):
+            return self
+        names = ("weights", "added", "multiplied", "filled")
+        parts = {name: getattr(self, name) for name in names}
+        made = {name: x[..., :n] for name, x in parts.items() if x is not None}
+        of_keys = {"keys": self.keys[:, :, :n], "values": self.values[:, :, :n]}
+        return replace(self, **made, **of_keys, key_axes=(), key_parts=())
+
     def rows(self, at: Tensor) -> Captured:
         """Return rows of the batch, int64 [B'], in that order."""
         names = ("weights", "queries", "keys", "values", "result", "multiplied")

@@ -138,7 +138,8 @@ class InputMarks:
         Those that the model chose are an input from then on, as if they were given.
         """
         marks = self._ledger.marks([ids])
-        if marks & CHOSEN:
+        begins = not marks and self._ledger.is_weight(ids) and not _counts_up(ids)
+        if marks & CHOSEN or begins:  # a buffer may hold what a sentence begins with
             self._keep(ids, call, name="", place=f"{call.path}: chosen")
             marks = self._ledger.marks([ids])
         if not marks & VERBATIM:
@@ -227,6 +228,10 @@ def time_axis(given: Sequence[Input], found: Sequence[Captured]) -> int | None:
         if len(rows) == 1:
             return 1 - rows[0]
     return None
+
+
+def _counts_up(ids: Tensor) -> bool:
+    return ids.numel() > 1 and bool((ids.flatten().diff() == 1).all())
 
 
 def _parameters(module: nn.Module) -> tuple[list[str], bool]:

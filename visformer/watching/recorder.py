@@ -94,6 +94,7 @@ class Recorder(TorchDispatchMode):
         self._waiting: dict[
             int, tuple[ScoreTrail, SeenInstead]
         ] = {}  # softmaxes without end
+        self._before: Counter[SeenInstead] = Counter()  # all attention
         self._mixers: dict[int, tuple[ScoreProduct, SeenInstead]] = {}
 
     def __torch_dispatch__(
@@ -150,6 +151,8 @@ class Recorder(TorchDispatchMode):
                 self.seen[seen] += 1
         for _product, seen in self._mixers.values():
             self.seen[seen] += 1
+        if not self.found:
+            self.seen.update(self._before)
         self._waiting, self._mixers = {}, {}
 
     # ---- what is known of a result ---------------------------------------------------
@@ -180,7 +183,10 @@ class Recorder(TorchDispatchMode):
         elif KERNEL.search(name) and marks and "backward" not in name:
             self.see("kernel", name=name)
         elif marks and mixes_positions(name, args, ins, ledger):
-            self.see("mixing", name=name)
+            # what makes tokens of samples or pixels comes before all attention
+            after = any(marks & one.mark for one in self.found)
+            seen = SeenInstead("mixing", self.calls.current.path, 0, name)
+            (self.seen if after or name != "convolution" else self._before)[seen] += 1
         knowns = [ledger.known(one) for one in ins]
         trail = None
         if marks and name == "mul" and self._weighs_one_key(ins, knowns, out):

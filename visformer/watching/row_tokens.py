@@ -15,6 +15,7 @@ from visformer.language import _
 from visformer.values.arrays import Ids
 from visformer.watching.axes import DataDimension, positions_on
 from visformer.watching.captured import Captured
+from visformer.watching.ledger import Picked
 from visformer.watching.inputs import IdsRead, Input, counting_tables
 from visformer.watching.sides import Sides
 
@@ -39,6 +40,7 @@ class _Axes(NamedTuple):
     marks: int  # of inputs that they may be of
     batch: DataDimension
     along: DataDimension
+    picked: Picked  # where ``along`` has one position alone
     rows: int
     length: int
 
@@ -59,8 +61,11 @@ def with_ids(
     rows, _heads, queries, keys = one.weights.shape
     own, theirs = one.batch_axes
     asked = (
-        _Axes(one.marks[0] & of_queries, own, one.query_axes, rows, queries),
-        _Axes(one.marks[1] & of_keys, theirs, one.key_axes, rows, keys),
+        _Axes(
+            *(one.marks[0] & of_queries, own, one.query_axes, one.query_picked),
+            *(rows, queries),
+        ),
+        _Axes(one.marks[1] & of_keys, theirs, one.key_axes, (), rows, keys),
     )
     query_ids, key_ids = (_ids_at(before, axes) for axes in asked)
     order = _order(own, inputs)
@@ -106,11 +111,16 @@ def _of_read(one: IdsRead, wanted: _Axes) -> Tensor | None:
     axes = [axis for dimension in one.axes for axis in dimension]
     ids = one.ids.reshape([axis.size for axis in axes])
     several = list(range(len(axes)))
-    if len(wanted.along) == 1:
-        found = [(at, wanted.along[0].positions_on(axes[at])) for at in several]
-        there = [(at, positions) for at, positions in found if positions is not None]
-        if not there:
-            return None
+    there: list[tuple[int, Tensor]] = []
+    for at, axis in enumerate(axes):
+        if len(wanted.along) == 1:
+            along = wanted.along[0].positions_on(axis)
+        else:  # one position alone, perhaps that of many
+            picks = [(x.positions_on(axis), where) for x, where in wanted.picked]
+            found = [x[where : where + 1] for x, where in picks if x is not None]
+            along = found[-1] if found and not wanted.along else None
+        there += [] if along is None else [(at, along)]
+    if there:
         ids = ids.index_select(*there[0]).movedim(there[0][0], -1)
         several.remove(there[0][0])
     elif wanted.along:

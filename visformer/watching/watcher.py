@@ -240,7 +240,7 @@ class Watched:
     @cached_property
     def _runs(self) -> list[Run]:
         loops = [one.mark for one in self.inputs if not one.name]
-        return runs(self._named, self.sides, loops)
+        return runs([x.without_room for x in self._named], self.sides, loops)
 
     @cached_property
     def _named(self) -> list[Captured]:
