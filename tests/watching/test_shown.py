@@ -160,7 +160,9 @@ def test_where_nothing_was_found_it_says_so() -> None:
     watched = visformer.watch(torch.nn.Linear(4, 4))(torch.randn(2, 4))
     with pytest.raises(visformer.InputError, match="No attention was found"):
         visformer.show(watched)
-    assert watched.certificate.missed[0].startswith("No attention was found: no softmax")
+    assert watched.certificate.missed[0].startswith(
+        "No attention was found: no softmax"
+    )
 
 
 def test_weights_one_already_has_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:

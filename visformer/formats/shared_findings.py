@@ -5,9 +5,9 @@ from __future__ import annotations
 from visformer.language import N_
 from visformer.values.finding import Severity
 
-Parts = tuple[str, str, str, Severity]
+FindingParts = tuple[str, str, str, Severity]
 
-DROPPED: Parts = (
+DROPPED: FindingParts = (
     N_("Attention"),
     N_(
         "The original program computes the attention weights and discards them, so it "
@@ -16,7 +16,7 @@ DROPPED: Parts = (
     N_("Nothing to do: Visformer computes them itself."),
     "note",
 )
-UNSCALED: Parts = (
+UNSCALED: FindingParts = (
     N_("Embeddings"),
     N_(
         "Embeddings are not multiplied by sqrt(d_model) as in the paper, so their size "
@@ -25,7 +25,7 @@ UNSCALED: Parts = (
     N_("Leave it as trained."),
     "note",
 )
-QUERY_ROWS: Parts = (
+QUERY_ROWS: FindingParts = (
     N_("Masks"),
     N_(
         "Padding is masked in the query rows, so a padded row attends equally to every "
@@ -34,7 +34,7 @@ QUERY_ROWS: Parts = (
     N_("Mask the keys instead: unsqueeze(1).unsqueeze(2)."),
     "fault",
 )
-DROPOUT: Parts = (
+DROPOUT: FindingParts = (
     N_("Dropout"),
     N_(
         "A dropout argument is ignored, which matters only when training with another "

@@ -41,7 +41,7 @@ def results_of(
     ins: Sequence[Tensor],
     ledger: Ledger,
     out: Any,
-    again: Again,
+    again: Again | None,
 ) -> list[tuple[Tensor, DataDimensions]]:
     """Return the tensors that an operation made, with their dimensions.
 
@@ -57,7 +57,7 @@ def results_of(
     if (looked_up := ids_looked_up(name, args, ins, ledger)) is not None:
         ids = ledger.known(looked_up).dimensions
         return [(one, (*ids, *several[0][1:])) for one in outs]
-    if name in MOVES:
+    if name in MOVES and again is not None:
         return [(one, _moved(several[0], ins[0], again, one)) for one in outs]
     return [(one, _dimensions(name, args, ins, several, one, ledger)) for one in outs]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 from typing import NamedTuple
 
 import torch
@@ -113,9 +114,11 @@ class Captured:
             return self
         names = ("weights", "added", "multiplied", "filled")
         parts = {name: getattr(self, name) for name in names}
-        made = {name: x[..., :n] for name, x in parts.items() if x is not None}
-        of_keys = {"keys": self.keys[:, :, :n], "values": self.values[:, :, :n]}
-        return replace(self, **made, **of_keys, key_axes=(), key_parts=())
+        made: dict[str, Any] = {
+            k: x[..., :n] for k, x in parts.items() if x is not None
+        }
+        made |= {"keys": self.keys[:, :, :n], "values": self.values[:, :, :n]}
+        return replace(self, **made, key_axes=(), key_parts=())
 
     def rows(self, at: Tensor) -> Captured:
         """Return rows of the batch, int64 [B'], in that order."""
@@ -265,7 +268,9 @@ def worst(first: Tensor, second: Tensor) -> float:
     if first.shape != second.shape:
         return float("inf")
     first, second = (x.to_dense() if x.is_sparse else x for x in (first, second))
-    if not first.numel() or (first.dtype == second.dtype and torch.equal(first, second)):
+    if not first.numel() or (
+        first.dtype == second.dtype and torch.equal(first, second)
+    ):
         return 0.0
     first, second = first.double(), second.double()
     same = (first == second) | (first.isnan() & second.isnan())

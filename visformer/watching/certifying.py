@@ -14,7 +14,8 @@ from torch.utils._pytree import tree_leaves, tree_map
 from visformer.language import _, ngettext
 from visformer.values.certificate import Certificate
 from visformer.watching.certifying_watched import certificate_of, together
-from visformer.watching.comparing_calls import CallComparing, Given, along, is_same
+from visformer.watching.comparing_calls import CallComparing, along, is_same
+from visformer.watching.module_calls import Given
 from visformer.watching.observing import first_tensor, observed
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def certified(
                 watched = _at_length(watcher, first, (args, kwargs), length)
             except Exception:  # the model does not take this length
                 continue
-            if watched is None or not watched.attentions:
+            if watched is None or not watched.found or _is_as_long(watched, first):
                 continue
             if _is_broken(watched) and not _is_broken(first):
                 checks.append(
@@ -91,6 +92,13 @@ def _without(watcher: Watcher) -> Iterator[None]:
 def _is_broken(watched: Watched) -> bool:
     output = first_tensor(watched.output)
     return output is not None and not bool(torch.isfinite(output).all())
+
+
+def _is_as_long(watched: Watched, first: Watched) -> bool:
+    """Whether a model made other tokens as many as before, as broadcasting does."""
+    lengths = [[x.weights.shape[2:] for x in w.found] for w in (watched, first)]
+    given = [[x.shape for x in (*w.sources, *w.targets)] for w in (watched, first)]
+    return lengths[0] == lengths[1] and given[0] != given[1]
 
 
 def _at_length(

@@ -70,7 +70,7 @@ def _agreement(several: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 
 def _of_fast_paths(watched: Watched) -> list[str]:
-    """Say where torch's fast path, off while a model is watched, gives other numbers."""
+    """Say where torch's fast path, off while watching, gives other numbers."""
     sentences = []
     for one in watched.fast_paths:
         module = one.module or type(watched.watcher.model).__name__

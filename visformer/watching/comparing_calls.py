@@ -27,6 +27,7 @@ from visformer.values.watched_attention import (
 )
 from visformer.watching.captured import worst
 from visformer.watching.inputs import goes_with_another
+from visformer.watching.module_calls import Given
 from visformer.watching.observing import first_tensor
 from visformer.watching.surroundings import plain_paths, same_chances
 
@@ -37,7 +38,6 @@ APART = 1e-3  # of outputs that ought to be the same, relative to max(1, row mag
 HALF_APART = 5e-2  # the same in half precision, which rounds in every layer
 ROWS = 3  # of the batch that one row is compared in, and that are compared alone
 CACHES = {"cache", "past_key_values"}  # what transformers calls it, now and before
-Given = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 class CallComparing:

@@ -1,4 +1,4 @@
-"""The fast path of torch.nn: off while a model is watched, and what it would have given."""
+"""The fast path of torch.nn, off while watching, and what it would have given."""
 
 from __future__ import annotations
 
@@ -71,7 +71,9 @@ class _FastCalls:
 
     def __init__(self, model: nn.Module) -> None:
         self.found: list[FastPath] = []
-        self._names = {one: name for name, one in model.named_modules() if _is_fast(one)}
+        self._names = {
+            one: name for name, one in model.named_modules() if _is_fast(one)
+        }
         self._running: list[nn.Module] = []
 
     def hooks(self) -> Iterator[RemovableHandle]:
@@ -112,9 +114,12 @@ def _is_fast(module: nn.Module) -> bool:
 def _counts(module: nn.Module, plain: Tensor) -> bool:
     """Whether it would take the fast path, and nobody would notice another call."""
     inner = [one for one in module.modules() if one is not module]
-    hooked = of_all_modules._global_forward_hooks or of_all_modules._global_forward_pre_hooks
+    everywhere = (
+        of_all_modules._global_forward_hooks,
+        of_all_modules._global_forward_pre_hooks,
+    )
     own = isinstance(module, nn.TransformerEncoderLayer) and _is_hooked(module)
-    hooked = hooked or own or any(map(_is_hooked, inner))
+    hooked = any(everywhere) or own or any(map(_is_hooked, inner))
     return not (module.training or plain.requires_grad or hooked)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -34,7 +34,7 @@ from visformer.watching.captured import (
     unit_of,
 )
 from visformer.watching.module_calls import ModuleCall
-from visformer.watching.rounding import Comparison, rows_apart
+from visformer.watching.rounding import Rounding, rows_apart
 from visformer.watching.score_formula import ScoreFormula, formula
 from visformer.watching.score_trail import ScoreProduct, ScoreTrail
 
@@ -85,12 +85,11 @@ def captured(
     )
     if parts.keys.shape[2] != parts.values.shape[2]:
         raise Unclear("some of the keys")  # values in chunks, scores put together
-    compared = Comparison(max(replayed.unit, unit_of(tensor)), unit_of(result))
+    compared = Rounding(max(replayed.unit, unit_of(tensor)), unit_of(result))
     keys = grouped(parts.keys, parts.queries.shape[1])
     told = formula(trail, parts.of_scores, replayed, parts.queries, keys)
     factors = product.factors if of_keys == COLUMNS else product.factors[::-1]
     marks = product.marks if of_keys == COLUMNS else product.marks[::-1]
-    key_axes = product.right_before if of_keys == COLUMNS else product.left_rows
     made = Captured(
         weights=parts.weights,
         queries=parts.queries / factors[0],
@@ -112,15 +111,7 @@ def captured(
         parent=call.parent,
         outermost=call.outermost,
         mark=mark,
-        query_axes=parts.of_scores.queries,
-        query_picked=product.picked[0 if of_keys == COLUMNS else 1],
-        key_axes=key_axes,
-        batch_axes=_batch_axes(product, parts.of_scores, of_keys),
-        key_parts=tuple(
-            (size, mine)
-            for axis in key_axes[:1]
-            for _axes, size, mine in _parts_of(axis)
-        ),
+        **_axes(product, parts.of_scores, of_keys),
     )
     made.apart = Apart.worse(
         [
@@ -166,7 +157,7 @@ def _arranged(
 
 
 def _told(
-    compared: Comparison, made: Captured, told: ScoreFormula, trail: ScoreTrail
+    compared: Rounding, made: Captured, told: ScoreFormula, trail: ScoreTrail
 ) -> list[Apart]:
     """Compare weights with what follows from queries, keys, scale and what is added."""
     _before, after = split_at_softmax(trail)
@@ -196,6 +187,19 @@ def _is_mixed(trail: ScoreTrail, found: Roles, of_scores: Roles) -> bool:
 
 def _plain(tensor: Tensor) -> Tensor:
     return tensor.detach().to(device="cpu", dtype=torch.float32, copy=True)
+
+
+def _axes(product: ScoreProduct, found: Roles, of_keys: str) -> dict[str, Any]:
+    """Return the fields of a Captured that say what is counted by what."""
+    key_axes = product.right_before if of_keys == COLUMNS else product.left_rows
+    parts = [part for axis in key_axes[:1] for part in _parts_of(axis)]
+    return {
+        "query_axes": found.queries,
+        "query_picked": product.picked[0 if of_keys == COLUMNS else 1],
+        "key_axes": key_axes,
+        "batch_axes": _batch_axes(product, found, of_keys),
+        "key_parts": tuple((size, marks) for _own, size, marks in parts),
+    }
 
 
 def _batch_axes(

@@ -73,7 +73,7 @@ def _stretch(one: Captured) -> tuple[DataAxis, int, int] | None:
     if len(one.query_axes) != 1 or one.query_axes[0].parent is None:
         return None
     axis = one.query_axes[0]
-    if not isinstance(axis.at, int):
+    if axis.parent is None or not isinstance(axis.at, int):
         return None
     return axis.parent, axis.at, axis.size
 
@@ -88,7 +88,9 @@ def _heads(first: Captured, second: Captured) -> Captured | None:
         [(*x.shape[:1], *x.shape[2:]) for x in (c.weights, c.queries, c.keys, c.values)]
         for c in (first, second)
     ]
-    if shapes[0] != shapes[1] or not math.isclose(first.scale, second.scale, rel_tol=SAME):
+    if shapes[0] != shapes[1] or not math.isclose(
+        first.scale, second.scale, rel_tol=SAME
+    ):
         return None
     if not first.query_axes and first.query_picked != second.query_picked:
         return None

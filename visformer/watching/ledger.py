@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from visformer.watching.score_trail import ScoreTrail
     from visformer.watching.seen_instead import SeenInstead
 
-# marks: what numbers depend on, a bit each. The first two are of whole numbers that were
-# chosen (the best token's id), and that are an input's own, wherever they were moved to;
-# the others are of inputs and of attentions
+# marks: what numbers depend on, a bit each. The first two are of whole numbers: those
+# that were chosen (the best token's id), and those that are an input's own, wherever
+# they were moved to. The others are of inputs and of attentions
 CHOSEN, VERBATIM = 1, 2
 CONSTANT, LEARNED, COMPUTED = range(3)
 ViewKey = tuple[int, tuple[int, ...], tuple[int, ...]]

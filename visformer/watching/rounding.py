@@ -1,4 +1,4 @@
-"""Comparison: how far numbers of a model may be from those that are computed again.
+"""Rounding: how far numbers of a model may be from those that are computed again.
 
 Both are rounded on their ways. What a softmax makes of that grows with the size of the
 largest scores, and what a sum makes of it with its terms.
@@ -19,7 +19,7 @@ STEPS = 3  # roundings of a score or a result: as a product, scaled, masked
 OF_SUMS = unit_of(torch.zeros(0))  # products are added up in float32
 
 
-class Comparison(NamedTuple):
+class Rounding(NamedTuple):
     """The relative rounding of single numbers, on the way to weights and to results."""
 
     of_weights: float
@@ -72,7 +72,9 @@ def rows_apart(again: Tensor, own: Tensor) -> Tensor:
         return torch.zeros((*own.shape[:-1], 1))
     again, own = again.float(), own.float()
     apart = (again - own).abs_()
-    rows = apart.amax(-1, keepdim=True) if apart.numel() else apart.sum(-1, keepdim=True)
+    rows = (
+        apart.amax(-1, keepdim=True) if apart.numel() else apart.sum(-1, keepdim=True)
+    )
     if not rows.isfinite().all():
         same = (again == own) | (again.isnan() & own.isnan())
         rows = apart.masked_fill(same, 0.0).nan_to_num(torch.inf).amax(-1, keepdim=True)

@@ -15,9 +15,9 @@ from visformer.language import _
 from visformer.values.arrays import Ids
 from visformer.watching.axes import DataDimension, positions_on
 from visformer.watching.captured import Captured
-from visformer.watching.ledger import Picked
+from visformer.watching.input_sides import Sides
 from visformer.watching.inputs import IdsRead, Input, counting_tables
-from visformer.watching.sides import Sides
+from visformer.watching.ledger import Picked
 
 if TYPE_CHECKING:
     from visformer.watching.traces import Layers
@@ -51,8 +51,8 @@ def with_ids(
     """Return an attention with the ids of its queries and keys, where they are known.
 
     They are those that an embedding was given, at the positions that the axes of
-    queries and keys lead back to; ``read`` has those of words first. Rows that the model sorted come in the order in
-    which they were given.
+    queries and keys lead back to; ``read`` has those of words first. Rows that the
+    model sorted come in the order in which they were given.
     """
     kind = sides.kind(one)
     of_queries = sides.target if kind in ("decoder", "cross") else sides.source
@@ -142,9 +142,9 @@ def side_ids(layers: Layers) -> dict[str, Ids | None]:
             several["target" if kind == "decoder" else "source"].append(one.key_ids)
     agreed: dict[str, Ids | None] = {}
     for side, ids in several.items():
-        first = ids[0] if ids else None
-        same = all(x is not None and np.array_equal(x, first) for x in ids)
-        agreed[side] = first if same else None
+        known = [x for x in ids if x is not None]
+        same = all(np.array_equal(x, known[0]) for x in known)
+        agreed[side] = known[0] if known and same and len(known) == len(ids) else None
     return agreed
 
 

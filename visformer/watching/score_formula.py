@@ -1,7 +1,7 @@
 """ScoreFormula: scale and what is added, told from how scores follow from products.
 
-The operations between the product and the softmax are done again on zeros: what comes of
-zeros is what is added, and of the scores besides, the scale.
+The operations between the product and the softmax are done again on zeros: what comes
+of zeros is what is added, and of the scores besides, the scale.
 """
 
 from __future__ import annotations
@@ -61,7 +61,10 @@ def formula(
         return arranged(numbers, dimensions, found.groups).cpu()
 
     try:
-        zero, real = in_order(walked(before, torch.zeros_like(product))), in_order(scores)
+        zero, real = (
+            in_order(walked(before, torch.zeros_like(product))),
+            in_order(scores),
+        )
     except Unclear:
         top = scores.amax().nan_to_num(0, 0, 0).cpu()
         return ScoreFormula(_first_slope(before, product), top)

@@ -94,7 +94,10 @@ def safe_softmax(scores: Tensor, dimension: int) -> Tensor:
 
 
 def doing_again(
-    operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any], on_trail: Tensor
+    operation: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    on_trail: Tensor,
 ) -> Again:
     """Return an operation as a function of the one argument that is on the trail.
 

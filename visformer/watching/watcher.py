@@ -23,6 +23,7 @@ from visformer.values.watched_attention import (
 )
 from visformer.watching.captured import Captured
 from visformer.watching.fast_path import FastPath, fast_paths
+from visformer.watching.input_sides import Sides, border_of, sides_of
 from visformer.watching.inputs import (
     ArgumentNames,
     IdsRead,
@@ -36,11 +37,14 @@ from visformer.watching.ledger import Ledger
 from visformer.watching.module_calls import Given, ModuleCall, ModuleCalls
 from visformer.watching.recorder import Recorder
 from visformer.watching.row_tokens import with_ids, words_first
-from visformer.watching.runs import Run, history_of, runs
 from visformer.watching.seen_instead import SeenInstead
-from visformer.watching.sides import Sides, border_of, sides_of
 from visformer.watching.streams import LayerStream, StreamRecorder
-from visformer.watching.surroundings import plain_paths, returned_sequences, same_chances
+from visformer.watching.surroundings import (
+    plain_paths,
+    returned_sequences,
+    same_chances,
+)
+from visformer.watching.watched_runs import WatchedRun, history_of, runs
 
 if TYPE_CHECKING:
     from visformer.values.certificate import Certificate
@@ -225,9 +229,9 @@ class Watched:
 
         [] where rows of the last run are what was returned, or no history is known.
         """
-        if len(self.sequences) == len(self.last_run[0].weights if self.last_run else ()):
-            if not any(run.branched() for run in self._runs):
-                return []
+        rows = len(self.last_run[0].weights) if self.last_run else 0
+        if len(self.sequences) == rows and not any(x.branched() for x in self._runs):
+            return []
         many = len(self.sequences)
         several = [
             history_of(one, (at + 0.5) / many, self._runs)
@@ -238,7 +242,7 @@ class Watched:
         return [[self._public(one, 0) for one in history] for history in several]
 
     @cached_property
-    def _runs(self) -> list[Run]:
+    def _runs(self) -> list[WatchedRun]:
         loops = [one.mark for one in self.inputs if not one.name]
         return runs([x.without_room for x in self._named], self.sides, loops)
 

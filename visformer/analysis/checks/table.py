@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from visformer.analysis.checks import masks, outputs, softmax, state
+from visformer.analysis.checks import mask_checks, outputs, softmax, state_checks
 from visformer.analysis.checks.observation import Observation
 from visformer.values.finding import Finding
 
@@ -27,25 +27,27 @@ class Check(NamedTuple):
 
 
 CHECKS: dict[str, Check] = {  # by the id of the finding
-    "nan-parameter": Check(state.not_a_number, _NUMBERS | {"mask-inverted"}),
-    "overflow": Check(state.overflow, _CALLS | _READS | {"no-key", "rows-not-one"}),
-    "dropout-on": Check(state.dropout, _RANDOM | {"rows-not-one"}),
-    "dropout-always": Check(state.dropout_always, _RANDOM | {"rows-not-one"}),
+    "nan-parameter": Check(state_checks.not_a_number, _NUMBERS | {"mask-inverted"}),
+    "overflow": Check(
+        state_checks.overflow, _CALLS | _READS | {"no-key", "rows-not-one"}
+    ),
+    "dropout-on": Check(state_checks.dropout, _RANDOM | {"rows-not-one"}),
+    "dropout-always": Check(state_checks.dropout_always, _RANDOM | {"rows-not-one"}),
     "softmax-axis": Check(softmax.axis, _READS | _CALLS | {"rows-not-one"}),
-    "mask-multiplied": Check(masks.multiplied, _READS | _CALLS),
+    "mask-multiplied": Check(mask_checks.multiplied, _READS | _CALLS),
     "mask-inverted": Check(
-        masks.inverted, _READS | _CALLS | {"no-key", "rows-not-one", "not-scaled"}
+        mask_checks.inverted, _READS | _CALLS | {"no-key", "rows-not-one", "not-scaled"}
     ),
     "causal-off-by-one": Check(
-        masks.off_by_one, frozenset({"not-causal", "padding-read", *_CALLS})
+        mask_checks.off_by_one, frozenset({"not-causal", "padding-read", *_CALLS})
     ),
-    "not-causal": Check(masks.future, _CALLS),
-    "padding-read": Check(masks.padding, frozenset({"later-tokens-count"})),
-    "no-key": Check(masks.no_key, _CALLS | {"rows-not-one"}),
+    "not-causal": Check(mask_checks.future, _CALLS),
+    "padding-read": Check(mask_checks.padding, frozenset({"later-tokens-count"})),
+    "no-key": Check(mask_checks.no_key, _CALLS | {"rows-not-one"}),
     "not-scaled": Check(softmax.not_scaled),
     "wrong-scale": Check(softmax.wrong_scale),
     "rows-not-one": Check(softmax.rows, frozenset({"later-tokens-count"})),
-    "calls-differ": Check(state.calls_differ, _CALLS),
+    "calls-differ": Check(state_checks.calls_differ, _CALLS),
     "positions-along-batch": Check(outputs.along_batch, _BATCH),
     "batch-row-differs": Check(outputs.row_differs, frozenset({"padding-read"})),
     "later-tokens-count": Check(outputs.later_tokens),
@@ -56,7 +58,7 @@ CHECKS: dict[str, Check] = {  # by the id of the finding
     "target-not-used": Check(outputs.target_not_used),
     "cached-steps-differ": Check(outputs.cached_steps),
     "dead-head": Check(softmax.dead_heads),
-    "equal-layers": Check(state.equal_layers),
+    "equal-layers": Check(state_checks.equal_layers),
     "not-shifted": Check(outputs.not_shifted, frozenset({"predicts-given"})),
     "predicts-given": Check(outputs.predicts_given),
 }

@@ -22,8 +22,8 @@ from visformer.formats.hugging_face.library import explained, library
 from visformer.language import _
 from visformer.values.facts import Kind, ModelFacts
 from visformer.values.intervention import NO_CHANGES, Intervention, kinds_of
-from visformer.watching.traces import layers_of
 from visformer.values.watched_attention import TOLERANCE
+from visformer.watching.traces import layers_of
 from visformer.watching.watcher import Watched, difference
 
 NAME = "visformer"  # of our function in transformers' table

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,24 +13,24 @@ from torch.nn.functional import pad
 
 from visformer.watching.axes import positions_on
 from visformer.watching.captured import Apart, Captured
+from visformer.watching.input_sides import Sides
 from visformer.watching.joining import full_added, full_flags
-from visformer.watching.sides import Sides
 
-Slot = tuple[str, int]  # a module, and which of its attentions
+AttentionSlot = tuple[str, int]  # a module, and which of its attentions
 SAME = 1e-5  # keys that differ by less are the same
 
 
 @dataclass(slots=True, eq=False)
-class Run:
+class WatchedRun:
     """A pass, or the steps of a cached loop, with the encoder's pass before it.
 
     A row of a step goes on from one of the step before: with beams, from any of them.
     """
 
     sides: Sides
-    steps: list[dict[Slot, Captured]]
+    steps: list[dict[AttentionSlot, Captured]]
     parents: list[Tensor] = field(default_factory=list)  # int64 [B], of steps[1:]
-    carried: set[Slot] = field(default_factory=set)  # of the run before
+    carried: set[AttentionSlot] = field(default_factory=set)  # of the run before
 
     def all_rows(self) -> list[Captured]:
         """Return the attention of all rows of the last step, each with its history."""
@@ -42,7 +43,7 @@ class Run:
         That of an encoder is of the rows which these read.
         """
         at = self._history(step, rows)
-        several: dict[Slot, list[Captured]] = {}
+        several: dict[AttentionSlot, list[Captured]] = {}
         for here, taken in zip(self.steps, at, strict=False):
             for slot, one in here.items():
                 own = one if self._is_encoder(one) else _of(one, taken)
@@ -56,12 +57,10 @@ class Run:
 
     def branched(self) -> bool:
         """Whether rows went on from other rows, as beams do."""
-        return any(
-            not torch.equal(one, torch.arange(len(one))) for one in self.parents
-        )
+        return any(not torch.equal(one, torch.arange(len(one))) for one in self.parents)
 
     def ids(self, step: int) -> Tensor | None:
-        """Return the ids that each row of a step has read, [B, T], if they are known."""
+        """Return the ids that each row of a step has read, [B, T]; None: not known."""
         last = [x for x in self.steps[step].values() if not self._is_encoder(x)]
         if not last:
             return None
@@ -91,12 +90,12 @@ class Run:
 
 
 def history_of(
-    sequence: Tensor, share: float, several: Sequence[Run]
+    sequence: Tensor, share: float, several: Sequence[WatchedRun]
 ) -> list[Captured]:
     """Return the attention of the longest beginning of a sequence that was read.
 
-    ``sequence`` is int64 [T], whose last ids were chosen and perhaps never read; of rows
-    that read the same, it is the one about the ``share`` of all. None of it: [].
+    ``sequence`` is int64 [T], whose last ids were chosen and perhaps never read. Of
+    rows that read the same, it is the one about the ``share`` of all; [] of none.
     """
     for length in range(len(sequence), 0, -1):
         for run in reversed(several):
@@ -111,13 +110,15 @@ def history_of(
     return []
 
 
-def runs(found: Sequence[Captured], sides: Sides, loops: Sequence[int]) -> list[Run]:
+def runs(
+    found: Sequence[Captured], sides: Sides, loops: Sequence[int]
+) -> list[WatchedRun]:
     """Return what belongs to one run each, in the order in which they ran.
 
     ``loops`` are the marks of what a model chose itself and read again.
     """
-    several = [Run(sides, [{}])]
-    state: dict[Slot, Captured] = {}
+    several = [WatchedRun(sides, [{}])]
+    state: dict[AttentionSlot, Captured] = {}
     for group in _calls(found, loops):
         run = several[-1]
         grown = _parents([(state[slot], one) for slot, one in group if slot in state])
@@ -134,7 +135,7 @@ def runs(found: Sequence[Captured], sides: Sides, loops: Sequence[int]) -> list[
                 for slot, one in run.steps[0].items()
                 if slot not in slots and run._is_encoder(one)
             }
-            run = Run(sides, [dict(kept)], carried=set(kept))
+            run = WatchedRun(sides, [dict(kept)], carried=set(kept))
             several.append(run)
             state = dict(kept)
         for slot, one in group:
@@ -145,12 +146,12 @@ def runs(found: Sequence[Captured], sides: Sides, loops: Sequence[int]) -> list[
 
 def _calls(
     found: Sequence[Captured], loops: Sequence[int]
-) -> list[list[tuple[Slot, Captured]]]:
+) -> list[list[tuple[AttentionSlot, Captured]]]:
     """Return what each outermost call made, each with its module and which it is.
 
     A loop within one call begins anew where what it chose is read.
     """
-    calls: list[list[tuple[Slot, Captured]]] = []
+    calls: list[list[tuple[AttentionSlot, Captured]]] = []
     last: tuple[int, int] = -1, 0
     counts = Counter[str]()
     for one in found:
@@ -226,7 +227,7 @@ def _steps_joined(steps: Sequence[Captured]) -> Captured:
     added = None
     if grown or any(one.added is not None for one in steps):
         added = torch.cat([wider(full_added(x), float("-inf")) for x in steps], 2)
-    flags: dict[str, Tensor | None] = {"multiplied": None, "filled": None}
+    flags: dict[str, Any] = {"multiplied": None, "filled": None}
     for name in flags:
         if any(getattr(one, name) is not None for one in steps):
             full = [wider(full_flags(x, name).float(), 0) for x in steps]
@@ -235,9 +236,10 @@ def _steps_joined(steps: Sequence[Captured]) -> Captured:
     known = [x for x in ids if x is not None]
     query_ids = torch.cat(known, 1) if len(known) == len(ids) else None
     # keys that do not grow are those of the first step
-    of_keys = [x.key_ids for x in steps if not grown and x.key_ids is not None]
-    if grown and keys == sum(one.weights.shape[2] for one in steps):
-        of_keys = [query_ids]
+    of_keys = next((x.key_ids for x in steps if x.key_ids is not None), None)
+    if grown:
+        whole = keys == sum(one.weights.shape[2] for one in steps)
+        of_keys = query_ids if whole else None
     return replace(
         last,
         weights=torch.cat([wider(one.weights, 0) for one in steps], 2),
@@ -249,5 +251,5 @@ def _steps_joined(steps: Sequence[Captured]) -> Captured:
         apart=Apart.worse(one.apart for one in steps),
         random=any(one.random for one in steps),
         query_ids=query_ids,
-        key_ids=next(iter(of_keys), None),
+        key_ids=of_keys,
     )

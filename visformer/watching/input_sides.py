@@ -65,7 +65,7 @@ def _marks(sides: dict[int, str], side: str) -> int:
 def _by_what_is_read(
     sides: dict[int, str], inputs: Sequence[Input], found: Sequence[Captured]
 ) -> None:
-    """What attends to another input is the target, and that one the source."""
+    """Decide by what attends to what: the target to the source, not the reverse."""
     votes: dict[int, set[str]] = {mark: set() for mark in sides}
 
     def places(marks: int) -> set[str]:
@@ -91,7 +91,7 @@ def _by_what_is_read(
 
 
 def _by_place(sides: dict[int, str], inputs: Sequence[Input]) -> None:
-    """What is given in the same place, at another step, is of the same side."""
+    """Decide of what is given in the same place at another step: the same side."""
     of_place: dict[str, set[str]] = {}
     for one in inputs:
         of_place.setdefault(one.place, set()).add(sides[one.mark])
@@ -104,7 +104,7 @@ def _by_place(sides: dict[int, str], inputs: Sequence[Input]) -> None:
 def _by_company(
     sides: dict[int, str], inputs: Sequence[Input], found: Sequence[Captured]
 ) -> None:
-    """What is always read together with a side is of that side."""
+    """Decide of what is always read together with a side: it is of that side."""
     for one in inputs:
         if sides[one.mark]:
             continue
