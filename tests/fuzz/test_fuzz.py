@@ -66,20 +66,24 @@ def test_outcomes(error: BaseException, outcome: str) -> None:
     assert worker.outcome(fails(error), Path())["outcome"] == outcome  # type: ignore[arg-type]
 
 
-def test_a_death_and_a_hang_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The worker is another process, so it is given a device that never answers."""
+def test_a_death_and_a_hang_are_noticed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The worker is another process: it is stopped, then killed."""
     processes = Worker()
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("a\tb\n", "utf-8")
     try:
-        assert processes.use("pairs", Path("/dev/null"))[0] == "used"
+        assert processes.use("pairs", pairs)[0] == "used"
         assert processes._process is not None
         os.kill(processes._process.pid, 19)  # SIGSTOP
         monkeypatch.setattr("tests.fuzz.__main__.PATIENCE", 0.2)
-        assert processes.use("pairs", Path("/dev/null")) == ("hung", "0.2 s")
+        assert processes.use("pairs", pairs) == ("hung", "0.2 s")
         monkeypatch.undo()
-        assert processes.use("pairs", Path("/dev/null"))[0] == "used"
+        assert processes.use("pairs", pairs)[0] == "used"
         processes._process.kill()
         processes._process.wait()
-        assert processes.use("pairs", Path("/dev/null"))[0] == "died"
+        assert processes.use("pairs", pairs)[0] == "died"
     finally:
         processes.end()
 

@@ -88,8 +88,9 @@ def captured(
     compared = Rounding(max(replayed.unit, unit_of(tensor)), unit_of(result))
     keys = grouped(parts.keys, parts.queries.shape[1])
     told = formula(trail, parts.of_scores, replayed, parts.queries, keys)
-    factors = product.factors if of_keys == COLUMNS else product.factors[::-1]
-    marks = product.marks if of_keys == COLUMNS else product.marks[::-1]
+    factors, marks = product.factors, product.marks
+    if of_keys != COLUMNS:
+        factors, marks = factors[::-1], marks[::-1]
     made = Captured(
         weights=parts.weights,
         queries=parts.queries / factors[0],
@@ -106,20 +107,13 @@ def captured(
         random=any(step.random for step in trail.steps()),
         mixed=_is_mixed(trail, parts.found, parts.of_scores),
         marks=(*marks, value_marks),
-        module=product.module if call.number == product.call else call.path,
-        call=call.number,
-        parent=call.parent,
-        outermost=call.outermost,
         mark=mark,
+        **_place(product, call),
         **_axes(product, parts.of_scores, of_keys),
     )
-    made.apart = Apart.worse(
-        [
-            compared.weights(own, told.top.abs().max(), steps=1),
-            compared.results(made),
-            *_told(compared, made, told, trail),
-        ]
-    )
+    judged = compared.weights(own, told.top.abs().max(), steps=1)
+    others = compared.results(made), *_told(compared, made, told, trail)
+    made.apart = Apart.worse([judged, *others])
     return made
 
 
@@ -187,6 +181,16 @@ def _is_mixed(trail: ScoreTrail, found: Roles, of_scores: Roles) -> bool:
 
 def _plain(tensor: Tensor) -> Tensor:
     return tensor.detach().to(device="cpu", dtype=torch.float32, copy=True)
+
+
+def _place(product: ScoreProduct, call: ModuleCall) -> dict[str, Any]:
+    """Return the fields of a Captured that say where it was computed."""
+    return {
+        "module": product.module if call.number == product.call else call.path,
+        "call": call.number,
+        "parent": call.parent,
+        "outermost": call.outermost,
+    }
 
 
 def _axes(product: ScoreProduct, found: Roles, of_keys: str) -> dict[str, Any]:
