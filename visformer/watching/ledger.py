@@ -76,6 +76,11 @@ class Ledger:
         self._weights = {id(s): s for s in map(storage_of, tensors) if s is not None}
         self._marks = itertools.count(2)
 
+    def forget(self) -> None:
+        """Let go of all tensors: what is known of one may hold others."""
+        self._held.clear()
+        self._weights.clear()
+
     def new_mark(self) -> int:
         """Return a mark that nothing has yet."""
         return 1 << next(self._marks)

@@ -85,6 +85,7 @@ def with_sum(
 
 
 VIEW_NAMES = {"view", "_unsafe_view"}  # done again on numbers that may lie otherwise
+GIVEN = object()  # stands where the argument was that is on the trail
 
 
 def safe_softmax(scores: Tensor, dimension: int) -> Tensor:
@@ -102,15 +103,18 @@ def doing_again(
     """Return an operation as a function of the one argument that is on the trail.
 
     Numbers of the model's own type are done exactly as the model did them; numbers of
-    another type keep it, whatever the model rounded its own to.
+    another type keep it, whatever the model rounded its own to. The argument itself is
+    not kept: else all scores of a pass would stay in memory.
     """
-    name = operation._schema.name.removeprefix("aten::")
+    name, dtype = operation._schema.name.removeprefix("aten::"), on_trail.dtype
+    args, kwargs = _without(args, on_trail), _without(kwargs, on_trail)
+    del on_trail
 
     def again(given: Tensor) -> Tensor:
-        as_it_was = given.dtype == on_trail.dtype
+        as_it_was = given.dtype == dtype
 
         def put(value: Any) -> Any:
-            if value is on_trail:
+            if value is GIVEN:
                 return given
             if isinstance(value, Tensor) and value.is_floating_point():
                 return value if as_it_was else value.to(given.dtype)
@@ -137,6 +141,15 @@ def doing_again(
         return result
 
     return again
+
+
+def _without(values: Any, gone: Tensor) -> Any:
+    """Return arguments with a placeholder for one of them."""
+    if isinstance(values, dict):
+        return {name: _without(value, gone) for name, value in values.items()}
+    if isinstance(values, list | tuple):
+        return [_without(value, gone) for value in values]
+    return GIVEN if values is gone else values
 
 
 def walked(steps: list[ScoreTrail], numbers: Tensor) -> Tensor:

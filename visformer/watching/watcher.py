@@ -186,21 +186,21 @@ class Watched:
     @cached_property
     def sources(self) -> list[Tensor]:
         """The source of each call, as the model was given it."""
-        return [one.tensor for one in self._given(self.sides.source)]
+        return [one.tensor for one in self.given(self.sides.source)]
 
     @cached_property
     def targets(self) -> list[Tensor]:
         """The target of each call, as the model was given it."""
-        return [one.tensor for one in self._given(self.sides.target)]
+        return [one.tensor for one in self.given(self.sides.target)]
 
     @cached_property
     def time_axis(self) -> int | None:
         """Which axis of the inputs, 0 or 1, counts tokens; None: it cannot be told."""
         sides = self.sides.source | self.sides.target
-        return time_axis(self._given(sides), self.found)
+        return time_axis(self.given(sides), self.found)
 
-    def _given(self, marks: int) -> list[Input]:
-        """Return the sequence of each call among inputs that have some of the marks."""
+    def given(self, marks: int) -> list[Input]:
+        """Return the sequence of each call, of inputs that have some of the marks."""
         calls: dict[int, list[Input]] = {}
         for one in self.inputs:
             if one.mark & marks:
@@ -372,6 +372,7 @@ class _Watching:
         self._stack.close()
         recorder, watched, marks = self._recorder, self.watched, self._marks
         recorder.finish()
+        self._ledger.forget()
         watched.streams = self._streams.streams
         watched.found = joined(recorder.found)
         watched.seen, watched.dropout = recorder.seen, recorder.dropout
