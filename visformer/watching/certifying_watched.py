@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import torch
 from torch import nn
 
 from visformer.analysis.checks.observation import Observation
@@ -16,8 +17,9 @@ from visformer.values.finding import Finding
 from visformer.values.watched_attention import TOLERANCE, WatchedAttention
 from visformer.watching.comparing_steps import compared_steps
 from visformer.watching.observing import observed
+from visformer.watching.row_tokens import side_ids
 from visformer.watching.seen_instead import SeenInstead
-from visformer.watching.traces import not_in_traces
+from visformer.watching.traces import layers_of, not_in_traces
 
 if TYPE_CHECKING:
     from visformer.watching.watcher import Watched
@@ -140,6 +142,8 @@ def _missed(watched: Watched) -> list[str]:
         if one.kind == "merged"
     ]
     sentences += [_of_no_trace(one, watched) for one in not_in_traces(watched)]
+    sentences += _on_no_tab(watched)
+    sentences += _of_tokens(watched)
     sentences += [
         _mixing(name or type(module).__name__, type(module).__name__)
         for name, module in watched.watcher.model.named_modules()
@@ -158,6 +162,52 @@ def _missed(watched: Watched) -> list[str]:
             )
         )
     return list(dict.fromkeys(sentences))
+
+
+def _on_no_tab(watched: Watched) -> list[str]:
+    """Say how many attentions of the last run no tab of the window shows."""
+    others = [one for one in watched.last_run if one.kind in ("other", "merged")]
+    n = len(others) + len(not_in_traces(watched))
+    if not n:
+        return []
+    return [
+        ngettext(
+            "{n:,} of {all:,} attentions of the last run is on no tab.",
+            "{n:,} of {all:,} attentions of the last run are on no tab.",
+            n,
+            all=len(watched.last_run),
+        )
+    ]
+
+
+def _of_tokens(watched: Watched) -> list[str]:
+    """Say where tokens have numbers for names, although ids were given."""
+    ids, sides = side_ids(layers_of(watched.last_run)), watched.sides
+    said = (
+        (
+            "source",
+            sides.source,
+            _(
+                "Which token of the source stands where could not be followed, so its "
+                "positions are numbered."
+            ),
+        ),
+        (
+            "target",
+            sides.target or sides.source,
+            _(
+                "Which token of the target stands where could not be followed, so its "
+                "positions are numbered."
+            ),
+        ),
+    )
+    return [
+        sentence
+        for side, marks, sentence in said
+        if side in ids and ids[side] is None
+        if any(one.marks & marks for one in watched.read)
+        or any(x.tensor.dtype == torch.int64 for x in watched.given(marks))
+    ]
 
 
 def _may_be_hidden(watched: Watched) -> bool:

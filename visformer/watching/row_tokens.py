@@ -21,7 +21,7 @@ from visformer.watching.ledger import Picked
 
 if TYPE_CHECKING:
     from visformer.watching.traces import Layers
-    from visformer.watching.watcher import Tokens, Watcher
+    from visformer.watching.watcher import Tokens, Watched
 
 
 class RowTokens(NamedTuple):
@@ -32,6 +32,8 @@ class RowTokens(NamedTuple):
     target: tuple[str, ...]
     target_ids: Ids
     piece: Callable[[int], str]  # a target id's token
+    known: bool  # whether the target's ids are
+    last: int | None  # what the last row is to predict, where that is known
 
 
 class _Axes(NamedTuple):
@@ -134,12 +136,14 @@ def _of_read(one: IdsRead, wanted: _Axes) -> Tensor | None:
 
 
 def side_ids(layers: Layers) -> dict[str, Ids | None]:
-    """Return the ids of source and target, [B, N], that all layers agree on."""
-    several: dict[str, list[Ids | None]] = {"source": [], "target": []}
+    """Return the ids of either side that there is, [B, N], if all layers agree."""
+    several: dict[str, list[Ids | None]] = {}
     for kind, attentions in layers.items():
+        of_queries = "source" if kind == "encoder" else "target"
+        of_keys = "target" if kind == "decoder" else "source"
         for one in attentions:
-            several["source" if kind == "encoder" else "target"].append(one.query_ids)
-            several["target" if kind == "decoder" else "source"].append(one.key_ids)
+            several.setdefault(of_queries, []).append(one.query_ids)
+            several.setdefault(of_keys, []).append(one.key_ids)
     agreed: dict[str, Ids | None] = {}
     for side, ids in several.items():
         known = [x for x in ids if x is not None]
@@ -149,19 +153,22 @@ def side_ids(layers: Layers) -> dict[str, Ids | None]:
 
 
 def tokens_of(
-    watcher: Watcher, layers: Layers, sizes: dict[str, int]
+    watched: Watched, layers: Layers, sizes: dict[str, int]
 ) -> list[RowTokens]:
     """Return the tokens of each row; of what has no ids, they are numbered.
 
     ``sizes`` are those of source and target. Raises InputError for tokens that are not
     as many as the model saw.
     """
+    watcher = watched.watcher
     ids, piece = side_ids(layers), _pieces(watcher.tokenizer)
+    target_ids = ids.get("target")
+    last = None if target_ids is None else _last_labels(watched, target_ids)
     result = []
     for row in range(len(next(iter(layers.values()))[0].weights)):
         made: list[Any] = []
         for given, (side, length) in zip(watcher.tokens, sizes.items(), strict=True):
-            whole = ids[side]
+            whole = ids.get(side)
             own = np.zeros(length, np.int64) if whole is None else whole[row]
             told = _told(f"{side}_tokens", given, row, length)
             if told is None and whole is None:
@@ -169,9 +176,31 @@ def tokens_of(
             elif told is None:
                 told = tuple(piece(int(id)) for id in own)
             made += [told, np.ascontiguousarray(own, np.int64)]
-        source, source_ids, target, target_ids = made
-        result.append(RowTokens(source, source_ids, target, target_ids, piece))
+        wanted = None if last is None else int(last[row])
+        source, source_ids, target, own_ids = made
+        result.append(
+            RowTokens(
+                *(source, source_ids, target, own_ids),
+                piece=piece,
+                known=target_ids is not None,
+                last=wanted,
+            )
+        )
     return result
+
+
+def _last_labels(watched: Watched, ids: Ids) -> Ids | None:
+    """Return what the last rows are to predict, [B], if the model shifts its target.
+
+    Then it was given what each row is to predict, and reads the token before.
+    """
+    for one in (*watched.targets, *watched.sources):
+        wanted = one.numpy()
+        if wanted.shape == ids.shape and np.array_equal(wanted[:, :-1], ids[:, 1:]):
+            return (
+                None if (wanted == ids).all() or (wanted < 0).any() else wanted[:, -1]
+            )
+    return None
 
 
 def _told(

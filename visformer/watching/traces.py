@@ -62,7 +62,7 @@ def traces_of(watched: Watched) -> list[Trace]:
 
 def _of_layers(watched: Watched, layers: Layers) -> list[Trace]:
     sizes = dict(zip(("source", "target"), lengths(layers), strict=True))
-    tokens = tokens_of(watched.watcher, layers, sizes)
+    tokens = tokens_of(watched, layers, sizes)
     streams = streams_of(watched.streams, layers)
     logits = watched_logits(watched, len(tokens), sizes["target"])
     facts = _facts(watched, layers, streams, logits)

@@ -17,13 +17,17 @@ if TYPE_CHECKING:
 
 
 def steps_of(logits: Tensor | None, tokens: RowTokens) -> tuple[Step, ...]:
-    """Return the steps of a row by what it was given, [T, V]; () without it."""
-    if logits is None or int(tokens.target_ids.max()) >= logits.shape[-1]:
+    """Return the steps of a row by its logits, [T, V]; () without them, or its ids."""
+    most = max(int(tokens.target_ids.max()), tokens.last or 0)
+    if logits is None or not tokens.known or most >= logits.shape[-1]:
         return ()
     rows = Distribution(logits, tokens.piece)
     ids = [int(id) for id in tokens.target_ids[1:]]
     choices: list[tuple[int, Origin]] = [(id, "reference") for id in ids]
-    choices.append((int(rows.best[-1, 0]), "model"))
+    if tokens.last is None:
+        choices.append((int(rows.best[-1, 0]), "model"))
+    else:
+        choices.append((tokens.last, "reference"))
     pieces = [tokens.piece(id) for id, _origin in choices]
     return tuple(
         rows.step(at, id, origin, " ".join(pieces[: at + 1]))
