@@ -287,7 +287,9 @@ def test_differential_attention_has_traces(fused: bool) -> None:
             q, k, v = qkv.permute(2, 0, 3, 1, 4)  # [B, 2, N, 4] each
             halves = [*zip(q.chunk(2, -1), k.chunk(2, -1), strict=True)]
             maps = [(a @ b.mT / 2**0.5).softmax(-1) for a, b in halves]
-            self.own = torch.cat(maps, 1).detach()  # [B, 4, N, N]
+            # what multiplies the values: [B, 4, N, N], or mixed [B, 2, N, N]
+            whole = torch.cat(maps, 1) if fused else maps[0] - 0.5 * maps[1]
+            self.own = whole.detach()
             if fused:
                 made = [scaled_dot_product_attention(a, b, v) for a, b in halves]
                 return made[0] - 0.5 * made[1]

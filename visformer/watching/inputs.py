@@ -138,8 +138,9 @@ class InputMarks:
         Those that the model chose are an input from then on, as if they were given.
         """
         marks = self._ledger.marks([ids])
-        begins = not marks and self._ledger.is_weight(ids) and not _counts_up(ids)
-        if marks & CHOSEN or begins:  # a buffer may hold what a sentence begins with
+        # a model may begin a sentence with a token of its own
+        alone = ids.shape[-1:].numel() == 1 and not self._ledger.known(ids).counts
+        if marks & CHOSEN or (alone and not marks):
             self._keep(ids, call, name="", place=f"{call.path}: chosen")
             marks = self._ledger.marks([ids])
         if not marks & VERBATIM:
@@ -228,10 +229,6 @@ def time_axis(given: Sequence[Input], found: Sequence[Captured]) -> int | None:
         if len(rows) == 1:
             return 1 - rows[0]
     return None
-
-
-def _counts_up(ids: Tensor) -> bool:
-    return ids.numel() > 1 and bool((ids.flatten().diff() == 1).all())
 
 
 def _parameters(module: nn.Module) -> tuple[list[str], bool]:

@@ -44,6 +44,7 @@ class Known:
     picked: Picked = ()
     trail: ScoreTrail | None = None  # how it follows from a product of activations
     weighs: SeenInstead | None = None  # it is a softmax of other scores
+    counts: bool = False  # whole numbers in order, as of positions
 
 
 @dataclass(slots=True)
@@ -63,7 +64,8 @@ def storage_of(tensor: Tensor) -> object | None:
         return None
 
 
-def _place(tensor: Tensor) -> ViewKey:
+def place_of(tensor: Tensor) -> ViewKey:
+    """Return where in its storage a tensor's numbers lie."""
     return int(tensor.storage_offset()), tuple(tensor.shape), tuple(tensor.stride())
 
 
@@ -94,7 +96,7 @@ class Ledger:
         """Return what is known of a tensor; of a new one, that it is a constant."""
         storage = storage_of(tensor)
         held = self._held.get(storage) if storage is not None else None
-        if held is not None and (found := held.views.get(_place(tensor))):
+        if held is not None and (found := held.views.get(place_of(tensor))):
             return found
         if storage is not None and id(storage) in self._weights:
             axes = [
@@ -111,6 +113,12 @@ class Ledger:
         self.learn(tensor, known, 0)
         return known
 
+    def views(self, tensor: Tensor) -> dict[ViewKey, Known]:
+        """Return what is known of all views of a tensor's storage, to be changed."""
+        storage = storage_of(tensor)
+        held = self._held.get(storage) if storage is not None else None
+        return {} if held is None else held.views
+
     def learn(self, tensor: Tensor, known: Known, marks: int) -> None:
         """Keep what is known of a tensor; its storage gets the marks as well."""
         storage = storage_of(tensor)
@@ -120,7 +128,7 @@ class Ledger:
         if held is None:
             held = self._held[storage] = _Storage()
         held.marks |= marks
-        held.views[_place(tensor)] = known
+        held.views[place_of(tensor)] = known
 
     def marks(self, tensors: Iterable[Tensor]) -> int:
         """Return what tensors depend on, taken together."""

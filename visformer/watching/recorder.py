@@ -27,6 +27,7 @@ from visformer.watching.axis_rules import (
 )
 from visformer.watching.captured import Captured, Unclear
 from visformer.watching.finding_attention import captured
+from visformer.watching.edits import follow_edit
 from visformer.watching.fused import FUSED, fused_attention
 from visformer.watching.higher_order import done_by_parts
 from visformer.watching.ledger import (
@@ -209,10 +210,13 @@ class Recorder(TorchDispatchMode):
             more = picks(name, args, ins, ledger, at) if marks else ()
             drawn = random and not trail
             known = Known(
-                dimensions, state, factor, drawn, (*picked, *more), trail, weighs
+                *(dimensions, state, factor, drawn, (*picked, *more), trail, weighs),
+                counts=name == "arange" or any(known.counts for known in knowns),
             )
             ledger.learn(one, known, marks)
             trail = trail if name in ("split", "split_with_sizes", "unbind") else None
+        if args and out is args[0]:  # in place
+            follow_edit(ledger, func, args, kwargs)
 
     def _marks_after(self, name: str, ins: list[Tensor]) -> int:
         """Return what a result depends on."""
