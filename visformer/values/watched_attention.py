@@ -64,8 +64,8 @@ class WatchedAttention:
         if self.verified:
             return ""
         return _(
-            "“{module}”: what was captured gives other numbers than the model's own: "
-            "they differ by {difference:.1e}, so it is not shown.",
+            "“{module}”: computed again from its queries, keys and values, its numbers "
+            "differ by {difference:.1e}, so it is not shown.",
             module=self.module,
             difference=self.difference,
         )

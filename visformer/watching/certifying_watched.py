@@ -7,9 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
+import numpy as np
 from torch import nn
 
 from visformer.analysis.checks.observation import Observation
+from visformer.analysis.checks.softmax import SUMS
 from visformer.analysis.checks.table import causes, findings_of
 from visformer.language import _, ngettext
 from visformer.values.certificate import Certificate
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
 def certificate_of(watched: Watched, seen: Observation | None = None) -> Certificate:
     """Return the certificate of what was watched; ``seen`` is what was observed."""
-    checks = _of_fast_paths(watched)
+    checks = [*_of_fast_paths(watched), *_of_mixed_heads(watched)]
     if seen is None:
         seen = observed(watched)
         steps = compared_steps(watched, seen) if watched.output is None else None
@@ -96,6 +98,26 @@ def _of_fast_paths(watched: Watched) -> list[str]:
                 )
             )
     return list(dict.fromkeys(sentences))
+
+
+def _of_mixed_heads(watched: Watched) -> list[str]:
+    """Say of weights that were mixed where a row's sum is furthest from one."""
+    furthest: tuple[float, str] = SUMS, ""
+    for one in watched.last_run:
+        if not (one.mixed and one.verified) or one.dropout or one.over != "keys":
+            continue
+        sums = np.nan_to_num(one.weights.sum(-1), nan=1.0)
+        _batch, head, row = at = np.unravel_index(np.abs(sums - 1).argmax(), sums.shape)
+        told = _(
+            "“{module}”: its weights are mixed after the softmax, or a sink takes a "
+            "part: row {row} of head {head} sums to {sum:.3g}.",
+            module=one.module or type(watched.watcher.model).__name__,
+            row=int(row) + 1,
+            head=int(head) + 1,
+            sum=float(sums[at]),
+        )
+        furthest = max(furthest, (float(abs(sums[at] - 1)), told))
+    return [furthest[1]] if furthest[1] else []
 
 
 def _broken_fast_paths(watched: Watched) -> list[Finding]:
@@ -227,6 +249,14 @@ def _mixing(module: str, operation: str) -> str:
 def _of_no_trace(one: WatchedAttention, watched: Watched) -> str:
     module = one.module or type(watched.watcher.model).__name__
     _rows, heads, queries, keys = one.weights.shape
+    if one.queries.shape[1] != heads:
+        return _(
+            "“{module}”: {heads} heads are made of the weights of {all}, so no Trace "
+            "can hold it. It is in watched.attentions.",
+            module=module,
+            heads=heads,
+            all=one.queries.shape[1],
+        )
     if one.kind != "cross" and keys > queries:
         return ngettext(
             "“{module}”: {n:,} more key than tokens, so no Trace can hold it. It is "

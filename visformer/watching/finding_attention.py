@@ -169,7 +169,9 @@ def _told(
 def _is_mixed(trail: ScoreTrail, found: Roles, of_scores: Roles) -> bool:
     """Whether heads were mixed, or the softmax ran over more than the keys."""
     softmax = next((step.softmax for step in trail.steps() if step.softmax), None)
-    if any(step.several for step in trail.steps()):
+    if any(step.others for step in trail.steps()):
+        return True
+    if size_of(found.heads) != size_of(of_scores.heads):
         return True
     more = softmax is not None and size_of(softmax[0]) not in (
         *(size_of(of_scores.keys), size_of(found.keys), size_of(found.queries)),

@@ -17,7 +17,7 @@ SAME = 1e-5  # scales of heads that differ by less, relatively, are rounded
 
 def joined(found: Sequence[Captured]) -> list[Captured]:
     """Return attentions with heads and chunks that one call made put together."""
-    return _fold(_fold(list(found), _chunks), _heads)
+    return _fold(_fold(_fold(list(found), _values), _chunks), _heads)
 
 
 def _fold(found: list[Captured], joint: object) -> list[Captured]:
@@ -50,6 +50,29 @@ def _are_of_one_call(first: Captured, second: Captured) -> bool:
     paths = [one.module.rpartition(".") for one in (first, second)]
     numbered = all(last.isdigit() for _before, _dot, last in paths)
     return numbered and paths[0][0] == paths[1][0]
+
+
+def _values(first: Captured, second: Captured) -> Captured | None:
+    """Join what weighs other values by the same weights, or return None."""
+    if first.call != second.call or not first.queries.any():
+        return None
+    if any(
+        getattr(first, name).shape != getattr(second, name).shape
+        or not torch.equal(getattr(first, name), getattr(second, name))
+        for name in ("queries", "keys", "weights")
+    ):
+        return None
+    shapes = [x.values.shape[:3] for x in (first, second)]
+    if shapes[0] != shapes[1] or first.scale != second.scale:
+        return None
+    return replace(
+        first,
+        values=torch.cat([first.values, second.values], 3),
+        result=torch.cat([first.result, second.result], 3),
+        apart=Apart.worse([first.apart, second.apart]),
+        marks=_either(first.marks, second.marks),
+        mark=first.mark | second.mark,
+    )
 
 
 def _chunks(first: Captured, second: Captured) -> Captured | None:

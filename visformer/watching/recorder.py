@@ -221,6 +221,8 @@ class Recorder(TorchDispatchMode):
     def _marks_after(self, name: str, ins: list[Tensor]) -> int:
         """Return what a result depends on."""
         marks = self.ledger.marks(ins)
+        if name in MOVES:  # what says where to is not what is moved
+            marks &= ~CHOSEN | self.ledger.marks(ins[:1])
         return marks if name in HANDED_ON else marks & ~VERBATIM
 
     def _weighed(
@@ -258,11 +260,12 @@ class Recorder(TorchDispatchMode):
         tensor, known = max(on, key=lambda pair: pair[0].numel())
         before = known.trail
         assert before is not None
-        several = any(
-            k.trail is not None
+        others = tuple(
+            k.trail
+            for _x, k in on
+            if k.trail is not None
             and k.trail.product is not before.product
             and k.trail.normalised()
-            for _x, k in on
         )
         again = doing_again(func, args, kwargs, tensor)
         if name == "native_dropout":
@@ -279,7 +282,7 @@ class Recorder(TorchDispatchMode):
             operation=name,
             softmax=(known.dimensions[args[1]], known.dimensions) if softmax else None,
             random=name == "native_dropout" or any(k.random for k in knowns),
-            several=several,
+            others=others,
         )
         if softmax:
             size = tensor.shape[args[1]]
@@ -410,7 +413,8 @@ class Recorder(TorchDispatchMode):
             weights, -1 if left else -2
         ):
             return False
-        for step in trail.steps():
+        steps = trail.steps()
+        for step in [*steps, *(x for s in steps for o in s.others for x in o.steps())]:
             self._waiting.pop(id(step), None)
         self._mixers.pop(id(trail.product), None)
         found = (weights, known.dimensions), (values, value_marks)

@@ -49,7 +49,7 @@ class ScoreTrail:
     # of the softmax: the dimension it runs over, and those of its input
     softmax: tuple[DataDimension, DataDimensions] | None = None
     random: bool = False
-    several: bool = False  # another softmax went in as well
+    others: tuple[ScoreTrail, ...] = ()  # of other softmaxes that went in as well
 
     def steps(self) -> list[ScoreTrail]:
         """Return all operations, the first one first."""

@@ -89,6 +89,7 @@ def layers_of(attentions: Sequence[WatchedAttention]) -> Layers:
             for one in attentions
             if one.kind == kind
             and one.verified
+            and one.weights.shape[1] == one.queries.shape[1]
             and len(one.weights) == batch.most_common(1)[0][0]
             and (kind == "cross" or one.weights.shape[2] == one.weights.shape[3])
         ]
