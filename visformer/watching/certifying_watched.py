@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import torch
 import numpy as np
+import torch
 from torch import nn
 
 from visformer.analysis.checks.observation import Observation

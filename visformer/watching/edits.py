@@ -51,7 +51,7 @@ def _span(place: ViewKey) -> int:
 def _reaches(whole: ViewKey, part: ViewKey) -> bool:
     """Whether a part lies between the first and the last number of a view."""
     start = part[0] - whole[0]
-    return 0 not in part[1] and 0 <= start and start + _span(part) <= _span(whole)
+    return 0 not in part[1] and start >= 0 and start + _span(part) <= _span(whole)
 
 
 def _in_part(edit: Again, whole: ViewKey, part: ViewKey) -> Again:

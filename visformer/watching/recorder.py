@@ -26,8 +26,8 @@ from visformer.watching.axis_rules import (
     results_of,
 )
 from visformer.watching.captured import Captured, Unclear
-from visformer.watching.finding_attention import captured
 from visformer.watching.edits import follow_edit
+from visformer.watching.finding_attention import captured
 from visformer.watching.fused import FUSED, fused_attention
 from visformer.watching.higher_order import done_by_parts
 from visformer.watching.ledger import (
