@@ -47,14 +47,11 @@ class _Axes(NamedTuple):
     length: int
 
 
-def with_ids(
-    one: Captured, read: Sequence[IdsRead], inputs: Sequence[Input], sides: Sides
-) -> Captured:
+def with_ids(one: Captured, read: Sequence[IdsRead], sides: Sides) -> Captured:
     """Return an attention with the ids of its queries and keys, where they are known.
 
     They are those that an embedding was given, at the positions that the axes of
-    queries and keys lead back to; ``read`` has those of words first. Rows that the
-    model sorted come in the order in which they were given.
+    queries and keys lead back to; ``read`` has those of words first.
     """
     kind = sides.kind(one)
     of_queries = sides.target if kind in ("decoder", "cross") else sides.source
@@ -70,18 +67,18 @@ def with_ids(
         _Axes(one.marks[1] & of_keys, theirs, one.key_axes, (), rows, keys),
     )
     query_ids, key_ids = (_ids_at(before, axes) for axes in asked)
-    order = _order(own, inputs)
-    made = replace(one, query_ids=query_ids, key_ids=key_ids)
-    return made if order is None else made.rows(order)
+    return replace(one, query_ids=query_ids, key_ids=key_ids)
 
 
-def _order(batch: DataDimension, inputs: Sequence[Input]) -> Tensor | None:
-    """Return which row is of each row that was given; None: they are in order."""
-    for axis in (x for one in inputs for dimension in one.axes for x in dimension):
-        at = positions_on(batch, axis)
+def in_given_order(one: Captured, inputs: Sequence[Input]) -> Captured:
+    """Return an attention whose rows come as they were given, if the model sorts."""
+    own = [x for x in inputs if x.mark & one.marks[0]]
+    for axis in (x for given in own for dimension in given.axes for x in dimension):
+        at = positions_on(one.batch_axes[0], axis)
         if at is not None and len(at.unique()) == axis.size == len(at):
-            return None if torch.equal(at, at.sort().values) else at.argsort()
-    return None
+            in_order = torch.equal(at, at.sort().values)
+            return one if in_order else one.rows(at.argsort())
+    return one
 
 
 def words_first(read: Sequence[IdsRead]) -> list[IdsRead]:

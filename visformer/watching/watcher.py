@@ -36,7 +36,7 @@ from visformer.watching.joining import joined
 from visformer.watching.ledger import Ledger
 from visformer.watching.module_calls import Given, ModuleCall, ModuleCalls
 from visformer.watching.recorder import Recorder
-from visformer.watching.row_tokens import with_ids, words_first
+from visformer.watching.row_tokens import in_given_order, with_ids, words_first
 from visformer.watching.seen_instead import SeenInstead
 from visformer.watching.streams import LayerStream, StreamRecorder
 from visformer.watching.surroundings import (
@@ -244,13 +244,14 @@ class Watched:
     @cached_property
     def _runs(self) -> list[WatchedRun]:
         loops = [one.mark for one in self.inputs if not one.name]
-        return runs([x.without_room for x in self._named], self.sides, loops)
+        ordered = [in_given_order(x, self.inputs) for x in self._named]
+        return runs([x.without_room for x in ordered], self.sides, loops)
 
     @cached_property
     def _named(self) -> list[Captured]:
         """What was found, with the ids of its queries and keys."""
         read = words_first(self.read)
-        return [with_ids(x, read, self.inputs, self.sides) for x in self.found]
+        return [with_ids(x, read, self.sides) for x in self.found]
 
     @cached_property
     def certificate(self) -> Certificate:
