@@ -300,6 +300,12 @@ def _sentence(seen: SeenInstead, watched: Watched) -> str:
             )
         case "mixing":
             return _mixing(module, seen.name)
+        case "outside":
+            return _(
+                "“{module}”: numbers enter that torch did not compute: what was done "
+                "outside of it, with numpy say, is not seen.",
+                module=module,
+            )
         case "kernel":
             return _(
                 "“{module}”: “{operation}” computes attention in a kernel of its own. "

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from torch import Tensor
+from torch import Tensor, UntypedStorage
 from torch.nn import Module
 
 from visformer.watching.axes import INPUT, MADE, WEIGHT, DataAxis, DataDimensions, fresh
@@ -56,7 +56,7 @@ class _Storage:
     views: dict[ViewKey, Known] = field(default_factory=dict)
 
 
-def storage_of(tensor: Tensor) -> object | None:
+def storage_of(tensor: Tensor) -> UntypedStorage | None:
     """Return the storage of a tensor; None of one that has none."""
     try:
         return tensor.untyped_storage()

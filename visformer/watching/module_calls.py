@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
@@ -60,6 +60,11 @@ class ModuleCalls:
         self._count = 0
         self._hooked: set[nn.Module] = set()
         self._thread = threading.get_ident()  # others may call the model meanwhile
+
+    @property
+    def modules(self) -> Iterable[nn.Module]:
+        """All modules of the model."""
+        return self._modules
 
     @property
     def current(self) -> ModuleCall:

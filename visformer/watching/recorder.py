@@ -53,7 +53,12 @@ from visformer.watching.score_trail import (
     doing_again,
     with_sum,
 )
-from visformer.watching.seen_instead import SeenInstead, mixes_positions
+from visformer.watching.seen_instead import (
+    SeenInstead,
+    is_attribute,
+    is_from_outside,
+    mixes_positions,
+)
 
 log = logging.getLogger(__name__)
 SOFTMAX = {"_softmax", "_safe_softmax"}
@@ -168,6 +173,11 @@ class Recorder(TorchDispatchMode):
     ) -> None:
         ins = tensors_in((*args, *kwargs.values()))
         ledger = self.ledger
+        for one in ins:
+            if is_from_outside(name, one, ledger, self.batch_size) and not is_attribute(
+                one, self.calls.modules
+            ):
+                self.see("outside")
         again = doing_again(func, args, kwargs, ins[0]) if ins else None
         if name in LIKE:
             for one, dimensions in results_of(name, args, ins, ledger, out, again):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
+from torch.nn import Module
+from torch.utils._pytree import tree_leaves
 
 from visformer.watching.axes import INPUT
-from visformer.watching.ledger import Ledger
+from visformer.watching.ledger import Ledger, storage_of
 
 FOURIER = {"_fft_r2c", "_fft_c2c", "_fft_c2r"}
 RECURRENT = ("lstm", "gru", "rnn")
@@ -19,7 +21,8 @@ RECURRENT = ("lstm", "gru", "rnn")
 class SeenInstead:
     """Something that is no attention, but looks as if it took part in one."""
 
-    # "no product", "other scores", "no softmax", "mixing", "kernel", "axes", "unknown"
+    # "no product", "other scores", "no softmax", "mixing", "kernel", "axes", "outside",
+    # "unknown"
     reason: str
     module: str
     size: int  # choices of a softmax
@@ -40,3 +43,25 @@ def mixes_positions(
         of_inputs = any(axis.origin == INPUT for axis in axes)
         return floats and ins[0].dim() > 1 and of_inputs
     return any(word in name for word in RECURRENT)
+
+
+def is_from_outside(name: str, tensor: Tensor, ledger: Ledger, rows: int) -> bool:
+    """Whether features of a batch were never seen to be computed, and torch did not.
+
+    What numpy has computed, say: ``torch.from_numpy`` takes its memory, which torch
+    cannot resize, and ``torch.tensor`` a copy.
+    """
+    of_batch = tensor.dim() > 2 and rows in tensor.shape[:2]
+    if not of_batch or not tensor.is_floating_point():
+        return False
+    if ledger.views(tensor) or ledger.is_weight(tensor):
+        return False
+    storage = storage_of(tensor)
+    return name == "lift_fresh" or (storage is not None and not storage.resizable())
+
+
+def is_attribute(tensor: Tensor, modules: Iterable[Module]) -> bool:
+    """Whether a module has had a tensor all along, though it is no buffer."""
+    storage = storage_of(tensor)
+    kept = (x for one in modules for x in tree_leaves(vars(one)))
+    return any(isinstance(x, Tensor) and storage_of(x) is storage for x in kept)
