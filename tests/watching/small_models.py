@@ -91,7 +91,7 @@ Kept = dict[str, list[Tensor]]
 
 
 def kept_by(model: nn.Module) -> Kept:
-    """Return what the attentions of a model kept, and let them forget it."""
+    """Return what the attentions of a model kept; they forget it."""
     modules = {n: m for n, m in model.named_modules() if isinstance(m, Attention)}
     kept = {name: [*module.kept] for name, module in modules.items()}
     for module in modules.values():

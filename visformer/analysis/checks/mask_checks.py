@@ -150,6 +150,8 @@ def future(seen: Observation) -> Finding | None:
     def ahead(one: WatchedAttention) -> Bools | None:
         if not is_plain(one) or not is_of_itself(one):
             return None
+        if not known and one.query_ids is None:  # objects are asked for all at once
+            return None
         wrong = reads(one) & later(one)
         labels = seen.labels
         if labels is not None and labels.shape == (len(wrong), wrong.shape[2]):
