@@ -155,48 +155,61 @@ def test_t5_whose_target_is_a_slice_of_its_source() -> None:
 
 
 class Plain(nn.Module):
-    """attention(query, key, value), as papers write it."""
+    """attention(query, key, value), as papers write it; with weights, or without."""
 
-    def forward(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        q, k, v = (
-            x.view(len(x), -1, 2, 4).transpose(1, 2) for x in (query, key, value)
-        )
-        self.own = (q @ k.mT / 2).softmax(-1)
-        return (self.own @ v).transpose(1, 2).flatten(2)
+    def __init__(self, *, weights: bool = True) -> None:
+        super().__init__()
+        several = [nn.Linear(8, 8) if weights else nn.Identity() for _ in range(3)]
+        self.layers = nn.ModuleList(several)
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, **_: Any) -> Any:
+        given = zip(self.layers, (query, key, value), strict=True)
+        made = [layer(x) for layer, x in given]
+        q, k, v = (x.view(len(x), -1, 2, 4).transpose(1, 2) for x in made)
+        weights = (q @ k.mT / 2).softmax(-1)  # [B, 2, Q, K]
+        return (weights @ v).transpose(1, 2).flatten(2), weights
 
 
-@pytest.mark.parametrize("sizes", [{}, {"kdim": 6, "vdim": 10}], ids=["one", "three"])
-@pytest.mark.parametrize("written", ["own", "torch.nn"])
-def test_an_attention_given_three_tensors(written: str, sizes: dict[str, int]) -> None:
-    torch.manual_seed(0)
-    q, k, v = torch.randn(2, 3, 8), torch.randn(2, 5, 8), torch.randn(2, 5, 8)
-    if written == "own":
-        own = Plain()
-        watched = called(own, q, k, v)
-        truth = own.own
-    else:
-        k = torch.randn(2, 5, sizes.get("kdim", 8))
-        v = torch.randn(2, 5, sizes.get("vdim", 8))
-        module = nn.MultiheadAttention(8, 2, batch_first=True, **sizes).eval()
-        watched = called(module, q, k, v)
-        truth = module(q, k, v, average_attn_weights=False)[1].detach()
+OF_ATTENTION: dict[str, Callable[[], nn.Module]] = {
+    "without weights": lambda: Plain(weights=False),
+    "with weights": Plain,
+    "torch.nn": lambda: nn.MultiheadAttention(8, 2, batch_first=True),
+}
+
+
+def assert_alone(module: nn.Module, kind: str, *given: Tensor) -> None:
+    """Assert the kind and the weights [B, 2, Q, K] of an attention that is alone."""
+    watched = called(module, *given, average_attn_weights=False)
+    truth = watched.output[1].detach()
     (one,) = watched.attentions
-    assert (one.kind, one.weights.shape) == ("cross", (2, 2, 3, 5))
+    assert (one.kind, one.weights.shape) == (kind, tuple(truth.shape))
     assert apart(one.weights, truth) <= 1e-6
-    assert_traced(watched, "cross", truth)
+    held = [trace.attention(one.kind, 0) for trace in watched.traces]  # type: ignore[arg-type]
+    assert max(apart(a, b) for a, b in zip(held, truth, strict=True)) <= CLOSE
     assert watched.certificate.missed == ()
 
 
+@pytest.mark.parametrize("written", OF_ATTENTION)
+def test_an_attention_given_three_tensors(written: str) -> None:
+    torch.manual_seed(0)
+    q, k, v = torch.randn(2, 3, 8), torch.randn(2, 5, 8), torch.randn(2, 5, 8)
+    assert_alone(OF_ATTENTION[written](), "cross", q, k, v)
+    assert_alone(OF_ATTENTION[written](), "cross", q, k, k)
+
+
+def test_keys_and_values_of_other_sizes() -> None:
+    torch.manual_seed(0)
+    module = nn.MultiheadAttention(8, 2, kdim=6, vdim=10, batch_first=True)
+    q, k, v = torch.randn(2, 3, 8), torch.randn(2, 5, 6), torch.randn(2, 5, 10)
+    assert_alone(module, "cross", q, k, v)
+
+
 @pytest.mark.parametrize("length", [1, 2, 4])
-@pytest.mark.parametrize("written", ["own", "torch.nn"])
+@pytest.mark.parametrize("written", OF_ATTENTION)
 def test_an_attention_given_one_tensor_three_times(written: str, length: int) -> None:
     torch.manual_seed(0)
-    module = (
-        nn.MultiheadAttention(8, 2, batch_first=True) if written != "own" else Plain()
-    )
     x = torch.randn(3, length, 8)
-    (one,) = called(module, x, x, x).attentions
-    assert (one.kind, one.weights.shape) == ("encoder", (3, 2, length, length))
+    assert_alone(OF_ATTENTION[written](), "encoder", x, x, x)
 
 
 def test_two_encoders_that_one_decoder_reads() -> None:

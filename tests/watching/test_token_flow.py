@@ -1,0 +1,316 @@
+"""Tokens are those that stand at the queries and keys, whatever the argument was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, pad
+
+from tests.watching.small_models import (
+    WIDTH,
+    Encoder,
+    Translator,
+    V,
+    assert_kept,
+    assert_nothing_missed,
+    assert_traced,
+    kept_by,
+    some_ids,
+)
+from visformer.watching.watcher import Watched, watch
+
+BOS = 1
+ORDER = torch.tensor([2, 0, 4, 1, 3])
+
+
+def called(model: nn.Module, *args: Any, **options: Any) -> Watched:
+    with torch.no_grad():
+        return watch(model.eval(), **options)(*args)
+
+
+def assert_own(watched: Watched, model: nn.Module) -> None:
+    """Assert that each attention, and each Trace of it, is the model's own."""
+    kept = {name: own[-1:] for name, own in kept_by(model).items()}
+    assert_kept(watched, kept)
+    for one in watched.attentions:
+        assert one.kind in ("encoder", "decoder", "cross")
+        assert_traced(watched, one.kind, kept[one.module][0])  # type: ignore[arg-type]
+
+
+def assert_sources(watched: Watched, ids: Tensor) -> None:
+    """Assert the source's ids, and the tokens named after them."""
+    assert [x.source_ids.tolist() for x in watched.traces] == ids.tolist()
+    names = [tuple(map(str, row)) for row in ids.tolist()]
+    assert [x.source for x in watched.traces] == names
+
+
+def assert_numbered(watched: Watched, side: str, length: int) -> None:
+    """Assert that positions are numbered, and that the certificate says so."""
+    numbers = tuple(str(at + 1) for at in range(length))
+    assert {getattr(x, side) for x in watched.traces} == {numbers}
+    said = [s for s in watched.certificate.missed if side in s and "numbered" in s]
+    assert len(said) == 1
+    assert not watched.certificate.ok
+
+
+class Shifted(Translator):
+    """Shifts its target itself, before it is embedded or after."""
+
+    by = "ids"
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        memory = self.encode(source)
+        if self.by == "ids":
+            bos = torch.full_like(target[:, :1], BOS)
+            return self.decode(memory, torch.cat([bos, target[:, :-1]], 1))
+        if self.by == "new":
+            shifted = target.new_zeros(target.shape)
+            shifted[:, 1:] = target[:, :-1]
+            shifted[:, 0] = BOS
+            return self.decode(memory, shifted)
+        if self.by == "roll":
+            shifted = target.roll(1, 1)
+            shifted[:, 0] = BOS
+            return self.decode(memory, shifted)
+        x = self.embed_target(target)
+        x = pad(x, (0, 0, 1, 0))[:, :-1]  # the first row is zeros
+        return self.read(memory, x + self.positions[:, : x.shape[1]])
+
+
+@pytest.mark.parametrize("by", ["ids", "new", "roll"])
+def test_a_target_shifted_inside(by: str) -> None:
+    model, source, target = Shifted(), some_ids(3, 6), some_ids(3, 5, seed=2)
+    model.by = by
+    watched = called(model, source, target, labels=target)
+    assert_own(watched, model)
+    read = [[BOS, *row[:-1]] for row in target.tolist()]
+    assert [x.target_ids.tolist() for x in watched.traces] == read
+    assert [list(x.target) for x in watched.traces] == [list(map(str, r)) for r in read]
+    assert_sources(watched, source)
+    assert_nothing_missed(watched)
+
+
+@pytest.mark.parametrize("by", ["ids", "new", "roll"])
+def test_its_cross_entropy_is_the_models_own(by: str) -> None:
+    """Step t has the probability of label t, which is not the token of row t."""
+    model, source, target = Shifted(), some_ids(3, 6), some_ids(3, 5, seed=2)
+    model.by = by
+    watched = called(model, source, target, labels=target)
+    losses = cross_entropy(watched.output.mT, target, reduction="none")
+    for trace, own, labels in zip(watched.traces, losses, target, strict=True):
+        assert [step.id for step in trace.steps[:-1]] == labels[:-1].tolist()
+        shown = [-np.log(step.probability) for step in trace.steps[:-1]]
+        assert np.allclose(shown, own[:-1], atol=1e-5)
+
+
+def test_a_target_shifted_among_its_embeddings() -> None:
+    model, source, target = Shifted(), some_ids(3, 6), some_ids(3, 5, seed=2)
+    model.by = "embeddings"
+    watched = called(model, source, target, labels=target)
+    assert_own(watched, model)
+    assert_sources(watched, source)
+    names = [x.target for x in watched.traces]
+    if names[0] == ("1", "2", "3", "4", "5"):
+        assert_numbered(watched, "target", 5)
+    else:  # a row that has no token is named after none
+        assert [row[1:] for row in names] == [
+            tuple(map(str, row[:-1])) for row in target.tolist()
+        ]
+    assert watched.certificate.findings == ()
+
+
+MOVED: dict[str, Callable[[Tensor], Tensor]] = {
+    "flip": lambda x: x.flip(1),
+    "roll": lambda x: x.roll(2, 1),
+    "index": lambda x: x[:, ORDER],
+    "index_select": lambda x: x.index_select(1, ORDER),
+    "reversed indices": lambda x: x[:, torch.arange(4, -1, -1)],
+    "a list": lambda x: x[:, [2, 0, 4, 1, 3]],
+    "halves": lambda x: torch.cat([x[:, 3:], x[:, :3]], 1),
+    "every second": lambda x: torch.cat([x[:, ::2], x[:, 1::2]], 1),
+    "stacked": lambda x: torch.stack([x[:, at] for at in ORDER.tolist()], 1),
+}
+
+
+class Moving(Encoder):
+    def __init__(
+        self, move: Callable[[Tensor], Tensor], *, after: bool = False, **kind: bool
+    ) -> None:
+        super().__init__(**kind)
+        self.move, self.after = move, after
+
+    def forward(self, ids: Tensor) -> Tensor:
+        if self.after:
+            return self.read(self.move(self.embed(ids)))
+        return self.read(self.embed(self.move(ids)))
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["ids", "embeddings"])
+@pytest.mark.parametrize("case", MOVED)
+@pytest.mark.parametrize("rows", [1, 3])
+def test_tokens_follow_those_that_are_moved(case: str, after: bool, rows: int) -> None:
+    model, ids = Moving(MOVED[case], after=after), some_ids(rows, 5)
+    watched = called(model, ids)
+    assert_own(watched, model)
+    assert_sources(watched, MOVED[case](ids))
+    assert_nothing_missed(watched)
+
+
+@pytest.mark.parametrize("case", ["flip", "index", "roll"])
+def test_those_of_a_decoder_follow_as_well(case: str) -> None:
+    model, ids = Moving(MOVED[case], one_way=True), some_ids(3, 5)
+    watched = called(model, ids)
+    assert_own(watched, model)
+    moved = MOVED[case](ids).tolist()
+    assert [x.target_ids.tolist() for x in watched.traces] == moved
+
+
+def in_another_order(x: Tensor) -> Tensor:
+    """Gather each row in an order of its own."""
+    order = torch.stack([ORDER.roll(at) for at in range(len(x))])
+    return x.gather(1, order[..., None].expand(-1, -1, x.shape[2]))
+
+
+def test_what_cannot_be_followed_is_numbered_and_said() -> None:
+    model, ids = Moving(in_another_order, after=True), some_ids(3, 5)
+    watched = called(model, ids)
+    assert [one.kind for one in watched.attentions] == ["encoder"]
+    assert_own(watched, model)
+    assert_numbered(watched, "source", 5)
+
+
+def test_ids_in_an_order_of_each_row_are_those_that_were_embedded() -> None:
+    order = torch.stack([ORDER.roll(at) for at in range(3)])
+    model, ids = Moving(lambda x: x.gather(1, order)), some_ids(3, 5)
+    watched = called(model, ids)
+    assert_own(watched, model)
+    assert_sources(watched, ids.gather(1, order))
+
+
+def by_length(ids: Tensor) -> Tensor:
+    return (ids != 0).sum(1).argsort(descending=True)
+
+
+class Sorted(Encoder):
+    """Sorts its batch by length, and puts its results in the order that was given."""
+
+    after = False
+
+    def forward(self, ids: Tensor) -> Tensor:
+        order = by_length(ids)
+        x = self.embed(ids)[order] if self.after else self.embed(ids[order])
+        return self.read(x)[order.argsort()]
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["ids", "embeddings"])
+def test_a_batch_sorted_inside_keeps_each_sentence_to_its_trace(after: bool) -> None:
+    model, ids = Sorted(), some_ids(3, 5)
+    model.after = after
+    ids[0, 2:], ids[1, 4:] = 0, 0  # lengths 2, 4, 5: the order is turned round
+    watched = called(model, ids, pad=0)
+    (own,) = kept_by(model)["own"][-1:]
+    assert_traced(watched, "encoder", own[by_length(ids).argsort()])
+    assert_sources(watched, ids)
+    for at in range(3):
+        alone = called(model, ids[at : at + 1]).traces[0]
+        shown = watched.traces[at].attention("encoder", 0)
+        assert np.allclose(shown, alone.attention("encoder", 0), atol=1e-6)
+
+
+def test_a_batch_sorted_outside_of_its_decoder() -> None:
+    class Model(Translator):
+        def forward(self, source: Tensor, target: Tensor) -> Tensor:
+            order = by_length(source)
+            made = super().forward(source[order], target[order])
+            return made[order.argsort()]
+
+    model, source, target = Model(), some_ids(3, 5), some_ids(3, 4, seed=2)
+    source[0, 2:], source[1, 4:] = 0, 0
+    watched = called(model, source, target)
+    back = by_length(source).argsort()
+    kept = kept_by(model)
+    assert_traced(watched, "cross", kept["cross"][-1][back])
+    assert_traced(watched, "decoder", kept["own"][-1][back])
+    assert_sources(watched, source)
+    assert [x.target_ids.tolist() for x in watched.traces] == target.tolist()
+
+
+class Placed(Encoder):
+    """Embeds positions, and the kinds of segments, beside its words."""
+
+    def __init__(self, places: int, **kind: bool) -> None:
+        super().__init__(**kind)
+        self.places, self.parts = nn.Embedding(places, WIDTH), nn.Embedding(2, WIDTH)
+
+    def forward(self, ids: Tensor, segments: Any = None, at: Any = None) -> Tensor:
+        at = torch.arange(ids.shape[1]) if at is None else at
+        x = self.places(at) + self.embed(ids)
+        return self.read(x if segments is None else self.parts(segments) + x)
+
+
+@pytest.mark.parametrize("places", [6, 20, 512])
+@pytest.mark.parametrize("given", ["made", "segments", "positions"])
+def test_positions_never_give_the_names(places: int, given: str) -> None:
+    model, ids = Placed(places), some_ids(2, 6)
+    several: list[Any] = [ids]
+    if given != "made":
+        several.append(torch.tensor([[0, 0, 0, 1, 1, 1]] * 2))
+    if given == "positions":
+        several.append(torch.arange(6).expand(2, -1))
+    watched = called(model, *several)
+    assert_own(watched, model)
+    assert_sources(watched, ids)
+    assert_nothing_missed(watched)
+
+
+@pytest.mark.parametrize("places", [20, 512])
+@pytest.mark.parametrize("rows", [1, 2])
+def test_nor_do_they_in_steps_of_one_token(places: int, rows: int) -> None:
+    class Stepping(Placed):
+        def forward(self, ids: Tensor, at: Any, before: Any = None) -> Any:  # type: ignore[override]
+            x = self.places(at) + self.embed(ids)
+            whole = x if before is None else torch.cat([before, x], 1)
+            return self.out(x + self.own(x, whole)), whole
+
+    model, token, before = Stepping(places).eval(), torch.full((rows, 1), 9), None
+    read: list[Tensor] = []
+    with torch.no_grad(), watch(model) as watched:
+        for at in range(4):
+            read.append(token)
+            logits, before = model(token, torch.full((rows, 1), at), before)
+            token = logits[:, -1].argmax(-1, keepdim=True)
+    assert {one.kind for one in watched.attentions} == {"decoder"}
+    ids = torch.cat(read, 1).tolist()
+    assert [x.target_ids.tolist() for x in watched.traces] == ids
+
+
+def test_embeddings_that_were_given_have_numbers_and_nothing_is_said() -> None:
+    """Where no ids were given, none was lost."""
+
+    class Read(Encoder):
+        def forward(self, x: Tensor) -> Tensor:
+            return self.read(x)
+
+    watched = called(Read(), torch.randn(2, 4, WIDTH))
+    assert [x.source for x in watched.traces] == [("1", "2", "3", "4")] * 2
+    assert watched.certificate.missed == ()
+
+
+def test_a_vocabulary_in_two_tables_is_named_by_what_was_embedded() -> None:
+    class Two(Encoder):
+        def __init__(self) -> None:
+            super().__init__()
+            self.characters = nn.Embedding(V, WIDTH)
+
+        def forward(self, ids: Tensor) -> Tensor:
+            return self.read(self.embed(ids) + self.characters(ids % 7))
+
+    model, ids = Two(), some_ids(2, 5)
+    watched = called(model, ids)
+    assert_own(watched, model)
+    assert_sources(watched, ids)
