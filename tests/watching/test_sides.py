@@ -19,7 +19,6 @@ from tests.watching.small_models import (
     V,
     assert_kept,
     assert_nothing_missed,
-    assert_traced,
     causal,
     kept_by,
     some_ids,

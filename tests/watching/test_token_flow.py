@@ -39,7 +39,7 @@ def assert_own(watched: Watched, model: nn.Module) -> None:
     assert_kept(watched, kept)
     for one in watched.attentions:
         assert one.kind in ("encoder", "decoder", "cross")
-        assert_traced(watched, one.kind, kept[one.module][0])  # type: ignore[arg-type]
+        assert_traced(watched, one.kind, kept[one.module][0])
 
 
 def assert_sources(watched: Watched, ids: Tensor) -> None:
@@ -131,6 +131,8 @@ MOVED: dict[str, Callable[[Tensor], Tensor]] = {
     "index_select": lambda x: x.index_select(1, ORDER),
     "reversed indices": lambda x: x[:, torch.arange(4, -1, -1)],
     "a list": lambda x: x[:, [2, 0, 4, 1, 3]],
+}
+PUT_TOGETHER: dict[str, Callable[[Tensor], Tensor]] = {
     "halves": lambda x: torch.cat([x[:, 3:], x[:, :3]], 1),
     "every second": lambda x: torch.cat([x[:, ::2], x[:, 1::2]], 1),
     "stacked": lambda x: torch.stack([x[:, at] for at in ORDER.tolist()], 1),
@@ -158,6 +160,72 @@ def test_tokens_follow_those_that_are_moved(case: str, after: bool, rows: int) -
     watched = called(model, ids)
     assert_own(watched, model)
     assert_sources(watched, MOVED[case](ids))
+    assert_nothing_missed(watched)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["ids", "embeddings"])
+@pytest.mark.parametrize("case", PUT_TOGETHER)
+def test_ids_that_are_put_together_are_named_and_embeddings_numbered(
+    case: str, after: bool
+) -> None:
+    model, ids = Moving(PUT_TOGETHER[case], after=after), some_ids(3, 5)
+    watched = called(model, ids)
+    assert_own(watched, model)
+    if after:
+        assert_numbered(watched, "source", 5)
+    else:
+        assert_sources(watched, PUT_TOGETHER[case](ids))
+        assert_nothing_missed(watched)
+
+
+def written(x: Tensor, *parts: tuple[Any, Tensor]) -> Tensor:
+    y = torch.zeros_like(x)
+    for at, part in parts:
+        y[:, at] = part
+    return y
+
+
+WRITTEN: dict[str, Callable[[Tensor], Tensor]] = {
+    "shifted": lambda x: written(x, (slice(1, None), x[:, :-1])),
+    "moved": lambda x: written(x, (slice(0, 2), x[:, 3:]), (slice(2, 5), x[:, :3])),
+    "by an index": lambda x: written(x, (ORDER, x)),
+    "index_copy": lambda x: torch.zeros_like(x).index_copy(1, ORDER, x),
+    "two orders added": lambda x: 0 * x + x.flip(1),
+    "chosen": lambda x: x.where(torch.arange(5)[:, None] > 2, x.flip(1)),
+    "rows": lambda x: torch.zeros_like(x).index_copy(0, torch.tensor([1, 2, 0]), x),
+}
+
+
+@pytest.mark.parametrize("case", WRITTEN)
+def test_embeddings_that_are_written_elsewhere_are_followed_or_numbered(
+    case: str,
+) -> None:
+    model, ids = Moving(WRITTEN[case], after=True), some_ids(3, 5)
+    watched = called(model, ids)
+    if case == "rows" and watched.traces[0].source_ids.tolist() == ids[0].tolist():
+        (own,) = kept_by(model)["own"][-1:]
+        assert_traced(watched, "encoder", own[torch.tensor([1, 2, 0])])
+        return
+    assert_own(watched, model)
+    if watched.traces[0].source == ("1", "2", "3", "4", "5"):
+        assert_numbered(watched, "source", 5)
+    else:
+        moved = WRITTEN[case](ids[..., None])[..., 0]
+        assert 0 not in moved  # where nothing was written, there is nothing to name
+        assert_sources(watched, moved)
+
+
+@pytest.mark.parametrize("case", MOVED)
+def test_the_source_of_a_translator_is_moved_and_its_target_is_not(case: str) -> None:
+    class Model(Translator):
+        def forward(self, source: Tensor, target: Tensor) -> Tensor:
+            return super().forward(MOVED[case](source), target)
+
+    model, source, target = Model(), some_ids(2, 5), some_ids(2, 5, seed=2)
+    watched = called(model, source, target)
+    assert_own(watched, model)
+    assert_sources(watched, MOVED[case](source))
+    assert [x.target_ids.tolist() for x in watched.traces] == target.tolist()
     assert_nothing_missed(watched)
 
 
