@@ -98,6 +98,8 @@ def test_a_loop_of_encode_and_decode_is_one_growing_trace(
         target = loop(model, source)
     assert_growing(watched, kept_by(model), source)
     assert_ids(watched, source, target)
+    chosen = [[step.id for step in x.steps[:-1]] for x in watched.traces]
+    assert chosen == target[:, 1:].tolist()
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["two tables", "one table"])
@@ -224,6 +226,23 @@ def test_a_beam_loop_of_ones_own_is_a_trace_for_each_row_of_its_last_step() -> N
     assert_traced(watched, "decoder", kept["own"][-1])
     assert_traced(watched, "cross", kept["cross"][-1])
     assert_ids(watched, source.repeat_interleave(beams, 0), read)
+
+
+def test_sentences_that_are_finished_leave_the_batch() -> None:
+    model, source = Translator().eval(), some_ids(3, 5)
+    with torch.no_grad(), watch(model) as watched:
+        memory, target = model.encode(source), torch.full((3, 1), 1)
+        for at in range(STEPS):
+            read = target
+            best = model.decode(memory, target)[:, -1].argmax(-1, keepdim=True)
+            target = torch.cat([target, best], 1)
+            if at == 1:
+                memory, target = memory[1:], target[1:]
+    kept = kept_by(model)
+    assert_kept(watched, kept)
+    assert_traced(watched, "decoder", kept["own"][-1])
+    assert_traced(watched, "cross", kept["cross"][-1])
+    assert_ids(watched, source[1:], read)
 
 
 class LeftPadded(Encoder):
