@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -97,6 +98,13 @@ def _of_fast_paths(watched: Watched) -> list[str]:
                     worst=one.elsewhere,
                 )
             )
+    if sentences and TOLERANCE < watched.fast_difference < math.inf:
+        sentences.append(
+            _(
+                "Unwatched, with that path, the output differs by up to {worst:.1e}.",
+                worst=watched.fast_difference,
+            )
+        )
     return list(dict.fromkeys(sentences))
 
 
@@ -106,7 +114,7 @@ def _of_mixed_heads(watched: Watched) -> list[str]:
     for one in watched.last_run:
         if not (one.mixed and one.verified) or one.dropout or one.over != "keys":
             continue
-        sums = np.nan_to_num(one.weights.sum(-1), nan=1.0)
+        sums = np.nan_to_num(one.weights.sum(-1), nan=1.0).round(4)
         _batch, head, row = at = np.unravel_index(np.abs(sums - 1).argmax(), sums.shape)
         told = _(
             "“{module}”: its weights are mixed after the softmax, or a sink takes a "
