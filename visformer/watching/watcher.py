@@ -125,6 +125,7 @@ class Watcher:
             args, kwargs = self._open.call(args, kwargs)
             watched.output = self.model(*args, **kwargs)
         if watched.fast_paths:
+            watched.fast_difference = difference(watched.output, plain)
             with plain_paths():
                 plain = self._unwatched(spare)
         watched.output_difference = difference(watched.output, plain)
@@ -172,6 +173,7 @@ class Watched:
         self.dropout: Counter[str] = Counter()
         self.operations = 0
         self.fast_paths: list[FastPath] = []  # of torch.nn, that were not taken
+        self.fast_difference = 0.0  # of the output of a call that took them
         self.inputs: list[Input] = []
         self.read: list[IdsRead] = []
         self.streams: dict[str, LayerStream] = {}  # by the path of the layers' list
