@@ -166,6 +166,14 @@ def positions_on(dimension: DataDimension, axis: DataAxis) -> Tensor | None:
     return None
 
 
+def elsewhere(dimensions: DataDimensions) -> DataDimensions:
+    """Return dimensions of the same kinds, where it is not known what stands where."""
+    return tuple(
+        tuple(DataAxis(axis.size, axis.origin, axis, rows=axis.rows) for axis in one)
+        for one in dimensions
+    )
+
+
 def kept(before: DataDimensions, shape: Sequence[int]) -> DataDimensions:
     """Dimensions after an operation that is not known: the first ones, if they fit."""
     known = True

@@ -15,6 +15,7 @@ from visformer.watching.axes import (
     DataDimension,
     DataDimensions,
     aligned,
+    elsewhere,
     fresh,
     kept,
     regrouped,
@@ -33,6 +34,12 @@ MATRIX = {"mm", "bmm", "addmm", "baddbmm"}
 
 
 MOVES = {"flip", "roll", "index_select", "index", "gather", "repeat"}
+
+
+WRITES = {  # of some positions, wherever they come from
+    *("index_copy", "index_copy_", "index_put", "index_put_", "scatter", "scatter_"),
+    *("slice_scatter", "select_scatter", "masked_scatter", "masked_scatter_"),
+}
 
 
 def results_of(
@@ -57,6 +64,8 @@ def results_of(
     if (looked_up := ids_looked_up(name, args, ins, ledger)) is not None:
         ids = ledger.known(looked_up).dimensions
         return [(one, (*ids, *several[0][1:])) for one in outs]
+    if name in WRITES and not any(ledger.known(one).trail for one in ins):
+        return [(one, elsewhere(several[0])) for one in outs]
     if name in MOVES and again is not None:
         return [(one, _moved(several[0], ins[0], again, one)) for one in outs]
     return [(one, _dimensions(name, args, ins, several, one, ledger)) for one in outs]
@@ -154,19 +163,33 @@ def _combined(
     given = [d for x, d in zip(ins, several, strict=True) if ledger.marks([x])]
     if not given:
         return aligned(several, shape)
-    _note_twins(given, shape)
+    given = _without_conflicts(given, shape)
     features = [tuple(dimensions[-1:]) for dimensions in several]
     last = aligned(features, shape[-1:])
     return (*aligned(several, shape, given)[:-1], *last)
 
 
-def _note_twins(several: Sequence[DataDimensions], shape: tuple[int, ...]) -> None:
-    """Note which axes of inputs were put together, position by position."""
+def _without_conflicts(
+    several: Sequence[DataDimensions], shape: tuple[int, ...]
+) -> list[DataDimensions]:
+    """Note which axes of inputs were put together, position by position.
+
+    Where two orders of the same were, it is not known what stands where.
+    """
+    made = [list(one) for one in several]
     for back, n in enumerate(reversed(shape), 1):
-        there = [d[-back] for d in several if len(d) >= back and size_of(d[-back]) == n]
-        axes = [d[0] for d in there if len(d) == 1 and d[0].origin == INPUT]
-        for one in axes[1:] if n > 1 else ():
-            axes[0].join(one)
+        there = [d for d in made if len(d) >= back and size_of(d[-back]) == n > 1]
+        there = [d for d in there if len(d[-back]) == 1]
+        axes = [d[-back][0] for d in there if d[-back][0].origin == INPUT]
+        for one in axes[1:]:
+            at = one.positions_on(axes[0])
+            at = axes[0].positions_on(one) if at is None else at
+            if at is None:
+                axes[0].join(one)
+            elif not torch.equal(at, torch.arange(n)):
+                for dimensions in there:
+                    (dimensions[-back],) = elsewhere((dimensions[-back],))
+    return [tuple(one) for one in made]
 
 
 def _broadcast(ins: Sequence[Tensor]) -> tuple[int, ...] | None:

@@ -198,6 +198,8 @@ def roles(
 ) -> Roles:
     """Sort the axes of something of a product's: batch, heads, queries and keys."""
     table, of_keys = _table(product), side_of_keys(product, keys)
+    # what was split into heads and features, an input's own features too
+    split = {axis.parent for axis in product.summed} - {None}
     batch: list[DataAxis] = []
     heads: list[DataAxis] = []
     queries: list[DataAxis] = []
@@ -210,7 +212,8 @@ def roles(
                 raise Unclear("new")
             heads.append(axis)
         elif role == SHARED:
-            (batch if axis.origin == INPUT else heads).append(axis)
+            counts = axis.origin == INPUT and axis.parent not in split
+            (batch if counts else heads).append(axis)
         else:  # queries are counted by an input, or are rows of a table: learned ones
             (queries if axis.origin == INPUT or axis.rows else heads).append(axis)
     if not queries:

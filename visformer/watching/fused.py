@@ -60,6 +60,7 @@ def _product(
         right=grouped(key.detach().float(), query.shape[1]).mT,
         shared=tuple(shared),
         own_shared=(of_query.dimensions[:-2], of_key.dimensions[:-2]),
+        summed=(*of_query.dimensions[-1], *of_key.dimensions[-1]),
         left_rows=of_query.dimensions[-2],
         right_columns=tuple(axis.copy() for axis in before),
         right_before=before,

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
+
 from visformer.values.watched_attention import WatchedKind
 from visformer.watching.captured import Captured
 from visformer.watching.inputs import SOURCE, TARGET, Input, goes_with_another
@@ -29,6 +31,8 @@ class Sides:
         # queries that were learned are a target of their own
         asks = bool(queries & self.target) or one.learned[0]
         asked = bool(keys & self.target) or one.learned[1]
+        if _are_apart(one, self.source | self.target) and asks == asked:
+            return "other"
         if asks and asked:
             return "decoder"
         if asks and keys & self.source:
@@ -36,6 +40,20 @@ class Sides:
         if asks or asked or not (queries | keys) & self.source:
             return "other"
         return "encoder" if self.target else None
+
+
+def _are_apart(one: Captured, inputs: int) -> bool:
+    """Whether queries and keys are of two inputs, or of two parts of one."""
+    queries, keys = one.marks[0] & inputs, one.marks[1] & inputs
+    if queries and keys and not queries & keys:
+        return True
+    if len(one.query_axes) != 1 or len(one.key_axes) != 1:
+        return False
+    for axis in one.query_axes[0].lineage():
+        at = one.query_axes[0].positions_on(axis), one.key_axes[0].positions_on(axis)
+        if at[0] is not None and at[1] is not None:
+            return not bool(torch.isin(at[0], at[1]).any())
+    return False
 
 
 def sides_of(inputs: Sequence[Input], found: Sequence[Captured]) -> Sides:

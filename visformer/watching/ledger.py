@@ -7,15 +7,24 @@ known is kept by storage, offset, shape and strides. Storages are held weakly.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from torch import Tensor, UntypedStorage
 from torch.nn import Module
 
-from visformer.watching.axes import INPUT, MADE, WEIGHT, DataAxis, DataDimensions, fresh
+from visformer.watching.axes import (
+    INPUT,
+    MADE,
+    WEIGHT,
+    DataAxis,
+    DataDimensions,
+    elsewhere,
+    fresh,
+)
 
 if TYPE_CHECKING:
     from visformer.watching.score_trail import ScoreTrail
@@ -129,6 +138,20 @@ class Ledger:
             held = self._held[storage] = _Storage()
         held.marks |= marks
         held.views[place_of(tensor)] = known
+
+    def scramble(self, part: Tensor) -> None:
+        """Forget what stands where in all numbers of which a part is written anew."""
+        storage = storage_of(part)
+        held = self._held.get(storage) if storage is not None else None
+        views = {} if held is None else held.views
+        for place, known in [*views.items()]:
+            if math.prod(place[1]) > part.numel() and known.trail is None:
+                several = zip(known.dimensions, place[1], strict=True)
+                dimensions = tuple(
+                    one if n in part.shape else elsewhere((one,))[0]
+                    for one, n in several
+                )
+                views[place] = replace(known, dimensions=dimensions)
 
     def marks(self, tensors: Iterable[Tensor]) -> int:
         """Return what tensors depend on, taken together."""

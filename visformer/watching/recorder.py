@@ -15,7 +15,15 @@ from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from visformer.errors import stack_words
-from visformer.watching.axes import INPUT, MADE, DataDimensions, better, fresh, size_of
+from visformer.watching.axes import (
+    INPUT,
+    MADE,
+    DataDimensions,
+    better,
+    elsewhere,
+    fresh,
+    size_of,
+)
 from visformer.watching.axis_rules import (
     MATRIX,
     MOVES,
@@ -181,8 +189,13 @@ class Recorder(TorchDispatchMode):
         again = doing_again(func, args, kwargs, ins[0]) if ins else None
         if name in LIKE:
             for one, dimensions in results_of(name, args, ins, ledger, out, again):
-                ledger.learn(one, Known(dimensions, random=name in DRAWN), 0)
+                weights = any(ledger.known(x).trail for x in ins)  # stand as they did
+                dimensions = dimensions if weights else elsewhere(dimensions)
+                known = Known(dimensions, random=name in DRAWN)
+                ledger.learn(one, known, 0)
             return
+        if name == "copy_":
+            ledger.scramble(ins[0])
         if (ids := ids_looked_up(name, args, ins, ledger)) is not None:
             self._embeds(self.calls.current, ins[0], ids)
         marks = self._marks_after(name, ins)
@@ -392,6 +405,7 @@ class Recorder(TorchDispatchMode):
             picked=(first.picked, second.picked),
             shared=tuple(map(better, first.dimensions[:-2], second.dimensions[:-2])),
             own_shared=(first.dimensions[:-2], second.dimensions[:-2]),
+            summed=contracted,
             left_rows=first.dimensions[-2],
             right_columns=tuple(axis.copy() for axis in before),
             right_before=before,

@@ -27,6 +27,7 @@ class ScoreProduct:
     right: Tensor  # [*shared, d, J]
     shared: DataDimensions  # the better known of what both have
     own_shared: tuple[DataDimensions, DataDimensions]  # what left and right have
+    summed: DataDimension  # d, as left and right have it
     left_rows: DataDimension  # M
     right_columns: DataDimension  # J: counted by axes of its own
     right_before: DataDimension  # J, as the right factor has it

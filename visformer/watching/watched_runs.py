@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from visformer.watching.axes import positions_on
-from visformer.watching.captured import Apart, Captured
+from visformer.watching.captured import Apart, Captured, grouped
 from visformer.watching.input_sides import Sides
 from visformer.watching.joining import full_added, full_flags
 
@@ -34,7 +34,9 @@ class WatchedRun:
 
     def all_rows(self) -> list[Captured]:
         """Return the attention of all rows of the last step, each with its history."""
-        rows = max((len(x.weights) for x in self.steps[-1].values()), default=1)
+        several = self.steps[-1].values()
+        own = [x for x in several if not self._is_encoder(x)] or several
+        rows = max((len(x.weights) for x in own), default=1)
         return self.of_rows(len(self.steps) - 1, torch.arange(rows))
 
     def of_rows(self, step: int, rows: Tensor) -> list[Captured]:
@@ -176,6 +178,8 @@ def _parents(pairs: Sequence[tuple[Captured, Captured]]) -> Tensor | None:
     for first, second in pairs:
         before, (queries, keys) = first.keys, second.weights.shape[2:]
         mine = second.keys[:, :, : before.shape[2]]
+        heads = max(before.shape[1], mine.shape[1])  # some may share their keys
+        before, mine = grouped(before, heads), grouped(mine, heads)
         more = keys - before.shape[2]
         if more not in (0, queries) or before.shape[1:] != mine.shape[1:]:
             continue
