@@ -229,4 +229,6 @@ def _batch_axes(
 
 
 def _parts_of(axis: DataAxis) -> Iterator[tuple[object, int, int]]:
-    return iter(next((one.parts for one in axis.lineage() if one.parts), ()))
+    """Yield what the keys of an axis were joined of; nothing of a stretch of it."""
+    parts = next((one.parts for one in axis.lineage() if one.parts), ())
+    yield from parts if sum(size for _axes, size, _marks in parts) == axis.size else ()

@@ -75,7 +75,8 @@ def in_given_order(one: Captured, inputs: Sequence[Input]) -> Captured:
     own = [x for x in inputs if x.mark & one.marks[0]]
     for axis in (x for given in own for dimension in given.axes for x in dimension):
         at = positions_on(one.batch_axes[0], axis)
-        if at is not None and len(at.unique()) == axis.size == len(at):
+        whole = at is not None and len(at) == len(one.weights) == axis.size
+        if at is not None and whole and len(at.unique()) == len(at):
             in_order = torch.equal(at, at.sort().values)
             return one if in_order else one.rows(at.argsort())
     return one
@@ -191,8 +192,8 @@ def _last_labels(watched: Watched, ids: Ids) -> Ids | None:
 
     Then it was given what each row is to predict, and reads the token before.
     """
-    for one in (*watched.targets, *watched.sources):
-        wanted = one.numpy()
+    given = (*watched.targets, *watched.sources)
+    for wanted in (one.numpy() for one in given if not one.is_floating_point()):
         if wanted.shape == ids.shape and np.array_equal(wanted[:, :-1], ids[:, 1:]):
             return (
                 None if (wanted == ids).all() or (wanted < 0).any() else wanted[:, -1]

@@ -196,7 +196,8 @@ def _parents(pairs: Sequence[tuple[Captured, Captured]]) -> Tensor | None:
 def _of(one: Captured, rows: Tensor) -> Captured:
     if len(one.weights) == len(rows) and torch.equal(rows, torch.arange(len(rows))):
         return one
-    return one.rows(rows)
+    # windows, say, are no rows of the batch
+    return one if int(rows.max()) >= len(one.weights) else one.rows(rows)
 
 
 def _read_rows(one: Captured, several: Iterable[Captured], rows: Tensor) -> Captured:
