@@ -34,7 +34,7 @@ from visformer.watching.axis_rules import (
     results_of,
 )
 from visformer.watching.captured import Captured, Unclear
-from visformer.watching.edits import follow_edit
+from visformer.watching.edited_parts import follow_edit
 from visformer.watching.finding_attention import captured
 from visformer.watching.fused import FUSED, fused_attention
 from visformer.watching.higher_order import done_by_parts
@@ -181,18 +181,13 @@ class Recorder(TorchDispatchMode):
     ) -> None:
         ins = tensors_in((*args, *kwargs.values()))
         ledger = self.ledger
-        for one in ins:
-            if is_from_outside(name, one, ledger, self.batch_size) and not is_attribute(
-                one, self.calls.modules
-            ):
-                self.see("outside")
+        self._see_outside(name, ins)
         again = doing_again(func, args, kwargs, ins[0]) if ins else None
         if name in LIKE:
+            weights = any(ledger.known(x).trail for x in ins)  # stand as they did
             for one, dimensions in results_of(name, args, ins, ledger, out, again):
-                weights = any(ledger.known(x).trail for x in ins)  # stand as they did
-                dimensions = dimensions if weights else elsewhere(dimensions)
-                known = Known(dimensions, random=name in DRAWN)
-                ledger.learn(one, known, 0)
+                own = dimensions if weights else elsewhere(dimensions)
+                ledger.learn(one, Known(own, random=name in DRAWN), 0)
             return
         if name == "copy_":
             ledger.scramble(ins[0])
@@ -207,10 +202,7 @@ class Recorder(TorchDispatchMode):
         elif KERNEL.search(name) and marks and "backward" not in name:
             self.see("kernel", name=name)
         elif marks and mixes_positions(name, args, ins, ledger):
-            # what makes tokens of samples or pixels comes before all attention
-            after = any(marks & one.mark for one in self.found)
-            seen = SeenInstead("mixing", self.calls.current.path, 0, name)
-            (self.seen if after or name != "convolution" else self._before)[seen] += 1
+            self._see_mixing(name, marks)
         knowns = [ledger.known(one) for one in ins]
         trail = None
         if marks and name == "mul" and self._weighs_one_key(ins, knowns, out):
@@ -224,22 +216,31 @@ class Recorder(TorchDispatchMode):
         if name in ("native_dropout", "bernoulli_"):
             random = random and name == "bernoulli_"
             self.dropout[self.calls.current.path] += 1
-        picked = tuple(dict.fromkeys(pick for known in knowns for pick in known.picked))
-        weighs = self._weighed(name, args, ins, knowns) if marks and not trail else None
         results = results_of(name, args, ins, ledger, out, again)
+        weighs = self._weighed(name, args, ins, knowns) if marks and not trail else None
+        picked = tuple(dict.fromkeys(pick for known in knowns for pick in known.picked))
+        counts = name == "arange" or any(known.counts for known in knowns)
         for at, (one, dimensions) in enumerate(results):
             if name in CHOICES and not one.is_floating_point():
                 marks = CHOSEN if marks else 0
             more = picks(name, args, ins, ledger, at) if marks else ()
-            drawn = random and not trail
-            known = Known(
-                *(dimensions, state, factor, drawn, (*picked, *more), trail, weighs),
-                counts=name == "arange" or any(known.counts for known in knowns),
-            )
-            ledger.learn(one, known, marks)
+            told = dimensions, state, factor, random and not trail, (*picked, *more)
+            ledger.learn(one, Known(*told, trail, weighs, counts), marks)
             trail = trail if name in ("split", "split_with_sizes", "unbind") else None
         if args and out is args[0]:  # in place
             follow_edit(ledger, func, args, kwargs)
+
+    def _see_outside(self, name: str, ins: list[Tensor]) -> None:
+        for one in ins:
+            outside = is_from_outside(name, one, self.ledger, self.batch_size)
+            if outside and not is_attribute(one, self.calls.modules):
+                self.see("outside")
+
+    def _see_mixing(self, name: str, marks: int) -> None:
+        """Note what mixes positions, but for what makes tokens of samples or pixels."""
+        after = any(marks & one.mark for one in self.found)
+        seen = SeenInstead("mixing", self.calls.current.path, 0, name)
+        (self.seen if after or name != "convolution" else self._before)[seen] += 1
 
     def _marks_after(self, name: str, ins: list[Tensor]) -> int:
         """Return what a result depends on."""
