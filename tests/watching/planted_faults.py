@@ -575,7 +575,8 @@ PLANTED = {
         ("positions-restart", "cached-steps-differ"),
         loop=greedy,
     ),
-    # the history that its embeddings are given is not that of the cache
+    # each row's cache is that of the tokens it was given: the attention is in order,
+    # and that the hypotheses have other tokens is known to the loop alone
     "beams without their cache": Planted(_model(Translator), (), loop=beams_alone),
     "tied weights broken": Planted(_tied_broken, ()),
     "vocabulary permuted": Planted(_permuted, ()),
