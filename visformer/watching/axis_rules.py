@@ -31,11 +31,7 @@ REDUCTIONS = {
 }
 PIECES = {"split", "split_with_sizes", "chunk", "unsafe_split"}
 MATRIX = {"mm", "bmm", "addmm", "baddbmm"}
-
-
 MOVES = {"flip", "roll", "index_select", "index", "gather", "repeat"}
-
-
 WRITES = {  # of some positions, wherever they come from
     *("index_copy", "index_copy_", "index_put", "index_put_", "scatter", "scatter_"),
     *("slice_scatter", "select_scatter", "masked_scatter", "masked_scatter_"),
@@ -97,7 +93,6 @@ def _moved(
             places[at] = again(here.expand(given.shape))
     result: list[DataDimension] = []
     for to, n in enumerate(out.shape):
-        corner = [0] * out.dim()
         varying = [
             at for at, x in places.items() if bool((x != x.narrow(to, 0, 1)).any())
         ]
@@ -105,7 +100,7 @@ def _moved(
         if len(varying) == 1 and len(before[varying[0]]) == 1:
             where = places[varying[0]]
             line = where[tuple(slice(None) if i == to else 0 for i in range(out.dim()))]
-            shape = [-1 if i == to else 1 for i in range(len(corner))]
+            shape = [-1 if i == to else 1 for i in range(out.dim())]
             along = line if bool((where == line.view(shape)).all()) else None
         if along is not None:
             result.append(before[varying[0]][0].moved(along))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -91,24 +91,41 @@ class WatchedRun:
         return bool(self.sides.target) and not depends and not any(one.learned)
 
 
+class ReadHistory(NamedTuple):
+    """What the rows of a step of a run have read."""
+
+    ids: Tensor  # [B, T]
+    run: WatchedRun
+    step: int
+
+
+def histories(several: Sequence[WatchedRun]) -> list[ReadHistory]:
+    """Return those of all steps that are known, the longest and the latest first."""
+    found = [
+        ReadHistory(ids, run, step)
+        for run in reversed(several)
+        for step in range(len(run.steps))
+        if (ids := run.ids(step)) is not None
+    ]
+    return sorted(found, key=lambda one: one.ids.shape[1], reverse=True)
+
+
 def history_of(
-    sequence: Tensor, share: float, several: Sequence[WatchedRun]
+    sequence: Tensor, share: float, several: Sequence[ReadHistory]
 ) -> list[Captured]:
     """Return the attention of the longest beginning of a sequence that was read.
 
     ``sequence`` is int64 [T], whose last ids were chosen and perhaps never read. Of
     rows that read the same, it is the one about the ``share`` of all; [] of none.
     """
-    for length in range(len(sequence), 0, -1):
-        for run in reversed(several):
-            for step in range(len(run.steps)):
-                ids = run.ids(step)
-                if ids is None or ids.shape[1] != length:
-                    continue
-                at = (ids == sequence[:length]).all(1).nonzero()[:, 0]
-                if len(at):
-                    nearest = (at + 0.5 - share * len(ids)).abs().argmin()
-                    return run.of_rows(step, at[nearest][None])
+    for ids, run, step in several:
+        length = ids.shape[1]
+        if length > len(sequence):
+            continue
+        at = (ids == sequence[:length]).all(1).nonzero()[:, 0]
+        if len(at):
+            nearest = (at + 0.5 - share * len(ids)).abs().argmin()
+            return run.of_rows(step, at[nearest][None])
     return []
 
 
@@ -173,7 +190,7 @@ def _parents(pairs: Sequence[tuple[Captured, Captured]]) -> Tensor | None:
     step: its keys are those before, and one for each query. Of rows with equal keys the
     nearest is taken: those of a sentence's beams lie together.
     """
-    same: Tensor | None = None  # bool [B, B before]
+    fit: list[tuple[Tensor, Tensor]] = []  # keys of a step, and those before it
     grown = False
     for first, second in pairs:
         before, (queries, keys) = first.keys, second.weights.shape[2:]
@@ -184,9 +201,12 @@ def _parents(pairs: Sequence[tuple[Captured, Captured]]) -> Tensor | None:
         if more not in (0, queries) or before.shape[1:] != mine.shape[1:]:
             continue
         grown = grown or more == queries
-        equal = torch.cdist(mine.flatten(1), before.flatten(1), p=torch.inf) <= SAME
+        fit.append((mine.flatten(1), before.flatten(1)))
+    same: Tensor | None = None  # bool [B, B before]
+    for mine, before in fit if grown else ():
+        equal = torch.cdist(mine, before, p=torch.inf) <= SAME
         same = equal if same is None or same.shape != equal.shape else same & equal
-    if same is None or not grown or not bool(same.any(1).all()):
+    if same is None or not bool(same.any(1).all()):
         return None
     rows, before_rows = (torch.arange(n) for n in same.shape)
     apart = (rows[:, None] - before_rows).abs().masked_fill(~same, sum(same.shape))

@@ -44,7 +44,7 @@ from visformer.watching.surroundings import (
     returned_sequences,
     same_chances,
 )
-from visformer.watching.watched_runs import WatchedRun, history_of, runs
+from visformer.watching.watched_runs import WatchedRun, histories, history_of, runs
 
 if TYPE_CHECKING:
     from visformer.values.certificate import Certificate
@@ -234,9 +234,9 @@ class Watched:
         rows = len(self.last_run[0].weights) if self.last_run else 0
         if len(self.sequences) == rows and not any(x.branched() for x in self._runs):
             return []
-        many = len(self.sequences)
+        many, known = len(self.sequences), histories(self._runs)
         several = [
-            history_of(one, (at + 0.5) / many, self._runs)
+            history_of(one, (at + 0.5) / many, known)
             for at, one in enumerate(self.sequences)
         ]
         if not all(several):
