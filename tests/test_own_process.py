@@ -35,12 +35,11 @@ def start(does: str) -> subprocess.Popen[str]:
     """Run ``inspect``, which does something of ours."""
     return subprocess.Popen(
         [sys.executable, "-c", SCRIPT.format(does=does)],
+        stdin=subprocess.PIPE,  # else what waits for it ends where there is none
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
-        # what runs in a shell's background ignores it, and so would this
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
 
 
