@@ -35,11 +35,12 @@ def start(does: str) -> subprocess.Popen[str]:
     """Run ``inspect``, which does something of ours."""
     return subprocess.Popen(
         [sys.executable, "-c", SCRIPT.format(does=does)],
-        stdin=subprocess.PIPE,  # else what waits for it ends where there is none
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+        # what a shell runs in the background ignores it, and so would this
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
 
 
@@ -64,7 +65,8 @@ def test_a_reader_that_a_file_ends_is_one_sentence(
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_who_ends_the_command_ends_its_reader(number: signal.Signals) -> None:
-    process = start("print(os.getpid(), flush=True); sys.stdin.read()")
+    # waits without standard input, which the tests may have none of
+    process = start("import signal; print(os.getpid(), flush=True); signal.pause()")
     assert process.stdout is not None
     reader = os.pidfd_open(int(process.stdout.readline()))
     process.send_signal(number)
