@@ -349,7 +349,7 @@ def test_an_empty_window_says_so(qtbot: QtBot, tmp_path: Path) -> None:
 
 def test_presented_rows_are_as_high_as_the_large_text(pair: Pair, trace: Trace) -> None:
     window, engine = pair
-    window.appearance.zoom_by(100)
+    window.appearance.zoom_by(20)
     window.session.set(tab="output", step=len(trace))
     give(window, engine)
     view = view_of(window)

@@ -10,6 +10,7 @@ from pytestqt.qtbot import QtBot
 
 from tests.ui.painted import painted
 from tests.ui.windows import Pair, answer, decoded, places
+from visformer.pictures.computation.stages import STAGES
 from visformer.pictures.selection import AttentionCell
 from visformer.ui import presenting
 from visformer.ui.views.attention import AttentionView
@@ -17,6 +18,8 @@ from visformer.ui.views.computation import ComputationView
 from visformer.ui.views.mask_maps import MaskMaps
 from visformer.ui.widgets.number_table import NumberTable
 from visformer.ui.window import MainWindow
+
+TABS = ("architecture", "positions", "attention", "masks", "output")
 
 
 @pytest.fixture
@@ -302,4 +305,56 @@ def test_above_several_pictures_is_no_list_of_tokens(pair: Pair) -> None:
     bars, best = rail.candidates.table, rail.candidates.shown.best()
     assert len(best) == bars.model().rowCount() > 3
     assert not bars.verticalScrollBar().isVisible()  # all of them are in sight
+    window.presentation.end()
+
+
+@pytest.mark.parametrize("zoom", [100, 150, 200])
+def test_the_window_has_its_size_again_whatever_was_presented(
+    window: MainWindow, zoom: int
+) -> None:
+    window.appearance.zoom_by(zoom - 100)
+    window.resize(1280, 800)
+    shown = [("computation", stage.name) for stage in STAGES]
+    for tab, stage in [*shown, *((tab, "scores") for tab in TABS)]:
+        window.session.set(tab=tab, stage=stage)
+        QApplication.processEvents()
+        before = window.geometry()
+        window.presentation.begin()
+        QApplication.processEvents()
+        window.presentation.end()
+        for _turn in range(3):
+            QApplication.processEvents()
+        assert window.geometry() == before, (tab, stage)
+    window.appearance.zoom_by(0)
+
+
+@pytest.mark.parametrize(("zoom", "factor"), [(100, 1.6), (150, 1.6), (200, 2)])
+def test_what_is_presented_has_text_of_at_least_this_size(
+    window: MainWindow, zoom: int, factor: float
+) -> None:
+    usual = QApplication.font().pointSizeF()
+    window.appearance.zoom_by(zoom - 100)
+    window.presentation.begin()
+    presented = window.large.alone.font().pointSizeF()
+    window.presentation.end()
+    window.appearance.zoom_by(0)
+    assert presented == pytest.approx(factor * usual, rel=0.02)
+
+
+def test_forms_and_stages_have_their_keys_while_presenting(
+    window: MainWindow, qtbot: QtBot
+) -> None:
+    window.presentation.begin()
+    for key, form in ((Qt.Key.Key_A, "arcs"), (Qt.Key.Key_T, "text")):
+        qtbot.keyClick(window, key)
+        assert window.session.state.look.form == form
+    qtbot.keyClick(window, Qt.Key.Key_BracketRight)  # there is no stage here
+    assert window.session.state.stage == "softmax"
+    window.session.set(tab="computation")
+    qtbot.keyClick(window, Qt.Key.Key_BracketRight)
+    assert window.session.state.stage == "weighted"
+    qtbot.keyClick(window, Qt.Key.Key_BracketLeft)
+    assert window.session.state.stage == "softmax"
+    qtbot.keyClick(window, Qt.Key.Key_M)  # no form of attention is shown here
+    assert window.session.state.look.form == "text"
     window.presentation.end()

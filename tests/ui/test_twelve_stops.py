@@ -306,7 +306,7 @@ def app(qtbot: QtBot, tmp_path: Path) -> Iterator[App]:
 def presented(one: Lecturer, stop: Stop) -> Iterator[str]:
     """Present what is seen, and go back; name what an audience could not read."""
     window = one.window
-    usual = window.fontMetrics().height()
+    usual = 100 * window.fontMetrics().height() / window.appearance.zoom
     one.key(Qt.Key.Key_F5)
     window.resize(*SCREEN)  # full screen without a screen is another size
     QApplication.processEvents()

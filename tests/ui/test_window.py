@@ -94,6 +94,27 @@ def test_keys_step_and_bounds_hold(translated: Pair, qtbot: QtBot) -> None:
     assert len(window.session.state.shown) == 0
 
 
+def test_the_arrows_step_after_enter_and_up_or_slash_goes_back_to_the_sentence(
+    translated: Pair, qtbot: QtBot
+) -> None:
+    window, _ = translated
+    for back in (Qt.Key.Key_Up, Qt.Key.Key_Slash):
+        assert window.focusWidget() is window.tabs.bar
+        step = window.session.state.step
+        qtbot.keyClick(window.focusWidget(), Qt.Key.Key_Right)
+        assert window.session.state.step == step + 1
+        qtbot.keyClick(window.focusWidget(), back)
+        assert window.focusWidget() is window.source
+        qtbot.keyClicks(window.source, "a dog")  # in place of what was there
+        assert window.source.text() == "a dog"
+        qtbot.keyClick(window.source, Qt.Key.Key_Return)
+        answer(*translated)
+    window.source.take_focus()
+    window.source.clear()
+    qtbot.keyClick(window.source, Qt.Key.Key_Return)
+    assert window.focusWidget() is window.source  # there is something to correct
+
+
 def test_page_keys_step_from_the_text_field(translated: Pair, qtbot: QtBot) -> None:
     window, _ = translated
     window.source.setFocus()

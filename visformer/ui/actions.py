@@ -20,6 +20,7 @@ from visformer.language import N_, _
 from visformer.session.openings import ask_again
 from visformer.ui import theme
 from visformer.ui.bars.choosing import choose_files, choose_folder, choose_tokenizer
+from visformer.ui.bars.look_bar import FORM_KEYS
 from visformer.ui.bars.restore_bar import title_of
 from visformer.ui.bars.samples import open_with_sample
 from visformer.ui.diagnostics import diagnostics, version_of
@@ -267,8 +268,13 @@ def build_keys(window: MainWindow) -> None:
         ".": lambda: window.presentation.cover("black"),
         "Ctrl+D": window.drawer.button.toggle,
         key.Key_F10: window.header.more.click,
+        "/": window.source.take_focus,
         "?": lambda: _show_keys(window),
     }
+    for form, letter in FORM_KEYS.items():
+        bind[letter] = partial(window.choose_form, form)
+    for bracket, by in (("[", -1), ("]", 1)):
+        bind[bracket] = partial(window.walk_stages, by)
     for number, kind in enumerate(KINDS, 1):
         bind[str(number)] = partial(window.choose_kind, kind)
     for keys, slot in bind.items():

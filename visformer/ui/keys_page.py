@@ -26,6 +26,7 @@ COLUMNS: tuple[tuple[tuple[str, tuple[KeyEntry, ...]], ...], ...] = (
             N_("Steps"),
             (
                 (N_("Enter"), N_("in the source line: translate")),
+                (N_("/"), N_("to the source line, as Up from the pictures")),
                 (N_("Up, Down"), N_("in the source line: earlier sentences")),
                 (N_("Right, Page Down"), N_("one step forward")),
                 (N_("Left, Page Up"), N_("one step back")),

@@ -19,7 +19,7 @@ from PySide6.QtGui import (
     QPaintEvent,
     QScreen,
 )
-from PySide6.QtWidgets import QBoxLayout, QFrame, QWidget
+from PySide6.QtWidgets import QApplication, QBoxLayout, QFrame, QWidget
 from shiboken6 import isValid
 
 from visformer.language import _
@@ -35,7 +35,7 @@ from visformer.ui.widgets.plain_label import paragraph, plain_label
 if TYPE_CHECKING:
     from visformer.ui.window import MainWindow
 
-TEXT = 1.6  # size of all text, relative to the window's
+TEXT = 1.6  # least size of all text, relative to the usual one
 SPOT = 0.16  # radius of the spotlight, relative to the height
 DIM = 0.72  # opacity of what is around it
 FOLLOW_MS = 20  # between two looks at where the mouse is
@@ -229,7 +229,8 @@ class Presentation:
     def dress(self) -> None:
         """Follow the size of the window's text."""
         if self.on:
-            font = theme.sized(self._window.font(), TEXT)
+            larger = max(1, 100 * TEXT / self._window.appearance.zoom)
+            font = theme.sized(QApplication.font(), larger)
             self._window.large.alone.setFont(font)
             self._place_rail()
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import QSettings, QTimer
-from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent
+from PySide6.QtCore import QSettings, Qt, QTimer
+from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QKeyEvent
 from PySide6.QtWidgets import (
     QMainWindow,
     QMenu,
@@ -22,6 +23,8 @@ from visformer.language import _
 from visformer.pictures.about import readable, source_hint
 from visformer.pictures.absent import missing_kinds_words
 from visformer.pictures.attention.reading import move
+from visformer.pictures.computation.stages import neighbour
+from visformer.pictures.look import Form
 from visformer.pictures.modified_run import change_words, export_words
 from visformer.session import answers, openings, runs
 from visformer.session.live import fixed_words
@@ -72,6 +75,8 @@ from visformer.values.storage.saved_session import SavedRun, SavedSession
 from visformer.values.strategy import Strategy
 from visformer.values.trace import Trace
 
+LEAST = 440, 330  # of the window, in pixels
+
 
 class MainWindow(QMainWindow):
     """One window on one State."""
@@ -85,6 +90,8 @@ class MainWindow(QMainWindow):
         """Keep what is worked on under ``keep``; None keeps nothing."""
         contain_overrides()
         super().__init__()
+        # else Qt enlarges it for what a part needs for a moment, and never back
+        self.setMinimumSize(*LEAST)
         self.setAcceptDrops(True)
         self.memory = Memory(settings)
         self.appearance = Appearance(self)
@@ -293,12 +300,16 @@ class MainWindow(QMainWindow):
         self.session.do(runs.translate, text)
         if self.source.note:
             self.session.set(notice=self.source.note)
+        if self.session.state.busy:
+            self.tabs.setFocus()  # the arrow keys step now
 
     def _submit_reference(self, text: str) -> None:
         self.transport.pause()
         source = self.source.text() or self.session.state.wish.sentence
         self.session.do(runs.translate, source, reference=text)
         self.drawer.close_up()  # its loss is in sight now
+        if self.session.state.busy:
+            self.tabs.setFocus()
 
     def change_run(self, intervention: Intervention) -> None:
         """Run the sentence with these changes."""
@@ -344,6 +355,18 @@ class MainWindow(QMainWindow):
         else:
             self.session.set(kind=kind)
 
+    def choose_form(self, form: Form) -> None:
+        """Show attention in this form, also while one picture is large."""
+        look = self.session.state.look
+        if self.session.state.tab == "attention":
+            self.session.set(look=replace(look, form=form))
+
+    def walk_stages(self, by: int) -> None:
+        """Move this many stages forward, also while one picture is large."""
+        state = self.session.state
+        if state.tab == "computation":
+            self.session.set(stage=neighbour(state.stage, by))
+
     def walk_heads(self, layers: int, heads: int) -> None:
         state = self.session.state
         self.session.set(layer=state.layer + layers, head=state.head + heads)
@@ -378,6 +401,13 @@ class MainWindow(QMainWindow):
                 self.source.clear()
 
     # ---- what is kept ----------------------------------------------------------
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Up goes back into the sentence where nothing else takes it."""
+        if event.key() == Qt.Key.Key_Up and not event.modifiers():
+            self.source.take_focus()
+        else:
+            super().keyPressEvent(event)
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         if local(event.mimeData().urls()):

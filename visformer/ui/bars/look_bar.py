@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QAction, QShortcut
+from PySide6.QtGui import QAction
 from PySide6.QtWidgets import (
     QButtonGroup,
     QHBoxLayout,
@@ -99,7 +99,6 @@ class LookBar(QWidget):
             )
             button.clicked.connect(partial(self._choose_form, form))
             group.addButton(button)
-            QShortcut(FORM_KEYS[form], self, activated=button.click)  # type: ignore[call-overload]
         return buttons
 
     def _prepare_slider(self) -> None:

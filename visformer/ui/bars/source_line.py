@@ -114,6 +114,11 @@ class SourceLine(QLineEdit):
         self.remember(self.text())
         return self.text()
 
+    def take_focus(self) -> None:
+        """Begin to edit the text: what is typed next replaces it."""
+        self.setFocus(Qt.FocusReason.ShortcutFocusReason)
+        self.selectAll()
+
     def remember(self, text: str) -> None:
         """Put a sentence at the end of the history, once."""
         if len(text) <= SHOWN and text.strip():

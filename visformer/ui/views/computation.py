@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 from PySide6.QtCore import QEvent, Qt, QTimer
-from PySide6.QtGui import QKeyEvent, QKeySequence, QResizeEvent, QShortcut
+from PySide6.QtGui import QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import (
     QComboBox,
     QHBoxLayout,
@@ -100,8 +99,6 @@ class ComputationView(View):
         self.table.picked.connect(self._click_table)
         self.table.failed.connect(self.fail)
         self._lay_out()
-        for key, by in (("[", -1), ("]", 1)):
-            QShortcut(QKeySequence(key), self, activated=partial(self.walk, by))  # type: ignore[call-overload]
 
     def _lay_out(self) -> None:
         first = QHBoxLayout()
@@ -277,14 +274,11 @@ class ComputationView(View):
     def _choose_head(self, index: int) -> None:
         self.session.set(head=index)
 
-    def walk(self, by: int) -> None:
-        """Move this many stages forward."""
-        self.session.set(stage=neighbour(self._state.stage, by))
-
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Move between stages with Up and Down, where no widget inside takes them."""
         if event.key() in (Qt.Key.Key_Up, Qt.Key.Key_Down):
-            self.walk(1 if event.key() == Qt.Key.Key_Down else -1)
+            by = 1 if event.key() == Qt.Key.Key_Down else -1
+            self.session.set(stage=neighbour(self._state.stage, by))
         else:
             super().keyPressEvent(event)
 
