@@ -28,6 +28,7 @@ from visformer.engine.messages import (
 )
 from visformer.engine.mirror import Decoded
 from visformer.pictures.attention.telling_head import telling_head
+from visformer.pictures.look import Look
 from visformer.session import receive, runs, side_requests
 from visformer.session.remembering import is_answered
 from visformer.session.state import Change, Next, Session, State
@@ -36,9 +37,12 @@ from visformer.values.intervention import NO_CHANGES
 from visformer.values.strategy import Strategy
 
 
-def test_a_sentence_is_decoded_ahead_with_the_cursor_on_step_one(
-    session: Session, engine: Engine
+@pytest.mark.parametrize("ahead", [True, False])
+def test_a_sentence_is_decoded_to_its_end_and_shown_where_it_says_most(
+    session: Session, engine: Engine, ahead: bool
 ) -> None:
+    """Unless what is not yet written is hidden."""
+    session.set(look=Look(ahead=ahead))
     session.do(runs.translate, "one two")
     assert engine.asked == [Decode(source="one two")]
     assert session.state.busy == "decoding"
@@ -48,7 +52,13 @@ def test_a_sentence_is_decoded_ahead_with_the_cursor_on_step_one(
     state = take(session, Decoded(number=1, trace=TRACE, limit=9))
     assert state.step == 1
     state = take(session, Finished(number=1, step_ms=2.0))
-    assert (state.busy, state.step_ms, state.step) == ("", 2.0, 1)
+    step = telling_head(TRACE).step
+    assert step > 1
+    assert (state.busy, state.step_ms, state.step) == ("", 2.0, step if ahead else 1)
+    session.set(step=1)
+    session.do(runs.choose_tokens, Strategy(name="sample", seed=1), None)
+    answer(session, engine)
+    assert session.state.step == 1  # it is the same sentence
 
 
 TELLING = make_trace(9, 8, layers=3, heads=4, sharpness=8)
@@ -66,9 +76,9 @@ def test_the_first_run_leads_to_its_telling_head_unless_the_user_went_elsewhere(
     chosen = session.state.place
     take(session, Decoded(number=1, trace=TELLING, limit=9))
     state = take(session, Finished(number=1, step_ms=2.0))
-    kind, layer, head, _step = telling_head(TELLING)
+    kind, layer, head, step = telling_head(TELLING)
     assert layer not in (1, 2)
-    led = chosen._replace(kind=kind, layer=layer, head=head, step=1)
+    led = chosen._replace(kind=kind, layer=layer, head=head, step=step)
     assert state.place == (chosen if moved else led)
     session.set(layer=2, head=2)
     session.do(runs.translate, "b")

@@ -91,6 +91,8 @@ class Reader:
         sentence = self.window.sentence
         for part in (*sentence.words.parts, *sentence.other.parts):
             self.own.update(WORD.findall(part.text))
+        for text in (sentence.words.text(), sentence.words.rest):
+            self.own.update(WORD.findall(text))
         self.own.update(WORD.findall(self.window.header.model.text()))
         for text in texts(root):
             self.note(text)

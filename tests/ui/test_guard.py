@@ -123,7 +123,7 @@ def test_one_part_that_cannot_draw_leaves_the_others(
     window.translate("I have a cat.")
     answer(window, engine)
     assert "planted" in faults
-    assert window.transport._where.text() == "step 1 of 5"
+    assert window.transport._where.text() == "step 3 of 5"
     window.session.set(error="something else")
     assert window._notice.isVisible()
     assert window._notice.text() == "something else"

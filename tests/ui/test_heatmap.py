@@ -23,6 +23,7 @@ from tests.ui.exports import csv_of
 from tests.ui.painted import painted
 from visformer.pictures.codes import HIGH, LOW, MASKED, NAN, codes
 from visformer.pictures.picture import Matrix, TokenPair
+from visformer.ui.widgets.canvas import FAINT, Canvas
 from visformer.ui.widgets.colour_map import colour_table
 from visformer.ui.widgets.export import CSV, FORMATS, PNG, Format
 from visformer.ui.widgets.heatmap import HeatMap
@@ -365,3 +366,26 @@ def test_every_label_is_plain_text(heat_map: HeatMap) -> None:
     heat_map.draw(matrix(title="<s>"))
     for label in heat_map.findChildren(QLabel):
         assert label.textFormat() == Qt.TextFormat.PlainText
+
+
+def test_rows_ahead_are_faint_and_stand_where_they_will_be(qtbot: QtBot) -> None:
+    canvas = Canvas()
+    qtbot.addWidget(canvas)
+    canvas.digits = False
+    canvas.resize(200, 200)
+    canvas.set_whole(2, 2)
+    run = np.array([[HIGH, LOW], [LOW, HIGH]], np.uint8)
+    table = colour_table(canvas.palette())
+
+    def seen(x: int, y: int) -> list[int]:
+        colour = canvas.grab().toImage().pixelColor(x, y)
+        return [colour.red(), colour.green(), colour.blue()]
+
+    canvas.draw(run[:1], None, table)
+    window = seen(150, 150)
+    canvas.draw_ahead(run)
+    full = seen(50, 50)
+    faint = [a + FAINT * (b - a) for a, b in zip(window, full, strict=True)]
+    assert np.abs(np.subtract(seen(150, 150), faint)).max() <= 2
+    canvas.draw(run, None, table)
+    assert seen(150, 150) == full

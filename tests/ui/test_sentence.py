@@ -126,7 +126,7 @@ def test_the_translation_follows_the_size_of_text_wherever_it_stands(
 
 def test_texts_of_the_status_line_stand_apart(pair: Pair) -> None:
     window, _engine = pair
-    window.session.set(trace=make_trace(6, 5), step=3)
+    window.session.set(trace=make_trace(6, 5), step=5)
     for zoom in (100, 200):  # there the translation is among them
         window.appearance.zoom_by(zoom - window.appearance.zoom)
         for _ in range(3):

@@ -16,6 +16,7 @@ from tests.ui.painted import pixels
 from tests.ui.windows import Pair, answer
 from visformer.engine.messages import Decode
 from visformer.pictures.attention.strips import Chip, source_strip, target_strip
+from visformer.pictures.attention.telling_head import telling_head
 from visformer.pictures.look import Look
 from visformer.pictures.teacher_forcing import score_words
 from visformer.session.state import Session
@@ -45,7 +46,7 @@ def test_the_mode_and_its_score_are_in_sight(taught: tuple[Pair, Trace]) -> None
     assert bar.tag.text() == "teacher forcing"
     assert bar.words.text() == score_words(trace)
     assert (bar.fed.isChecked(), bar.free.isChecked()) == (True, False)
-    assert window.session.state.step == 1
+    assert window.session.state.step == telling_head(trace).step
     assert window.strategy.taught.isVisible()  # in the strategy's place
     assert not window.strategy.name.isVisible()
     window.session.set(step=2)
@@ -105,6 +106,7 @@ def test_the_mode_pushes_no_picture(pair: Pair) -> None:
 
 def test_the_next_tokens_can_be_copied(taught: tuple[Pair, Trace]) -> None:
     (window, _engine), trace = taught
+    window.session.set(step=1)
     window.candidates.export.copy(CSV)
     lines = QGuiApplication.clipboard().text().splitlines()
     assert lines[0].endswith('"rank","id","probability"')

@@ -12,9 +12,11 @@ from pytestqt.qtbot import QtBot
 
 from tests.traces import fed, make_trace
 from tests.ui.windows import Pair, answer, make_window
+from visformer.bench.windows import attention_of
 from visformer.engine.events import Replaced
 from visformer.engine.messages import FindTokens, Refused, TokensFound
 from visformer.engine.mirror import Decoded
+from visformer.pictures.attention.telling_head import telling_head
 from visformer.pictures.selection import AttentionCell
 from visformer.ui.bars.transport import SPEEDS
 from visformer.ui.views import VIEWS
@@ -32,8 +34,36 @@ def translated(pair: Pair, qtbot: QtBot) -> Pair:
     return pair
 
 
-def test_enter_decodes_ahead_and_puts_the_cursor_on_step_one(translated: Pair) -> None:
-    window, engine = translated
+def test_enter_shows_the_whole_translation_where_it_says_most(
+    translated: Pair,
+) -> None:
+    window, _engine = translated
+    trace, words = window.session.state.trace, window.sentence.words
+    assert trace is not None
+    assert window.session.state.step == telling_head(trace).step == 3
+    assert words.text() == trace.text
+    assert words.rest == trace.text.removeprefix(trace.until(3).text)
+    window.sentence.copy.click()
+    assert QApplication.clipboard().text() == trace.text
+    rows = attention_of(window).maps["cross"].matrix
+    assert rows is not None
+    assert rows.ahead is not None
+    assert len(rows.ahead) == 5
+    window.appearance.show_ahead(False)
+    assert words.text() == trace.until(3).text
+    matrix = attention_of(window).maps["cross"].matrix
+    assert matrix is not None
+    assert matrix.ahead is None
+    window.appearance.show_ahead(True)
+
+
+def test_where_nothing_is_shown_ahead_enter_begins_at_step_one(
+    pair: Pair,
+) -> None:
+    window, engine = pair
+    window.appearance.show_ahead(False)
+    window.translate("I have a cat.")
+    answer(window, engine)
     assert engine.decodes[0].source == "I have a cat."
     assert window.session.state.step == 1
     assert len(window.strips.target._row.chips) == 2  # <s> and the first choice
@@ -78,6 +108,7 @@ def test_odd_text_is_asked_for_as_it_is(pair: Pair, text: str) -> None:
 def test_keys_step_and_bounds_hold(translated: Pair, qtbot: QtBot) -> None:
     window, _ = translated
     window.tabs.setFocus()
+    window.session.set(step=1)
     seen = []
     keys = Qt.Key
     for key in (
@@ -118,6 +149,7 @@ def test_the_arrows_step_after_enter_and_up_or_slash_goes_back_to_the_sentence(
 def test_page_keys_step_from_the_text_field(translated: Pair, qtbot: QtBot) -> None:
     window, _ = translated
     window.source.setFocus()
+    window.session.set(step=1)
     qtbot.keyClick(window.source, Qt.Key.Key_PageDown)
     assert window.session.state.step == 2
     qtbot.keyClick(window.source, Qt.Key.Key_PageUp)
@@ -137,6 +169,7 @@ def test_play_goes_to_the_end_and_stops(translated: Pair, qtbot: QtBot) -> None:
     transport, timer = window.transport, window.transport._timer
     transport.speed.setValue(transport.speed.maximum())
     assert timer.interval() == round(1000 / SPEEDS[-1])
+    window.session.set(step=1)
     qtbot.keyClick(window.tabs, Qt.Key.Key_Space)
     timer.setInterval(1 << 30)  # the test turns the clock
     seen = []
@@ -187,7 +220,7 @@ def test_a_reference_is_fed_and_shown_whole(translated: Pair, qtbot: QtBot) -> N
     )
     trace = make_trace(target=5)
     answer(window, engine, fed(trace, dict.fromkeys(range(5), "reference")))
-    assert window.session.state.step == 1
+    window.session.set(step=1)
     chips = window.strips.target._row.chips
     assert [chip.later for chip in chips] == [False, False, True, True, True, True]
     assert all(chip.loss is not None for chip in chips[1:])
@@ -394,7 +427,7 @@ def test_what_is_folded_stays_folded_until_the_layout_is_reset(
     look = window.appearance
     window.side.show(False)
     look.explain(False)
-    look.tell_end(False)
+    look.show_ahead(False)
     look.show_tokens(False)
     window.close()
     again, _engine = make_window(qtbot, tmp_path)

@@ -21,6 +21,7 @@ from tests.values.vis_files import Blocks
 from visformer.engine.messages import Opened
 from visformer.errors import InputError
 from visformer.session import runs as session_runs
+from visformer.session import state as session_state
 from visformer.session.runs import show_trace
 from visformer.ui import trace_opener
 from visformer.ui.window import MainWindow
@@ -206,7 +207,8 @@ def test_what_a_damaged_file_lacks_is_said(
     data = whole.whole()
     (stop,) = (end for name, _, end in whole.spans() if name == "0/steps/2")
     path.write_bytes(data[: stop - 1] + bytes([data[stop - 1] ^ 1]) + data[stop:])
-    monkeypatch.setattr(session_runs, "SHOWN_WHOLE", 0)
+    for module in (session_runs, session_state):
+        monkeypatch.setattr(module, "SHOWN_WHOLE", 0)
     opened(window, qtbot, path)
     assert window._notice.text() == ""
     window.session.set(step=130)

@@ -50,6 +50,7 @@ class Look:
     renormalise: bool = False  # rows sum to 1 again after hiding
     words: bool = False  # subwords merged: sum over keys, mean over queries
     order: Order = "place"  # of the overview
+    ahead: bool = True  # what is decoded but not yet stepped to is shown, faint
     mass: float = 0.9  # arcs: share of each row carried by the fewest keys, in (0, 1]
     by: TokenRole = (
         "query"  # arcs and text: which token of the cell in focus has its weights shown

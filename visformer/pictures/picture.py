@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from visformer.analysis.subwords import SPACE
 from visformer.language import _
+from visformer.pictures.codes import Bytes
 from visformer.pictures.selection import SCALES, Scale
 from visformer.values.arrays import Bools, Floats
 from visformer.values.facts import Kind
@@ -109,6 +110,7 @@ class Matrix:
     role: AttentionRole = ""  # of the whole matrix: Q, K, V and what makes them
     boolean: bool = False  # 1 may attend, 0 may not: two colours, no range
     alarms: Bools | None = None  # [R, C]: True where what is forbidden is read
+    ahead: Bytes | None = None  # codes of the whole run: its later rows are faint
     row_unit: str = ""  # before a label outside of the picture: "pos" for "pos 3"
     column_unit: str = ""
 

@@ -40,27 +40,39 @@ class TranslationText:
     """A sentence and what it is compared with; either may be empty."""
 
     parts: tuple[TextPart, ...]  # the sentence up to the current step
+    rest: str = ""  # what follows it
     other: tuple[TextPart, ...] = ()
     against: Against = ""  # what ``other`` is
 
     @property
     def text(self) -> str:
         """The sentence, to be copied."""
-        return "".join(part.text for part in self.parts)
+        return "".join(part.text for part in self.parts) + self.rest
 
 
 def translation_text(
-    shown: Trace | None, other: str = "", against: Against = ""
+    shown: Trace | None,
+    other: str = "",
+    against: Against = "",
+    *,
+    whole: Trace | None = None,
 ) -> TranslationText:
-    """Return a run's sentence up to its current step, marked against another one."""
+    """Return a run's sentence up to its current step, marked against another one.
+
+    ``whole``: the run with the rest of the sentence, which is to be shown, too.
+    """
     text = "" if shown is None else visible(shown.text.strip())
-    if shown is None or not text:
+    if shown is None:
         return TranslationText(())
+    all_of_it = text if whole is None else visible(whole.text.strip())
+    rest = all_of_it.removeprefix(text) if all_of_it.startswith(text) else ""
+    if not text:
+        return TranslationText((), rest)
     if not other or not against:
-        return TranslationText((TextPart(text, differs=False),))
+        return TranslationText((TextPart(text, differs=False),), rest)
     ended = len(shown) == len(shown.whole)
-    parts, rest = differences(text, visible(other.strip()), ended=ended)
-    return TranslationText(parts, rest, against)
+    parts, others = differences(text, visible(other.strip()), ended=ended)
+    return TranslationText(parts, rest, others, against)
 
 
 @lru_cache(maxsize=256)

@@ -14,7 +14,7 @@ from visformer.session.state import State
 
 def compared(state: State) -> TranslationText:
     """Return the sentence up to the current step, marked against what it is like."""
-    return translation_text(state.shown, *_other(state))
+    return translation_text(state.shown, *_other(state), whole=state.ahead)
 
 
 def _other(state: State) -> tuple[str, Against]:

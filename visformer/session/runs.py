@@ -25,7 +25,7 @@ from visformer.session.remembering import (
     put_back,
     remembered,
 )
-from visformer.session.state import Next, State
+from visformer.session.state import SHOWN_WHOLE, Next, State
 from visformer.session.wishes import Wish
 from visformer.text import MAX_CHARACTERS
 from visformer.values.intervention import NO_CHANGES, Intervention
@@ -35,7 +35,6 @@ from visformer.values.strategy import Strategy
 from visformer.values.trace import Trace
 
 NO_MODEL = "none yet"  # ``led`` where the first run of any model is to be led to
-SHOWN_WHOLE = 256  # tokens up to which a recorded target is shown whole at once
 
 
 def first_step(trace: Trace, selection: RunSelection | None) -> int:
@@ -98,7 +97,10 @@ def look_at_telling_head(state: State) -> Next:
 
 
 def translate(state: State, text: str, *, reference: str = "") -> Next:
-    """Decode a sentence to its end, or feed a reference; the cursor goes to step 1."""
+    """Decode a sentence to its end, or feed a reference.
+
+    The cursor goes to the step that says most, or where nothing is shown ahead to 1.
+    """
     if not text.strip():
         return Next(
             replace(
@@ -123,7 +125,8 @@ def translate(state: State, text: str, *, reference: str = "") -> Next:
         state = remembered(state, edit)
     state = replace(state, wish=wish, baseline=None)
     made = decode(state, 1)
-    return made._replace(state=replace(made.state, notice=other))
+    found = replace(made.state, notice=other, seeks=state.look.ahead)
+    return made._replace(state=found)
 
 
 def choose_tokens(state: State, strategy: Strategy, limit: int | None) -> Next:
@@ -153,9 +156,8 @@ def decode(state: State, step: int) -> Next:
     if request.intervention.masked:
         busy = _("decoding (slow: one full pass per step)")
     begun = state.place._replace(step=step)
-    next_state = replace(
-        state, cursor=step, begun=begun, busy=busy, error="", notice=""
-    )
+    now = replace(state, cursor=step, begun=begun, seeks=False)
+    next_state = replace(now, busy=busy, error="", notice="")
     return Next(next_state, (request,))
 
 
@@ -295,7 +297,7 @@ def finished(state: State, event: Finished) -> Next:
         step_ms=event.step_ms or state.step_ms,
         notice=_broken_words(state) or state.notice,
     )
-    state = _led(state)
+    state = replace(_led(state), seeks=False)
     if state.intervention and state.baseline is None and not _is_changed(state):
         prefix = state.made_for.prefix if state.made_for is not None else ()
         original = replace(state.wish, prefix=prefix)
@@ -305,16 +307,24 @@ def finished(state: State, event: Finished) -> Next:
 
 
 def _led(state: State) -> State:
-    """Go to a model's telling head after its first run, unless the user went elsewhere.
+    """Go to what says most, unless the user went elsewhere meanwhile.
 
-    The sentence begins at its first step.
+    That is a step of a new sentence, and after a model's first run a head, too.
     """
     trace, begun = state.trace, state.begun
-    if trace is None or state.led in ("", trace.model.digest):
+    if trace is None:
         return state
+    first = state.led not in ("", trace.model.digest)
+    state = replace(state, led=trace.model.digest) if first else state
     if begun is not None and limited(begun, trace)[1:] != state.place[1:]:
-        return replace(state, led=trace.model.digest)
-    return replace(look_at_telling_head(state).state, step=state.step)
+        return state
+    telling = telling_head(trace) if first or state.seeks else None
+    if telling is not None and first:
+        kind, layer, head, _step = telling
+        state = replace(state, kind=kind, layer=layer, head=head)
+    if telling is not None and state.seeks:
+        state = replace(state, step=telling.step)
+    return state
 
 
 def refused(state: State, event: Refused) -> Next:

@@ -33,6 +33,7 @@ from visformer.values.lens import LensRows
 from visformer.values.trace import Trace
 
 Dimensions = Mapping[Axis, int]  # one of each axis, at most
+SHOWN_WHOLE = 256  # tokens up to which a recorded target is shown whole at once
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -65,6 +66,7 @@ class State:
     step: int = 0
     led: str = ""  # digest of the model whose telling head was gone to
     begun: Place | None = None  # where the run that is decoded is to be looked at
+    seeks: bool = False  # at its end the step that says most is gone to
     recorded: bool = False  # the Trace was read from a file, not made by the engine
     parameters: tuple[LayerParameters, ...] = ()  # of the layers looked at, newest last
     lens: LensRows | None = None  # what each layer would predict, as far as it came
@@ -114,6 +116,17 @@ class State:
         if self.about is not None:
             return self.about.model
         return self.trace.model if self.trace is not None else None
+
+    @property
+    def ahead(self) -> Trace | None:
+        """The run with what is not yet stepped to; None where that is not shown.
+
+        A long recorded run is not read for it.
+        """
+        trace, known = self.trace, not self.recorded
+        if trace is None or not (known or len(trace) <= SHOWN_WHOLE):
+            return None
+        return trace if self.look.ahead else None
 
     @property
     def positions(self) -> Floats | None:
@@ -183,6 +196,7 @@ class Change(TypedDict, total=False):
     step: int
     led: str
     begun: Place | None
+    seeks: bool
     recorded: bool
     parameters: tuple[LayerParameters, ...]
     lens: LensRows | None

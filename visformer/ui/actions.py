@@ -118,9 +118,9 @@ def _build_view_menu(window: MainWindow, view: QMenu) -> None:
         ): lambda: window.tabs.explained,
         _add(
             view,
-            _("How man&y steps there are"),
-            lambda: appearance.tell_end(not window.transport.tells_end),
-        ): lambda: window.transport.tells_end,
+            _("What is not &yet written"),
+            lambda: appearance.show_ahead(not window.session.state.look.ahead),
+        ): lambda: window.session.state.look.ahead,
         _add(
             view, _("&Motion after a step"), lambda: appearance.move(not has_motion())
         ): has_motion,

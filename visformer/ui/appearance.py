@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt
@@ -46,7 +47,7 @@ class Appearance:
             window.restoreGeometry(geometry)
         self.explain(memory.text("explanations", "shown") == "shown")
         set_motion(memory.text("motion", "on") == "on")
-        self.tell_end(memory.text("number of steps", "shown") == "shown")
+        self.show_ahead(memory.text("ahead", "shown") == "shown")
         self.show_tokens(memory.text("tokens", "shown") == "shown")
 
     def remember(self) -> None:
@@ -59,7 +60,7 @@ class Appearance:
         self._window.resize(first_size(self._window))
         self._window.side.reset()
         self.explain(True)
-        self.tell_end(True)
+        self.show_ahead(True)
         self.show_tokens(True)
         self._window.tabs.reset_sizes()
 
@@ -86,11 +87,11 @@ class Appearance:
         self._memory.keep("motion", "on" if wanted else "off")
         set_motion(wanted)
 
-    def tell_end(self, told: bool) -> None:
-        """Show or hide how many steps there are, which an audience is to guess."""
-        self._memory.keep("number of steps", "shown" if told else "hidden")
-        self._window.transport.tells_end = told
-        self._window.session.set()
+    def show_ahead(self, shown: bool) -> None:
+        """Show or hide what is not yet stepped to, which an audience is to guess."""
+        self._memory.keep("ahead", "shown" if shown else "hidden")
+        session = self._window.session
+        session.set(look=replace(session.state.look, ahead=shown))
 
     def show_tokens(self, shown: bool) -> None:
         """Show or fold the source and target tokens."""

@@ -8,6 +8,7 @@ from visformer.analysis.head_measures import maximum
 from visformer.language import N_, _
 from visformer.pictures.attention.maps import Marks, marks
 from visformer.pictures.attention.reading import Reading, reading
+from visformer.pictures.codes import Bytes, codes
 from visformer.pictures.look import Look
 from visformer.pictures.picture import Matrix, shade
 from visformer.pictures.selection import AttentionCell, Scale, Selection
@@ -56,6 +57,16 @@ def matrix(shown: Reading, selection: Selection, title: str = "") -> Matrix:
         row_role="query",
         column_role="key",
     )
+
+
+def whole_codes(
+    trace: Trace, selection: Selection, look: Look, kind: Kind
+) -> Bytes | None:
+    """Return the codes [R, C] of a whole run's map; None where it is not known yet."""
+    whole = reading(trace, selection, look, kind)
+    if whole is None or not whole.values.size:
+        return None
+    return codes(shade(whole.values, selection.scale)[0], whole.masked)
 
 
 def offered_scale(values: Floats, scale: Scale) -> Scale | None:

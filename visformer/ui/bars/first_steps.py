@@ -19,7 +19,7 @@ LEAST = 12  # times the distances: the least width below the next tokens
 SEEN = "first steps seen"  # in the settings
 GESTURES = (
     N_("Type a sentence and press Enter: it is translated."),
-    N_("Press → to write the next word, ← to go back."),
+    N_("Press ← and → to step through it, word by word."),
     N_("Click a cell: every tab then follows this one number."),
 )
 

@@ -1,4 +1,4 @@
-"""The translation so far as a sentence, to read, to copy and to compare."""
+"""The translation as a sentence, to read, to copy and to compare."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Sentence(QWidget):
         self._text, self._compared = "", False
         self._at_home = True  # the words stand in this row
         self.words, self.other = MarkedLabel(), MarkedLabel()
-        self.words.setAccessibleName(_("the translation so far"))
+        self.words.setAccessibleName(_("the translation"))
         self.other.setAccessibleName(_("what the translation is compared with"))
         self.other.setForegroundRole(QPalette.ColorRole.PlaceholderText)
         self.words.setMinimumWidth(1)  # in the status line it is cut, too
@@ -77,10 +77,11 @@ class Sentence(QWidget):
         self.other.setGeometry(x, 0, max(0, self.width() - x), high)
 
     def draw(self, state: State) -> None:
-        """Show what is translated up to the current step, and how it differs."""
-        self._text = state.shown.text if state.shown is not None else ""
+        """Show what is translated up to the current step, the rest, and differences."""
         said = compared(state)
-        self.words.set_parts(said.parts)
+        trace = state.trace if said.rest else state.shown
+        self._text = trace.text if trace is not None else ""
+        self.words.set_parts(said.parts, rest=said.rest)
         if said.against:
             around = _(AGAINST[said.against], text="\0").split("\0")
             self.other.set_parts(said.other, *around)

@@ -38,7 +38,6 @@ class Transport(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._state = State()
-        self.tells_end = True  # how many steps there are is seen
         self._timer = QTimer(self)
         self._timer.timeout.connect(self._tick)
         self._buttons = {
@@ -96,7 +95,7 @@ class Transport(QWidget):
         step, first, last = state.step, self._first, self._last
         self.setVisible(state.trace is None or has_target(state.trace))
         self._tell(step, last, first)
-        self.steps.setVisible(self.tells_end)
+        self.steps.setVisible(state.look.ahead)
         with QSignalBlocker(self.steps):
             self.steps.setRange(first, last)
             self.steps.setValue(step)
@@ -114,7 +113,7 @@ class Transport(QWidget):
     def _tell(self, step: int, last: int, first: int) -> None:
         """Say which step it is; nothing moves while its digits are as many."""
         widest, more = (10 ** len(str(number)) - 1 for number in (last, first))
-        if self.tells_end:
+        if self._state.look.ahead:
             said, room = (
                 _where(step, last, first),
                 _where(widest, widest, first and more),

@@ -13,7 +13,12 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from visformer.language import _
 from visformer.pictures.absent import missing_kinds_words
-from visformer.pictures.attention.attention import matrix, offered_scale, shown_marks
+from visformer.pictures.attention.attention import (
+    matrix,
+    offered_scale,
+    shown_marks,
+    whole_codes,
+)
 from visformer.pictures.attention.finder import find_words, head_finder
 from visformer.pictures.attention.gist import gist_of
 from visformer.pictures.attention.maps import (
@@ -26,6 +31,7 @@ from visformer.pictures.attention.ranking import Ranking, order_words, ranking_p
 from visformer.pictures.attention.reading import Reading, reading, whole_labels
 from visformer.pictures.attention.reading_words import small_title
 from visformer.pictures.attention.summary import summary_parts
+from visformer.pictures.codes import Bytes
 from visformer.pictures.look import Look, Order
 from visformer.pictures.selection import AttentionCell, Scale
 from visformer.session.state import Session, State
@@ -80,6 +86,7 @@ class AttentionView(View):
         self._readings: dict[Kind, Reading | None] = {}
         self._longest: dict[Kind, LongestLabels] = {}
         self._extents: dict[Kind, tuple[int, int]] = {}
+        self._ahead: dict[Kind, Bytes | None] = {}
         self._parts: Iterator[Mosaic] = iter(())  # of the overview of a long sentence
         self._filling: Mosaic | None = None
         self._overviews: dict[Kind, tuple[tuple[object, ...], Mosaic]] = {}
@@ -184,7 +191,8 @@ class AttentionView(View):
             else (0, 0)
         )
         looks = (*numbers, mass, *at, state.scale, kind == state.kind)
-        if self._changed(kind, shown, looks, extent, room):
+        ahead = self._rows_ahead(kind, look, looks)
+        if self._changed(kind, shown, looks, extent, room, ahead):
             self._tasks.pop(kind, None)
             drawn = reading(state.shown, state.selection, look, kind)
             if drawn is None and state.shown is not None:
@@ -195,10 +203,27 @@ class AttentionView(View):
             small = kind != state.kind and look.summary == "head"
             title = small_title(kind, *at) if small else ""
             picture = None if drawn is None else matrix(drawn, state.selection, title)
+            if picture is not None:
+                picture = replace(picture, ahead=ahead)
             panel.draw(picture, look, extent=extent, longest=room)
         drawn = self._readings.get(kind)
         if drawn is not None and state.shown is not None and kind not in self._tasks:
             panel.mark(state.shown, drawn, shown_marks(drawn, state.cell), look)
+
+    def _rows_ahead(self, kind: Kind, look: Look, looks: object) -> Bytes | None:
+        """Return the codes of the whole run, so that later rows are seen; made once.
+
+        There are none where the rows of a step are not those of the whole run.
+        """
+        state = self._state
+        trace, apart = state.ahead, kind == "encoder" or bool(state.passes)
+        if trace is None or apart or look.form != "map":
+            return None
+        if state.awaiting.decoding or is_large(trace, kind):
+            return None
+        if self._changed(f"rows ahead of {kind}", trace, looks):
+            self._ahead[kind] = whole_codes(trace, state.selection, look, kind)
+        return self._ahead[kind]
 
     def _draw_finder(self) -> None:
         """Offer to find the head that reads the locked cell, or show all of them."""

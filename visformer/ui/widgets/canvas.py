@@ -40,6 +40,7 @@ from visformer.ui.widgets.map_cells import (
 from visformer.values.arrays import Bools, Floats
 
 HATCHED = np.uint16(256)  # beside a code
+FAINT = 0.2  # opacity of rows that are not yet stepped to
 HATCHED_FROM = 5  # pixels: smaller cells show the colour of hidden cells alone
 MOST_ALARMS = 2_000  # cells
 WHOLE_UP_TO = 1 << 20  # cells: of larger pictures only what is visible is drawn
@@ -69,6 +70,7 @@ class Canvas(QWidget):
         self._rect = QRectF()  # where they lie, in cells
         self._kept = QPixmap()  # the cells as they are painted
         self._stale = QRegion()  # what of them is to be painted again
+        self._ahead = NOTHING  # codes of a whole run: its later rows are faint
         self._codes = self._looks = NOTHING  # and which of them are hatched, too
         self._values: Floats | None = None
         self.digits = True  # written in cells that are large enough
@@ -110,6 +112,13 @@ class Canvas(QWidget):
         if same and not self._writes_digits:
             self._repaint(changed_cells(before, self._looks))
         else:
+            self._repaint()
+
+    def draw_ahead(self, codes: Bytes | None) -> None:
+        """Show the rows of these that are below the others, faint; None for none."""
+        codes = NOTHING if codes is None else codes
+        if codes is not self._ahead:
+            self._ahead = codes
             self._repaint()
 
     def mark(
@@ -201,6 +210,8 @@ class Canvas(QWidget):
             self.update()
             return
         for part in cells:
+            if self._ahead.size:  # which may have more columns
+                part.setRight(self._whole.right())
             place = self._pixels(part).toAlignedRect().adjusted(-1, -1, 1, 1)
             self._stale += place
             self.update(place)
@@ -247,11 +258,27 @@ class Canvas(QWidget):
             pitch = wide * (place.width() / columns), high * (place.height() / rows)
             cells = self.cells, self._colours, corner, pitch, part
             paint_pixels(painter, *cells, room=self.rect(), ratio=ratio)
+        self._paint_ahead(painter, part)
         self._hatch(painter, palette, part)
         if self._values is not None and self._writes_digits:
             colours, room = inks(self._colours, palette), QRectF(self.rect())
             values = self._values
             paint_digits(painter, values, self._codes, colours, self.view, room)
+
+    def _paint_ahead(self, painter: QPainter, part: QRect) -> None:
+        """Paint the run's rows below those shown, each where it will stand."""
+        if not self._codes.size or len(self._ahead) <= len(self._codes):
+            return
+        ratio, corner = self.devicePixelRatioF(), self._pixels(QRectF()).topLeft()
+        edge = self._pixels(QRectF(0, len(self._codes), 0, 0)).top()
+        below = QRectF(self.rect())
+        below.setTop(max(below.top(), first_pixel(edge, ratio)))
+        painter.save()
+        painter.setClipRect(below, Qt.ClipOperation.IntersectClip)
+        painter.setOpacity(FAINT)
+        cells = self._ahead, self._colours, corner, self._pitch, part
+        paint_pixels(painter, *cells, room=self.rect(), ratio=ratio)
+        painter.restore()
 
     def _hatch(self, painter: QPainter, palette: QPalette, part: QRect) -> None:
         if min(self._pitch) < HATCHED_FROM:

@@ -206,6 +206,7 @@ class HeatMap(QWidget):
         cell_codes = codes(matrix.shade, matrix.masked)
         values = None if matrix.boolean else matrix.values
         self.canvas.draw(cell_codes, matrix.masked, colours, values)
+        self.canvas.draw_ahead(matrix.ahead)
         self._bar.draw(matrix, colours)
 
     # ---- where things are ------------------------------------------------------

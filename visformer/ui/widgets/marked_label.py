@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QRect, Qt
-from PySide6.QtGui import QPainter, QPaintEvent, QPen
+from PySide6.QtGui import QPainter, QPaintEvent, QPalette, QPen
 
 from visformer.pictures.translation_text import TextPart
 from visformer.ui.theme import fed_colour
@@ -11,41 +11,48 @@ from visformer.ui.widgets.plain_label import PlainLabel
 
 
 class MarkedLabel(PlainLabel):
-    """Words that differ are underlined, in a colour of their own."""
+    """Words that differ are underlined, in a colour of their own; the rest is faint."""
 
     def __init__(self) -> None:
         super().__init__()
         self.setTextFormat(Qt.TextFormat.PlainText)
         self.parts: tuple[TextPart, ...] = ()
         self._around = "", ""  # said before and after the parts
+        self.rest = ""
 
     def set_parts(
-        self, parts: tuple[TextPart, ...], before: str = "", after: str = ""
+        self,
+        parts: tuple[TextPart, ...],
+        before: str = "",
+        after: str = "",
+        rest: str = "",
     ) -> None:
-        """Show a sentence in parts, between words that are not of it."""
-        if (parts, (before, after)) == (self.parts, self._around):
+        """Show a sentence in parts and its rest, between words that are not of it."""
+        if (parts, (before, after), rest) == (self.parts, self._around, self.rest):
             return
-        self.parts, self._around = parts, (before, after)
-        self.setText("".join((before, *(part.text for part in parts), after)))
+        self.parts, self._around, self.rest = parts, (before, after), rest
+        self.setText("".join((before, *(part.text for part in parts), rest, after)))
         self.update()
 
     def paintEvent(self, event: QPaintEvent) -> None:
         """Paint part by part, up to where there is room."""
-        if not any(part.differs for part in self.parts):
+        if not self.rest and not any(part.differs for part in self.parts):
             super().paintEvent(event)
             return
         painter, metrics = QPainter(self), self.fontMetrics()
         usual = self.palette().color(self.foregroundRole())
+        faint = self.palette().color(QPalette.ColorRole.PlaceholderText)
         x, end = self.contentsRect().left(), self.contentsRect().right()
         whole = metrics.horizontalAdvance(self.text()) <= end - x + 1
         before, after = (TextPart(text, differs=False) for text in self._around)
-        for part in (before, *self.parts, after):
+        rest = TextPart(self.rest, differs=False)
+        for part in (before, *self.parts, rest, after):
             room = end - x
             text = part.text
             if not whole and metrics.horizontalAdvance(text) > room:
                 text = metrics.elidedText(text, Qt.TextElideMode.ElideRight, room)
             ink = fed_colour(self.palette()) if part.differs else usual
-            painter.setPen(ink)
+            painter.setPen(faint if part is rest else ink)
             wide = metrics.horizontalAdvance(text)
             box = QRect(
                 x, self.contentsRect().top(), wide, self.contentsRect().height()
