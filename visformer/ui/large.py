@@ -10,7 +10,7 @@ from PySide6.QtGui import QFont, QResizeEvent, QScreen
 from PySide6.QtWidgets import (
     QAbstractScrollArea,
     QApplication,
-    QBoxLayout,
+    QHBoxLayout,
     QStackedWidget,
     QVBoxLayout,
     QWidget,
@@ -148,9 +148,11 @@ class LargePlace(QStackedWidget):
         self._column = QVBoxLayout()
         self._column.addWidget(self._mark)
         self._column.addWidget(self.words)
-        self._row = QBoxLayout(QBoxLayout.Direction.LeftToRight, self.alone)
-        self._row.setContentsMargins(gap(self), 0, gap(self), 0)
+        self._row = QHBoxLayout()
         self._row.addLayout(self._column, 1)
+        self._rows = QVBoxLayout(self.alone)
+        self._rows.setContentsMargins(gap(self), 0, gap(self), 0)
+        self._rows.addLayout(self._row, 1)
         self.addWidget(usual)
         self.addWidget(self.alone)
         self.picture: QWidget | None = None  # the large one
@@ -191,19 +193,12 @@ class LargePlace(QStackedWidget):
         self._mark.setText(words)
         self._mark.setVisible(bool(words))
 
-    def add_beside(self, rail: QWidget) -> None:
-        """Put a widget right of the large picture."""
-        self._row.addWidget(rail)
-
-    def put_above(self, *, above: bool) -> None:
-        """Put that widget above the picture, or right of it again."""
-        way = QBoxLayout.Direction
-        self._row.setDirection(way.BottomToTop if above else way.LeftToRight)
-
-    @property
-    def is_group(self) -> bool:
-        """Whether the large picture is several ones side by side."""
-        return self.picture is not None and bool(self.picture.property(GROUP))
+    def surround(self, above: QWidget, beside: QWidget) -> None:
+        """Keep widgets above the large picture and right of it, hidden at first."""
+        self._rows.insertWidget(0, above)
+        self._row.addWidget(beside)
+        for part in (above, beside):
+            part.hide()
 
     def lend(self, screen: QScreen) -> None:
         """Show the large picture alone on another screen; the keys stay here.

@@ -1,14 +1,12 @@
-"""Presenting: one picture alone, large, with the word that is written and what is next.
+"""Presenting: one picture alone, large, with both sentences and what is next.
 
 On the second screen where there is one, else in the window.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
 from PySide6.QtCore import QPoint, QRectF, Qt, QTimer
 from PySide6.QtGui import (
     QColor,
@@ -19,18 +17,19 @@ from PySide6.QtGui import (
     QPaintEvent,
     QScreen,
 )
-from PySide6.QtWidgets import QApplication, QBoxLayout, QFrame, QWidget
+from PySide6.QtWidgets import QApplication, QWidget
 from shiboken6 import isValid
 
 from visformer.language import _
 from visformer.pictures.attention.cell_words import cell_words
-from visformer.pictures.selection import AttentionCell, Selection
+from visformer.pictures.candidates import candidate_table
 from visformer.session.state import State
-from visformer.text import visible
 from visformer.ui import theme
 from visformer.ui.bars.candidates import CandidatesPanel
+from visformer.ui.bars.strips import Strips
 from visformer.ui.views.view import View
-from visformer.ui.widgets.plain_label import paragraph, plain_label
+from visformer.ui.widgets.plain_label import plain_label
+from visformer.words import probability
 
 if TYPE_CHECKING:
     from visformer.ui.window import MainWindow
@@ -39,84 +38,31 @@ TEXT = 1.6  # least size of all text, relative to the usual one
 SPOT = 0.16  # radius of the spotlight, relative to the height
 DIM = 0.72  # opacity of what is around it
 FOLLOW_MS = 20  # between two looks at where the mouse is
-ANY_WIDTH = (1 << 24) - 1  # Qt's largest
-GROUP_LINES = 45  # of width, below which several pictures need all of it
-
-
-class Rail(QFrame):
-    """Beside the picture: the word, the row that is looked at, the best tokens.
-
-    As a band above it the rail leaves the best tokens out.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.word = plain_label("")
-        self.word.setAccessibleName(_("the word being written"))
-        self.cell = paragraph(_("the cell that is looked at"))
-        self.candidates = CandidatesPanel(brief=True)
-        self.candidates.setSizePolicy(self.sizePolicy())
-        self._parts = QBoxLayout(QBoxLayout.Direction.TopToBottom, self)
-        for part in (self.word, self.cell, self.candidates):
-            self._parts.addWidget(part)
-        self._parts.addStretch(0)  # takes the room where there are no candidates
-        self.hide()
-
-    def dress(self, *, band: bool) -> None:
-        """Follow the font: the word is the largest."""
-        self.word.setFont(theme.sized(self.font(), theme.WORD))
-        self.cell.setFont(theme.sized(self.font(), 1, bold=True))
-        way = QBoxLayout.Direction
-        self._parts.setDirection(way.LeftToRight if band else way.TopToBottom)
-        self._parts.setStretchFactor(self.cell, int(band))
-        self._parts.setStretchFactor(self.candidates, int(not band))
-        self._parts.setSpacing(theme.gap(self, 2 if band else 1))
-        self.candidates.fold(band)
-        room = self.window().width() // 3
-        wide = min(room, 15 * self.fontMetrics().height())
-        self.setMinimumWidth(0 if band else wide)
-        self.setMaximumWidth(ANY_WIDTH if band else wide)
-
-    def draw(self, state: State, *, cell: bool) -> None:
-        """Show the current step's word and distribution; ``cell``: its row, too."""
-        shown = state.shown
-        last = shown.steps[-1] if shown is not None and shown.steps else None
-        self.word.setText(visible(last.token) if last is not None else "")
-        words = cell_words(shown, _looked_at(state), state.look) if cell else ""
-        self.cell.setText(words)
-        self.cell.setVisible(bool(words))
-        self.candidates.draw(state)
-
-
-def _looked_at(state: State) -> Selection:
-    """Return what is selected; without a cell, what the current row reads most."""
-    selection, shown = state.selection, state.shown
-    kind = selection.kind
-    if selection.cell is not None or shown is None or kind == "encoder":
-        return selection
-    if kind not in shown.kinds or not len(shown):
-        return selection
-    rows = shown.attention(kind, selection.layer, selection.head)
-    if not rows.size or not np.isfinite(rows[-1]).any():
-        return selection
-    key = int(np.nanargmax(rows[-1]))
-    return replace(selection, cell=AttentionCell(kind, len(rows) - 1, key))
+BESIDE_LINES = 70  # of width, from which the next tokens have room beside the picture
+NEXT_LINES = 15  # of their width
+BEST = 3  # next tokens that are told in a line where there is less
 
 
 class Curtain(QWidget):
-    """Lies over the picture: all black, or dark but for a spot at the mouse."""
+    """Lies over the picture: all black, or dark but for a spot.
+
+    That is at the row that is looked at, and follows the mouse once it moves.
+    """
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         self.mode = ""  # "black", "spotlight" or "" for none
-        self._spot = QPoint()
+        self._spot = self._mouse = QPoint()  # the mouse: where it was last
         self._timer = QTimer(self)
         self._timer.timeout.connect(self._follow)
         self.hide()
 
-    def switch(self, mode: str) -> None:
-        """Draw the curtain in this way, or take it away if it is so already."""
+    def switch(self, mode: str, spot: QPoint) -> None:
+        """Draw the curtain in this way, or take it away if it is so already.
+
+        ``spot``: where it begins, as all points here on the screen.
+        """
         self.mode = "" if mode == self.mode else mode
         parent = self.parentWidget()
         self.setGeometry(parent.rect() if parent is not None else self.rect())
@@ -125,14 +71,22 @@ class Curtain(QWidget):
         self._timer.stop()
         if self.mode == "spotlight":
             self._timer.start(FOLLOW_MS)
-        self._follow()
+        self._mouse = QCursor.pos()
+        self.look_at(spot)
         self.update()
 
-    def _follow(self) -> None:
-        spot = self.mapFromGlobal(QCursor.pos())
+    def look_at(self, spot: QPoint) -> None:
+        """Move the spot."""
+        spot = self.mapFromGlobal(spot)
         if spot != self._spot:
             self._spot = spot
             self.update()
+
+    def _follow(self) -> None:
+        mouse = QCursor.pos()
+        if mouse != self._mouse:
+            self._mouse = mouse
+            self.look_at(mouse)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
@@ -163,8 +117,12 @@ class Presentation:
         self._follows = True  # the view's choice, not a picture that was large before
         self._screen: QScreen | None = None  # another than the window's
         self._parts = 0  # of what is seen, as many as have its font
-        self.rail = Rail()
-        window.large.add_beside(self.rail)
+        self.strips = Strips()
+        self.aside = plain_label("")
+        self.aside.setAccessibleName(_("the cell that is looked at, or what is next"))
+        self.strips.put_beside_target(self.aside)
+        self.candidates = CandidatesPanel(brief=True)
+        window.large.surround(self.strips, self.candidates)
         window.large.resized.connect(self.dress)
         self.curtain = Curtain(window.large.alone)
 
@@ -205,8 +163,9 @@ class Presentation:
         self.on = False
         self._present(on=False)
         if self.curtain.mode:
-            self.curtain.switch(self.curtain.mode)
-        self.rail.hide()
+            self.curtain.switch(self.curtain.mode, QPoint())
+        for part in (self.strips, self.candidates):
+            part.hide()
         if self._screen is not None:
             _app().screenRemoved.disconnect(self._lose)
             window.large.take_back()
@@ -232,15 +191,16 @@ class Presentation:
             larger = max(1, 100 * TEXT / self._window.appearance.zoom)
             font = theme.sized(QApplication.font(), larger)
             self._window.large.alone.setFont(font)
-            self._place_rail()
+            self._place()
 
-    def _place_rail(self) -> None:
-        """Leave pictures side by side the width that they need."""
-        large = self._window.large
-        room = GROUP_LINES * large.alone.fontMetrics().height()
-        band = large.is_group and large.alone.width() < room
-        large.put_above(above=band)
-        self.rail.dress(band=band)
+    def _place(self) -> None:
+        """Put the next tokens beside the picture where it has room enough."""
+        alone, view = self._window.large.alone, self._view
+        line = alone.fontMetrics().height()
+        beside = alone.width() >= BESIDE_LINES * line
+        self.candidates.setFixedWidth(NEXT_LINES * line)
+        self.candidates.fold(not beside or view is None or view.fills)
+        self.strips.show()
 
     def draw(self, state: State) -> None:
         """Follow the State: the view may want another picture now."""
@@ -257,14 +217,31 @@ class Presentation:
         if parts != self._parts:  # a stage may have more matrices than the one before
             self._parts = parts
             large.spread_font()
-        self._place_rail()
-        view = self._view
-        self.rail.draw(state, cell=view is not None and view.shows_cell)
+        self._place()
+        self.strips.draw(state)
+        self.candidates.draw(state)
+        self.aside.setText(self._aside(state))
+        if self.curtain.mode == "spotlight":
+            self.curtain.look_at(self._spot())
+
+    def _aside(self, state: State) -> str:
+        """Return the cell in focus in words; without one, the best next tokens."""
+        cell = cell_words(state.shown, state.selection, state.look)
+        if cell or not self.candidates.folded:
+            return cell
+        rows = candidate_table(state.shown, choosable=False).rows[:BEST]
+        return "   ".join(f"{r.token} {probability(r.probability)}" for r in rows)
+
+    def _spot(self) -> QPoint:
+        """Return where the row that is looked at is on the screen, or the middle."""
+        picture = self._window.large.picture or self._window.large
+        spot = None if self._view is None else self._view.spot()
+        return spot or picture.mapToGlobal(picture.rect().center())
 
     def cover(self, mode: str) -> None:
         """Switch the black or the spotlight on and off; only while presenting."""
         if self.on:
-            self.curtain.switch(mode)
+            self.curtain.switch(mode, self._spot())
 
     def _enlarge(self, wanted: QWidget | None) -> None:
         """Make the view's choice large; else what has the focus, or the largest."""
@@ -281,7 +258,6 @@ class Presentation:
         self._view = view
         if view is not None:
             view.present(on=True)
-            self.rail.setVisible(not view.fills)
 
     def _wanted(self) -> QWidget | None:
         view = self._window.tabs.shown

@@ -127,8 +127,6 @@ class MainWindow(QMainWindow):
         for line in (self.source, self.reference):
             line.told.connect(lambda words: self.session.set(notice=words))
         self.strips = Strips()
-        self.strips.step_chosen.connect(self._go_to_token)
-        self.strips.source_chosen.connect(self._click_source)
         self.sentence = Sentence()
         self.transport = Transport()
         self.transport.moved.connect(lambda step: self.session.set(step=step))
@@ -176,6 +174,9 @@ class MainWindow(QMainWindow):
         self.setStatusBar(self.status)
         self.presentation = Presentation(self)
         self.header.present.clicked.connect(self.presentation.toggle)
+        for strips in (self.strips, self.presentation.strips):
+            strips.step_chosen.connect(self._go_to_token)
+            strips.source_chosen.connect(self._click_source)
 
     def _drawer_fields(self) -> list[tuple[str, QWidget]]:
         return [

@@ -20,7 +20,7 @@ def wire(window: MainWindow) -> None:
     window.candidates.typed.connect(
         lambda text: session.do(side_requests.find_tokens, text)
     )
-    for panel in (window.candidates, window.presentation.rail.candidates):
+    for panel in (window.candidates, window.presentation.candidates):
         panel.unfolded.connect(lambda on: session.set(unfolded=on))
     strategy = window.strategy
     TermTip(strategy.limit, session, "limit")

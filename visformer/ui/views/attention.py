@@ -8,7 +8,8 @@ from functools import partial
 from itertools import chain
 from typing import Literal
 
-from PySide6.QtCore import QElapsedTimer, QTimer
+import numpy as np
+from PySide6.QtCore import QElapsedTimer, QPoint, QTimer
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from visformer.language import _
@@ -51,6 +52,7 @@ from visformer.values.trace import Trace
 from visformer.words import KIND_NAMES
 
 SLICE_MS = 8  # of work on a long sentence per turn of the event loop
+PRESENTED = 2.0  # ratio of a cell's sides for an audience, at most
 STOP = object()
 
 
@@ -136,10 +138,23 @@ class AttentionView(View):
         """Return the picture of the kind that is looked at."""
         return self.panels[self._state.kind]
 
-    @property
-    def shows_cell(self) -> bool:
-        """A weight is what a cell of it is."""
-        return True
+    def present(self, *, on: bool) -> None:
+        """Let cells take all of a wide screen."""
+        for heat_map in self.maps.values():
+            heat_map.stretch(PRESENTED if on else 1)
+
+    def spot(self) -> QPoint | None:
+        """Return where the cell in focus is, or what the current row reads most."""
+        kind, cell = self._state.kind, self._state.cell
+        shown, map_of_it = self._readings.get(kind), self.maps[kind]
+        matrix, canvas = map_of_it.matrix, map_of_it.canvas
+        if shown is None or matrix is None or self._state.look.form != "map":
+            return None
+        at = shown.cell_in_matrix(cell) if cell and cell.kind == kind else None
+        if at is None and matrix.current is not None:
+            row = np.nan_to_num(matrix.values[matrix.current])
+            at = matrix.current, int(row.argmax())
+        return canvas.mapToGlobal(canvas.box(*at).center()) if at else None
 
     @property
     def drawing(self) -> bool:

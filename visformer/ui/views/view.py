@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import ClassVar, TypeVar
 
+from PySide6.QtCore import QPoint
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from visformer.language import _
@@ -70,10 +71,9 @@ class View(LateDress):
         """What stands beside the titles while this is the visible page."""
         return None
 
-    @property
-    def shows_cell(self) -> bool:
-        """Whether its picture is of who reads whom: an audience is told the weight."""
-        return False
+    def spot(self) -> QPoint | None:
+        """Return where the row that is looked at is, on the screen; None: nowhere."""
+        return None
 
     @property
     def drawing(self) -> bool:

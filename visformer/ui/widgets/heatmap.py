@@ -141,6 +141,11 @@ class HeatMap(QWidget):
         if grown and self.isVisible():
             self.new_row.start(QRectF(0, len(matrix.rows) - 1, len(matrix.columns), 1))
 
+    def stretch(self, most: float) -> None:
+        """Let cells be up to so many times as wide as high, or as high as wide."""
+        self._stretch = most
+        self._arrange()
+
     def name_rows(self, named: bool) -> None:
         """Leave row labels out where those of the map to the left stand for them."""
         if named != self._names_rows:
@@ -233,7 +238,8 @@ class HeatMap(QWidget):
         top = self.heading.place(size.width())
         bar = self._bar.needs(size.width())
         axes = matrix.row_axis, matrix.column_axis, are_numbers(matrix.columns)
-        room = (size, extent, longest, font, top, bar, axes, self._shared)
+        shape = self._stretch, self._shared
+        room = (size, extent, longest, font, top, bar, axes, shape)
         if room != self._room:
             self._room = room
             self._place(extent, longest, numbered=axes[2])
