@@ -353,6 +353,7 @@ def test_presented_rows_are_as_high_as_the_large_text(pair: Pair, trace: Trace) 
     window.session.set(tab="output", step=len(trace))
     give(window, engine)
     view = view_of(window)
+    window.large.enlarge(view._steps_map)
     window.presentation.begin()
     for _turn in range(5):
         QApplication.processEvents()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from PySide6.QtCore import QEvent, QObject, Qt
 from PySide6.QtGui import QGuiApplication
@@ -15,9 +17,13 @@ from visformer.pictures.selection import AttentionCell
 from visformer.ui import presenting
 from visformer.ui.views.attention import AttentionView
 from visformer.ui.views.computation import ComputationView
+from visformer.ui.views.mask_lab import MaskLab
 from visformer.ui.views.mask_maps import MaskMaps
+from visformer.ui.views.masks import MasksView
+from visformer.ui.views.output import OutputView
 from visformer.ui.widgets.number_table import NumberTable
 from visformer.ui.window import MainWindow
+from visformer.values.intervention import Causal, Intervention
 
 TABS = ("architecture", "positions", "attention", "masks", "output")
 
@@ -41,13 +47,17 @@ def test_presenting_shows_one_picture_and_goes_back_to_what_was_there(
     assert not window.header.isVisible()
     assert not window.status.isVisible()
     assert view.panels["cross"].fontMetrics().height() >= 1.5 * text
-    rail = presentation.rail
+    strips, aside = presentation.strips, presentation.aside
     shown = window.session.state.shown
     assert shown is not None
-    assert rail.word.text() == shown.steps[-1].token
-    assert "reads" in rail.cell.text()
+    chips = strips.target._row.chips
+    assert [chip.current for chip in chips] == [False] * 3 + [True]
+    assert chips[-1].token == shown.steps[-1].token
+    assert strips.isVisible()
+    assert "reads" in aside.text()
     window.session.set(locked=None)
-    assert "reads" in rail.cell.text()  # the current row's strongest cell
+    best = shown.steps[-1].candidates[0]
+    assert aside.text().startswith(f"{best.token} {best.probability:.4f}")
     window.session.set(locked=AttentionCell("cross", 1, 1))
     qtbot.keyClick(window, Qt.Key.Key_PageDown)  # the clicker goes on
     assert window.session.state.step == 4
@@ -69,29 +79,30 @@ def test_presenting_shows_one_picture_and_goes_back_to_what_was_there(
     assert places(window) == before
 
 
-def test_pictures_side_by_side_are_presented_in_all_of_a_small_width(
+def test_both_sentences_stand_above_and_the_next_tokens_where_there_is_room(
     window: MainWindow,
 ) -> None:
-    """The word and the cell stand above them then, and the next tokens nowhere."""
-    window.session.set(tab="computation", stage="softmax")
-    rail, large = window.presentation.rail, window.large
-    window.presentation.begin()
-    window.showNormal()  # no screen of a test is wide enough
-    for width, above in ((900, True), (1900, False), (900, True)):
-        window.resize(width, 1000)
-        for _turn in range(3):
-            QApplication.processEvents()
-        assert large.picture is not None
-        shown = large.picture.geometry()
-        assert (rail.geometry().bottom() < shown.top()) == above
-        assert (rail.geometry().left() > shown.right()) == (not above)
-        assert (shown.width() > 0.9 * large.width()) == above
-        assert rail.candidates.isVisible() == (not above)
-        assert rail.word.isVisible()
-    window.session.set(tab="attention")
-    QApplication.processEvents()
-    assert rail.candidates.isVisible()  # one picture leaves room for them
-    window.presentation.end()
+    presentation, large = window.presentation, window.large
+    strips, candidates = presentation.strips, presentation.candidates
+    for tab in ("computation", "attention"):
+        window.session.set(tab=tab)
+        presentation.begin()
+        window.showNormal()  # no screen of a test is wide enough
+        for width, beside in ((1280, False), (1900, True), (1280, False)):
+            window.resize(width, 1000)
+            for _turn in range(3):
+                QApplication.processEvents()
+            assert large.picture is not None
+            shown = large.picture.geometry()
+            assert strips.isVisible()
+            assert strips.geometry().bottom() < shown.top()
+            assert candidates.isVisible() == beside
+            assert (shown.width() > 0.9 * large.width()) == (not beside)
+            assert shown.width() * shown.height() > 0.5 * width * 1000
+        bars, best = candidates.table, candidates.shown.best()
+        presentation.end()
+    assert len(best) == bars.model().rowCount() > 3
+    assert not strips.isVisible()
 
 
 class _Hasty(QObject):
@@ -263,48 +274,46 @@ def test_matrices_of_a_later_stage_have_the_large_text_too(pair: Pair) -> None:
     assert {one.font().pointSizeF() for one in view.maps.maps} == {small}
 
 
-def test_an_audience_is_told_a_weight_only_where_weights_are_seen(
-    window: MainWindow,
-) -> None:
-    cell = window.presentation.rail.cell
+def test_comparisons_are_presented_as_comparisons(pair: Pair) -> None:
+    window = decoded(pair)
+    window.session.set(tab="masks")
+    lab = window.tabs.view("masks")
+    assert isinstance(lab, MasksView)
+    lab.turn("lab")
+    page, trace, change = lab.page(MaskLab), window.session.state.trace, Causal(None)
+    assert trace is not None
+    window.change_run(Intervention(masks=(change,)))
+    answer(window, pair[1], replace(trace, intervention=Intervention(masks=(change,))))
     window.presentation.begin()
-    seen = {}
-    for tab, stage in (
-        ("attention", "input"),
-        ("masks", "input"),
-        ("computation", "softmax"),
-        ("computation", "activation"),
-        ("positions", "activation"),
-    ):
-        window.session.set(tab=tab, stage=stage)
-        QApplication.processEvents()
-        seen[tab, stage] = cell.isVisible() and "reads" in cell.text()
+    QApplication.processEvents()
+    assert all(one.isVisible() for one in page.attention)
+    assert not page.mask_map.isVisible()
+    window.session.set(tab="output")
+    QApplication.processEvents()
+    output = window.tabs.view("output")
+    assert isinstance(output, OutputView)
+    assert output.bars.isVisible()
+    window.session.set(tab="masks")
     window.presentation.end()
-    told = [place for place in seen if seen[place]]
-    assert told == [("attention", "input"), ("computation", "softmax")]
+    assert page.mask_map.isVisible()
 
 
-def test_above_several_pictures_is_no_list_of_tokens(pair: Pair) -> None:
-    window, engine = pair
-    window.translate("one two")
-    answer(window, engine)
-    window.session.set(tab="computation", stage="softmax", kind="decoder")
+def test_the_spotlight_begins_at_the_row_that_is_looked_at(
+    window: MainWindow, qtbot: QtBot
+) -> None:
+    view = window.tabs.view("attention")
+    assert isinstance(view, AttentionView)
+    window.session.set(kind="cross", step=3)
     window.presentation.begin()
     QApplication.processEvents()
-    rail = window.presentation.rail
-    for stage in ("product", "softmax"):
-        for step in (1, 2):
-            window.session.set(stage=stage, step=step)
-            QApplication.processEvents()
-            assert rail.y() + rail.height() <= window.large.picture.y()  # type: ignore[union-attr]
-            assert rail.word.isVisible()
-            assert not rail.candidates.isVisible()
-    window.session.set(tab="attention", step=1)
-    QApplication.processEvents()
-    assert rail.candidates.isVisible()
-    bars, best = rail.candidates.table, rail.candidates.shown.best()
-    assert len(best) == bars.model().rowCount() > 3
-    assert not bars.verticalScrollBar().isVisible()  # all of them are in sight
+    qtbot.keyClick(window, Qt.Key.Key_S)
+    canvas, curtain = view.maps["cross"].canvas, window.presentation.curtain
+    for step in (3, 4):
+        window.session.set(step=step)
+        matrix = view.maps["cross"].matrix
+        assert matrix is not None
+        box = canvas.box(step - 1, int(matrix.values[-1].argmax()))
+        assert box.contains(canvas.mapFromGlobal(curtain.mapToGlobal(curtain._spot)))
     window.presentation.end()
 
 

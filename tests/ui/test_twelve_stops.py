@@ -242,7 +242,7 @@ STOPS = (
         "7 where il is from",
         _first_picture,
         ("cross · layer 2, head 1", "▁il"),
-        "reads “▁it”: 0.9549",
+        "most (0.9549)",
     ),
     Stop(
         "8 causal mask",
@@ -276,7 +276,7 @@ STOPS = (
         "12 sampling",
         _sampling,
         ("next token",),
-        "next token",
+        "▁était 0.14",
         lambda state: state.wish.strategy.name == "sample",
     ),
 )

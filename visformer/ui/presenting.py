@@ -226,7 +226,9 @@ class Presentation:
 
     def _aside(self, state: State) -> str:
         """Return the cell in focus in words; without one, the best next tokens."""
-        cell = cell_words(state.shown, state.selection, state.look)
+        reads = state.tab == "attention"
+        looked = state.shown, state.selection, state.look
+        cell = cell_words(*looked) if reads else ""
         if cell or not self.candidates.folded:
             return cell
         rows = candidate_table(state.shown, choosable=False).rows[:BEST]

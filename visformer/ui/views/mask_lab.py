@@ -28,6 +28,7 @@ from visformer.pictures.selection import AttentionCell
 from visformer.session.live import fixed_words
 from visformer.session.runs import change_run
 from visformer.session.state import Session, State
+from visformer.ui.large import present_whole
 from visformer.ui.views.both_runs import draw_both
 from visformer.ui.views.mask_fields import MaskFields
 from visformer.ui.views.view import View
@@ -50,6 +51,7 @@ class MaskLab(View):
         super().__init__(session)
         self._runs: Runs | None = None
         self._leaks = ""
+        self._for_all = False  # an audience sees it
         self._fixed = ""  # why nothing can be changed
         self.fields = MaskFields(session)
         self.fields.moved.connect(self._draw_mask)
@@ -78,7 +80,9 @@ class MaskLab(View):
                     heat_map.hovered.connect(self._hover)
                     heat_map.clicked.connect(self._lock)
         rows = (TurningRow(*((heat_map, 1) for heat_map in pair)) for pair in maps)
-        column.addWidget(TurningRow(*((row, 1) for row in rows)), 1)
+        self._maps = TurningRow(*((row, 1) for row in rows))
+        present_whole(self._maps)
+        column.addWidget(self._maps, 1)
         column.addWidget(self.row_words)
         column.addWidget(self.row)
         column.addWidget(self.candidates)
@@ -86,9 +90,19 @@ class MaskLab(View):
     # ---- drawing ---------------------------------------------------------------
 
     def main_picture(self) -> QWidget | None:
-        """Return what the modified run reads; while there is none, the mask."""
-        shown, baseline = self.attention
-        return self.mask_map if baseline.isHidden() else shown
+        """Return what both runs read; while there is one, the mask."""
+        return self.mask_map if self.attention[1].isHidden() else self._maps
+
+    def present(self, *, on: bool) -> None:
+        """Show an audience both runs alone."""
+        self._for_all = on
+        self._choose_maps()
+
+    def _choose_maps(self) -> None:
+        """Show all maps, or to an audience the two that are compared."""
+        compared = self._for_all and not self.attention[1].isHidden()
+        self.mask_map.setVisible(not compared)
+        self.difference.setVisible(self.difference.matrix is not None and not compared)
 
     def found(self) -> str:
         """Name the leaks."""
@@ -142,11 +156,12 @@ class MaskLab(View):
         state = self._state
         pictures = compared_pictures(state.shown, state.baseline, state.selection)
         draw_both(self.attention, pictures)
+        self._choose_maps()
 
     def _draw_difference(self) -> None:
         difference = difference_picture(self._runs, self._state.selection)
         self.difference.draw(difference)
-        self.difference.setVisible(difference is not None)
+        self._choose_maps()
         texts = (
             text_words(self._state.trace, self._state.baseline),
             difference_words(self._runs),

@@ -38,6 +38,7 @@ from visformer.pictures.output import (
 from visformer.pictures.token_bars import headline, predicts, token_bars
 from visformer.session.state import Session, State
 from visformer.ui import theme
+from visformer.ui.large import present_whole
 from visformer.ui.term_tips import TermTip
 from visformer.ui.views.view import View
 from visformer.ui.widgets.bar_chart import BarChart
@@ -66,6 +67,7 @@ class OutputView(View):
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
+        self._for_all = False  # an audience sees it
         self._headline = paragraph(_("the next token in a sentence"))
         self.bars = BarChart()
         self.bars.setAccessibleName(_("the next token, best first"))
@@ -130,6 +132,7 @@ class OutputView(View):
         layout.addWidget(self._headline)
         self._first = _splitter(Qt.Orientation.Horizontal, self.bars, self._lens)
         self._first.setStretchFactor(1, 2)
+        present_whole(self._first)
         layout.addWidget(self._first, 1)
         layout.addWidget(self._how)
         layout.addWidget(self._every, 1)
@@ -161,8 +164,13 @@ class OutputView(View):
     def _turn(self) -> None:
         wide = self.width() >= SIDE_BY_SIDE * self.fontMetrics().height()
         side = Qt.Orientation.Horizontal if wide else Qt.Orientation.Vertical
-        for splitter in (self._first, self._above):
-            splitter.setOrientation(side)
+        self._above.setOrientation(side)
+        self._first.setOrientation(Qt.Orientation.Horizontal if self._for_all else side)
+
+    def present(self, *, on: bool) -> None:
+        """Show an audience the bars beside the lens, whatever the room."""
+        self._for_all = on
+        self._turn()
 
     def changeEvent(self, event: QEvent) -> None:
         """Follow the size of the text."""
@@ -174,8 +182,8 @@ class OutputView(View):
     # ---- drawing ---------------------------------------------------------------
 
     def main_picture(self) -> QWidget | None:
-        """Return the lens of all steps: the bars stand beside it anyway."""
-        return None if self._every.isHidden() else self._steps_map
+        """Return the bars, with the lens of the step where there is one."""
+        return self._first if self.bars.isVisibleTo(self) else None
 
     def draw(self, state: State) -> None:
         """Show a State."""

@@ -25,11 +25,12 @@ from visformer.pictures.position_lab import (
 )
 from visformer.pictures.positions import nothing_words
 from visformer.session.state import Session, State
+from visformer.ui.large import present_whole
 from visformer.ui.views.view import View
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.combo_box import ComboBox
 from visformer.ui.widgets.heatmap import HeatMap
-from visformer.ui.widgets.least_size import LeastColumn, set_least
+from visformer.ui.widgets.least_size import LEAST_LINES, LeastColumn, set_least
 from visformer.ui.widgets.number_table import NumberTable
 from visformer.ui.widgets.plain_label import paragraph, plain_label
 from visformer.ui.widgets.plots import Plot, pens
@@ -41,6 +42,7 @@ from visformer.words import position_words
 
 SIDES: dict[SentenceSide, str] = {"source": N_("source"), "target": N_("target")}
 REACH = 32  # largest distance shown, in both directions
+PRESENTED_LINES = 10  # of text: the least height of a map that is presented
 UNKNOWN = N_(
     "The sum is drawn once a sentence has been run and the table of this side is "
     "known. The window does not have a learned table of the target."
@@ -105,8 +107,13 @@ class PositionInput(View):
         below = LeastColumn(both)
         below.setContentsMargins(0, 0, 0, 0)
         below.addWidget(self.ids)
-        below.addWidget(maps, 3)
-        below.addWidget(self.numbers)
+        self._sum = QWidget()
+        present_whole(self._sum)
+        column = LeastColumn(self._sum)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.addWidget(maps, 1)
+        column.addWidget(self.numbers)
+        below.addWidget(self._sum, 3)
         below.addWidget(TurningRow(*((plot, 1) for plot in plots)), 2)
         layout = LeastColumn(self)
         layout.setContentsMargins(0, 0, 0, 0)
@@ -127,8 +134,13 @@ class PositionInput(View):
             )
 
     def main_picture(self) -> QWidget | None:
-        """Return the sum of embeddings and positions."""
-        return self.maps[-1]
+        """Return what is added, the sum, and one token's numbers."""
+        return self._sum
+
+    def present(self, *, on: bool) -> None:
+        """Leave the numbers room on a screen of large text."""
+        for heat_map in self.maps:
+            set_least(heat_map, PRESENTED_LINES if on else LEAST_LINES)
 
     def draw(self, state: State) -> None:
         """Show the sums of what is shown."""

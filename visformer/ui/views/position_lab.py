@@ -29,6 +29,7 @@ from visformer.session.live import fixed_words
 from visformer.session.runs import change_run
 from visformer.session.state import Session, State
 from visformer.ui import theme
+from visformer.ui.large import present_whole
 from visformer.ui.views.both_runs import draw_both
 from visformer.ui.views.view import View
 from visformer.ui.widgets.combo_box import ComboBox
@@ -100,6 +101,7 @@ class PositionLab(View):
         # it would be out of sight where text is large
         self._pairs = TurningRow((attention, 3), (tables, 2))
         layout.addWidget(self._pairs, 1)
+        present_whole(attention)
         self._fit()
 
     def changeEvent(self, event: QEvent) -> None:
@@ -116,9 +118,9 @@ class PositionLab(View):
         self._text.setFont(theme.sized(self.font(), theme.TITLE, bold=True))
 
     def main_picture(self) -> QWidget | None:
-        """Return what the modified run reads, or what its positions are."""
-        modified = self._attention[1]
-        return self._tables[0] if modified.isHidden() else modified
+        """Return what both runs read, or what the positions of one are."""
+        one = self._attention[1].isHidden()
+        return self._tables[0] if one else self._rows[1]
 
     def found(self) -> str:
         """Compare the translations."""

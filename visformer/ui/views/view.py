@@ -92,6 +92,7 @@ class PagedView(View):
         super().__init__(session)
         self._switch = None if without is None else RunSwitch(session, without)
         self._views: dict[str, View] = {}
+        self._for_all = False  # an audience sees it
         self._pages = Pages(
             *(Page(p.name, _(p.title), partial(self._build, p)) for p in self.pages),
             corner=self._switch,
@@ -104,7 +105,15 @@ class PagedView(View):
 
     def _build(self, page: type[View]) -> tuple[QWidget, QWidget | None]:
         view = self._views[page.name] = page(self.session)
+        if self._for_all:
+            view.present(on=True)
         return view, view.tool
+
+    def present(self, *, on: bool) -> None:
+        """Show an audience every page so."""
+        self._for_all = on
+        for view in self._views.values():
+            view.present(on=on)
 
     @property
     def _visible(self) -> View:
