@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 
 from visformer.language import _, ngettext
 from visformer.pictures.choices import is_fed
@@ -14,18 +15,33 @@ UNKNOWN = "<unk"  # what the token of an unknown sign begins with
 BYTE = "<0x"  # of one that is written byte by byte
 MANY_BYTES = 0.3  # of the tokens: the script is a strange one
 FEWEST_LETTERS = 4  # of which a script can be told
-# texts: large ranges take milliseconds to compile, and a start needs few of these
-_LANGUAGES = r"\b([a-z]{2})(?:>|-|_| to )[a-z]{2}$"  # in a model's name
-_SCRIPTS = {  # of a source language; the others are written in Latin letters
-    **dict.fromkeys(("zh", "ja"), "[\u3040-\u30ff\u3400-\u9fff]"),
-    "ko": "[\uac00-\ud7af]",
-    **dict.fromkeys(("ru", "uk", "bg"), "[\u0400-\u04ff]"),
-    **dict.fromkeys(("ar", "fa"), "[\u0600-\u06ff]"),
-    "el": "[\u0370-\u03ff]",
-    "he": "[\u0590-\u05ff]",
+_LANGUAGES = r"\b([a-z]{2})(?:>|-|_| to )([a-z]{2})$"  # in a model's name
+# of languages: words in the Unicode names of their letters; of other languages, and of
+# those that are written in several scripts, nothing is said
+_WRITTEN = {
+    "LATIN": "af ca cs cy da de en eo es et eu fi fr ga gl hr hu id is it la lb lt lv "
+    "mt nb nl nn no pl pt ro sk sl sq sv sw tl tr vi",
+    "CYRILLIC": "be bg mk ru uk",
+    "DEVANAGARI": "hi mr ne",
+    "ARABIC": "ar fa ps ur",
+    "BENGALI": "as bn",
+    "ETHIOPIC": "am ti",
+    "HEBREW": "he yi",
+    "CJK BOPOMOFO": "zh",
+    "CJK HIRAGANA KATAKANA KATAKANA-HIRAGANA": "ja",
+    "HANGUL CJK": "ko",
+    **{"GREEK": "el", "ARMENIAN": "hy", "GEORGIAN": "ka", "THAI": "th", "LAO": "lo"},
+    **{"KHMER": "km", "MYANMAR": "my", "TAMIL": "ta", "TELUGU": "te", "SINHALA": "si"},
+    **{"GUJARATI": "gu", "KANNADA": "kn", "MALAYALAM": "ml"},
 }
-_LATIN = "[A-Za-z\u00c0-\u024f]"
-_END = r"\w{3,}[.!?…]+[\"'”’»)]*\s+(?=\S)|[。！？]+[”’」』]*\s*(?=\S)"
+_SCRIPTS = {
+    language: set(scripts.split())
+    for scripts, languages in _WRITTEN.items()
+    for language in languages.split()
+}
+# a word, its full stop and what begins after it; of Chinese the stop alone
+_END = r"(\w{3,})([.!?]+)[\"'”’»)]*\s+[\"'“‘«(¿¡]*(?=(\w))|[。！？]+[”’」』]*\s*(?=\S)"
+_WHOLE = 5  # letters of a capitalised word that is hardly an abbreviation
 
 
 def source_notice(trace: Trace) -> str:
@@ -85,32 +101,41 @@ def _strange(trace: Trace) -> str:
     """Say that the sentence is in another script than the model reads."""
     letters = [sign for sign in trace.source_text if sign.isalpha()]
     named = re.search(_LANGUAGES, trace.model.name)
-    if named is not None and len(letters) >= FEWEST_LETTERS:
-        script = _SCRIPTS.get(named[1], _LATIN)
-        known = sum(bool(re.match(script, sign)) for sign in letters)
-        if known < len(letters) / 2:
+    known = named is not None and {named[1], named[2]} <= _SCRIPTS.keys()
+    if named is not None and known and len(letters) >= FEWEST_LETTERS:
+        words = (unicodedata.name(sign, "").split() for sign in letters)
+        own = sum(not _SCRIPTS[named[1]].isdisjoint(name) for name in words)
+        if own < len(letters) / 2:
             return _(
-                "This model's source language is “{language}”; the sentence is in "
-                "another script.",
+                "By its name this model reads “{language}”; the sentence is in another "
+                "script.",
                 language=named[1],
             )
     count = sum(token.startswith(BYTE) for token in trace.source)
     if count <= MANY_BYTES * len(trace.source):
         return ""
     return _(
-        "{share} of the source tokens are single bytes: the model was hardly trained "
-        "on these characters.",
+        "{share} of the source tokens are single bytes: the vocabulary has no other "
+        "token for these characters.",
         share=percent(count / len(trace.source)),
     )
 
 
 def _several(trace: Trace) -> str:
-    """Say that several sentences are read as one."""
-    count = len(re.findall(_END, trace.source_text)) + 1
-    if count < 2:
+    """Say that the source looks like several sentences."""
+    if not any(map(_ends, re.finditer(_END, trace.source_text))):
         return ""
     return _(
-        "{count:,} sentences are read as one: a model that was trained on single "
-        "sentences may leave some out.",
-        count=count,
+        "The source looks like several sentences, which are read as one: a model that "
+        "was trained on single sentences may leave some out."
     )
+
+
+def _ends(found: re.Match[str]) -> bool:
+    """Tell whether a sentence ends: not after “Prof.” or “etc.”, not at “...”."""
+    word, stop, following = found.groups()
+    if word is None:
+        return True
+    whole = not word[0].isupper() or len(word) >= _WHOLE
+    ended = whole if stop == "." else ".." not in stop
+    return ended and following.isalpha() and not following.islower()
