@@ -54,6 +54,22 @@ def test_a_head_is_described_by_its_measure(
     assert re.findall(r"\d\.\d\d", words) == re.findall(r"\d\.\d\d", gist.meaning)[:1]
 
 
+def test_what_reading_alike_would_be_counts_the_open_keys() -> None:
+    causal: Floats = np.full((N, N), 0.1, np.float32)
+    for kind, even in (("decoder", "0.34"), ("encoder", "0.12")):  # mean of 1/1 ... 1/8
+        shown = reading(make_trace(N, N), SELECTION, Look(), kind)  # type: ignore[arg-type]
+        assert shown is not None
+        assert f"alike it would be {even};" in gist_of(replace(shown, values=causal))[1]
+
+
+def test_a_head_with_a_row_of_nan_has_no_habit() -> None:
+    broken = EYE.copy()
+    broken[3] = np.nan
+    shown = reading(make_trace(N, N), SELECTION, Look(), "decoder")
+    assert shown is not None
+    assert gist_of(replace(shown, values=broken)) == NO_GIST
+
+
 def test_only_one_heads_own_weights_are_described() -> None:
     trace = make_trace(N, N, sharpness=9)
     for look in (Look(summary="mean"), Look(words=True)):

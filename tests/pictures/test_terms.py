@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.general_traces import any_trace
 from tests.pictures.test_explanations import scene
 from tests.pictures.test_output import state_of
 from tests.traces import VOCABULARY, make_trace
@@ -54,13 +55,35 @@ def test_a_heads_measure_is_the_current_heads() -> None:
 
 
 def test_each_summary_has_its_formula() -> None:
+    looked = scene(kind="decoder")
     said = [
-        term_words("summary", replace(scene(), look=Look(summary=summary)))
+        term_words("summary", replace(looked, look=Look(summary=summary)))
         for summary in SUMMARIES
     ]
     assert len(set(said)) == len(SUMMARIES)
     assert "½ A + ½ I" in said[-1]
     assert "the layers 1 to 2" in said[-1]
+
+
+def test_a_rollout_of_cross_attention_multiplies_one_layer_with_the_encoder() -> None:
+    said = term_words("summary", scene(look=Look(summary="rollout")))
+    assert "of layer 2 times the rollout of the whole encoder" in said
+    assert "½" not in said
+
+
+def test_captured_weights_are_not_called_a_softmax() -> None:
+    trace = any_trace(captured=True)
+    assert "captured" in term_words("summary", scene(trace))
+    assert "softmax" not in term_words("summary", scene(trace))
+
+
+def test_rows_of_nan_are_said_to_be_left_out() -> None:
+    trace, look = make_trace(), Look(order="entropy")
+    assert "left out" not in term_words("order", scene(trace, look=look))
+    rows = trace.decoder_rows.copy()
+    rows[0] = np.nan
+    broken = replace(trace, decoder_rows=rows)
+    assert "Rows of NaN are left out." in term_words("order", scene(broken, look=look))
 
 
 def test_the_logit_and_its_sum_are_the_steps() -> None:
@@ -84,7 +107,7 @@ def test_label_smoothing_is_named_where_it_is_known() -> None:
     assert "without label smoothing" in term_words("probability", scene(smoothing=0.0))
 
 
-def test_the_limit_that_is_in_force_is_named() -> None:
+def test_no_limit_is_claimed_that_the_model_may_not_have() -> None:
     looked = scene()
-    assert "now 60, with S = 5" in term_words("limit", looked)
+    assert "the model's own rule where it has one" in term_words("limit", looked)
     assert term_words("limit", replace(looked, limit=7)) == "At most 7 target tokens."

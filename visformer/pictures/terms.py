@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Literal
 
+import numpy as np
+
 from visformer.analysis.head_measures import (
     entropy,
     maximum,
@@ -38,8 +40,12 @@ Term = Literal[
 ]
 _SUMMARISED = {
     "head": N_(
-        "One head: weights A = softmax(QKᵀ · scale + mask), each row sums to 1. On "
-        "screen: {head} of {heads} heads."
+        "One head: weights A = softmax of its masked scores. On screen: {head} of "
+        "{heads} heads."
+    ),
+    "captured": N_(
+        "One head: weights A as captured from the model. On screen: {head} of {heads} "
+        "heads."
     ),
     "mean": N_("Mean of heads: Σ A / {heads} over the {heads} heads of layer {layer}."),
     "max": N_(
@@ -49,14 +55,19 @@ _SUMMARISED = {
     "all": N_("Mean of all {heads} heads of all {layers} layers: Σ A / {total}."),
     "rollout": N_(
         "Rollout (Abnar and Zuidema 2020): each layer's mean of {heads} heads becomes "
-        "½ A + ½ I, for the residual; the layers 1 to {layer} are multiplied. Rows sum "
-        "to 1."
+        "½ A + ½ I, for the residual, with rows that sum to 1; the layers 1 to {layer} "
+        "are multiplied."
+    ),
+    "rollout of cross": N_(
+        "Rollout of cross-attention: the mean of the {heads} heads of layer {layer} "
+        "times the rollout of the whole encoder (Abnar and Zuidema 2020), so that its "
+        "columns are the words that the encoder read."
     ),
 }
 _MEASURES: dict[Order, str] = {
     "entropy": N_(
-        "Entropy of a row: H = −Σ w log₂ w, in bits: 0 reads one token, log₂ {keys} = "
-        "{most} reads all {keys} alike. Mean over the rows of {head}: {value}."
+        "Entropy of a row: H = −Σ w log₂ w, in bits: 0 reads one token, log₂ n reads n "
+        "tokens alike. Mean over the rows of {head}: {value}."
     ),
     "maximum": N_("Largest weight of a row, mean over the rows of {head}: {value}."),
     "alignment": N_("Alignment of {head}: {value}."),
@@ -73,9 +84,14 @@ def _summary(scene: Scene) -> str:
     if trace is None:
         return _(SUMMARIES[scene.look.summary])
     layer, head = layer_and_head(trace, scene.selection, kind)
-    heads, layers = trace.heads(kind), trace.layers(kind)
+    heads, layers, how = trace.heads(kind), trace.layers(kind), scene.look.summary
+    told: str = how
+    if how == "head" and trace.is_captured(kind, layer):
+        told = "captured"
+    elif how == "rollout" and kind == "cross":
+        told = "rollout of cross"
     return _(
-        _SUMMARISED[scene.look.summary],
+        _SUMMARISED[told],
         head=head_words(layer, head),
         heads=heads,
         layer=layer + 1,
@@ -92,14 +108,10 @@ def _order(scene: Scene) -> str:
         return words or _("The heads by layer and head, as the model has them.")
     layer, head = layer_and_head(trace, scene.selection, kind)
     weights = head_weights(trace, kind, layer, head)
-    said = _(
-        _MEASURES[order],
-        head=head_words(layer, head),
-        keys=weights.shape[1],
-        most=decimals(math.log2(max(1, weights.shape[1])), 2),
-        value=decimals(_measure(order, kind, weights), 2),
-    )
-    return "\n".join((said, words))
+    value = decimals(_measure(order, kind, weights), 2)
+    said = _(_MEASURES[order], head=head_words(layer, head), value=value)
+    left_out = _("Rows of NaN are left out.") if np.isnan(weights).any() else ""
+    return "\n".join(filter(None, (said, left_out, words)))
 
 
 def _measure(order: Order, kind: Kind, weights: Floats) -> float:
@@ -157,9 +169,10 @@ def _probability(scene: Scene) -> str:
     """Say why the best probability stays below 1."""
     trace = scene.trace
     best = ""
-    if trace is not None and trace.steps and trace.steps[-1].candidates:
-        p = trace.steps[-1].candidates[0].probability
-        best = _("The best token has {p} now.", p=probability(p))
+    candidates = trace.steps[-1].candidates if trace is not None and trace.steps else ()
+    if candidates and not math.isnan(candidates[0].probability):
+        p = probability(candidates[0].probability)
+        best = _("The best token has {p} now.", p=p)
     known = None if scene.model is None else scene.model.known
     if scene.smoothing and known is not None:
         share, tokens = scene.smoothing, known.target_vocabulary
@@ -184,20 +197,9 @@ def _probability(scene: Scene) -> str:
 def _limit(scene: Scene) -> str:
     if scene.limit is not None:
         return _("At most {limit:,} target tokens.", limit=scene.limit)
-    trace, known = scene.trace, None if scene.model is None else scene.model.known
-    if trace is None or known is None:
-        return _(
-            "Maximum number of target tokens. Auto: 2 S + 50 for S source tokens, and "
-            "never more than the model's positions."
-        )
-    length = len(trace.source)
     return _(
-        "Maximum number of target tokens. Auto: 2 S + 50 for S source tokens, unless "
-        "the checkpoint has a rule of its own; now {most:,}, with S = {length:,} and "
-        "{positions:,} positions.",
-        most=min(2 * length + 50, known.max_positions),
-        length=length,
-        positions=known.max_positions,
+        "Maximum number of target tokens. Auto: the model's own rule where it has one, "
+        "otherwise 2 S + 50 for S source tokens, and never more than its positions."
     )
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from visformer.analysis.head_measures import neighbour, place_correlation
 from visformer.language import N_, _
 from visformer.pictures.attention.reading import Reading
-from visformer.values.arrays import Floats
+from visformer.values.arrays import Bools, Floats
 from visformer.words import decimals
 
 FEWEST = 5  # rows from which a habit can be told
@@ -53,19 +55,19 @@ def gist_of(shown: Reading | None) -> Gist:
     if shown is None or not shown.is_head:
         return NO_GIST
     weights = shown.values
-    if min(weights.shape) < FEWEST or weights.size > MOST:
+    if min(weights.shape) < FEWEST or weights.size > MOST or np.isnan(weights).any():
         return NO_GIST
     return (
         (_along(weights) if shown.kind == "cross" else _beside(weights))
         or _resting(weights, shown.columns)
-        or _spread(weights)
+        or _spread(weights, shown.masked)
         or NO_GIST
     )
 
 
 def _along(weights: Floats) -> Gist | None:
     along = place_correlation(weights)
-    if not abs(along) >= ALIGNED:  # NaN, too
+    if not abs(along) >= ALIGNED:  # NaN, too: where all read the same place
         return None
     measure = decimals(along, 2)
     words = _("aligned {measure}", measure=measure)
@@ -73,10 +75,9 @@ def _along(weights: Floats) -> Gist | None:
         words = _("aligned backwards {measure}", measure=measure)
     meaning = _(
         "Correlation of a query's position q with the mean position of the keys that "
-        "it reads, Σ k · w(q, k): {measure} over {queries} queries. 1 is in order, −1 "
-        "backwards; these words are shown from ±{least} on.",
+        "it reads, Σ k · w(q, k): {measure}. 1 is in order, −1 backwards; these words "
+        "are shown from ±{least} on.",
         measure=measure,
-        queries=len(weights),
         least=ALIGNED,
     )
     return Gist(words, meaning)
@@ -94,7 +95,7 @@ def _beside(weights: Floats) -> Gist | None:
 
 def _resting(weights: Floats, keys: tuple[str, ...]) -> Gist | None:
     means = weights.mean(0)
-    rest = int(means.argmax())  # of NaN, if there is any
+    rest = int(means.argmax())
     if not means[rest] >= HABIT:
         return None
     fields = {
@@ -111,19 +112,22 @@ def _resting(weights: Floats, keys: tuple[str, ...]) -> Gist | None:
     return Gist(_("rests on “{token}”: {weight}", **fields), meaning)
 
 
-def _spread(weights: Floats) -> Gist | None:
-    peak = float(weights.max(axis=-1).mean())  # NaN of any NaN
-    if not peak < SPREAD:
+def _spread(weights: Floats, masked: Bools | None) -> Gist | None:
+    peak = float(weights.max(axis=-1).mean())
+    if peak >= SPREAD:
         return None
+    keys = np.full(len(weights), weights.shape[1])  # [Q]: how many a row may read
+    if masked is not None:
+        keys = np.where(masked.all(-1), keys, (~masked).sum(-1))
     fields = {
         "weight": decimals(peak, 2),
-        "keys": weights.shape[1],
-        "even": decimals(1 / weights.shape[1], 2),
+        "even": decimals(float((1 / keys).mean()), 2),
         "most": SPREAD,
     }
     meaning = _(
-        "The largest weight of a row, mean over the rows: {weight}. If all {keys} keys "
-        "were read alike it would be {even}; these words are shown below {most}.",
+        "The largest weight of a row, mean over the rows: {weight}. If every row read "
+        "the keys that are open to it alike it would be {even}; these words are shown "
+        "below {most}.",
         **fields,
     )
     return Gist(_("spread out: largest weights {weight}", **fields), meaning)
