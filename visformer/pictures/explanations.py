@@ -17,6 +17,7 @@ from visformer.pictures.role_text import role_text
 from visformer.pictures.scene import Reads, Scene, computed, reads
 from visformer.text import visible
 from visformer.values.facts import Kind
+from visformer.values.modified_positions import adds_positions
 from visformer.words import number, probability
 
 TabPage = tuple[str, ...]  # a tab, and its page where it has pages
@@ -133,35 +134,53 @@ _TABLES: dict[bool, str] = {  # whether the encodings are sines and cosines
         "so that no two rows are alike."
     ),
     False: N_(
-        "Each row is a position: a vector of its own that was learned, not computed."
+        "Each row is a position: a vector of its own among the model's weights, not a "
+        "formula."
     ),
+}
+_INPUTS = {  # whether positions are added; whether each token gets its position's row
+    (True, True): N_("{embedding}, plus its position's row, is what enters layer 1."),
+    (True, False): N_(
+        "{embedding}, plus a row of the table of positions, is what enters layer 1."
+    ),
+    (False, True): N_("{embedding} is what enters layer 1: no position is added."),
+    (False, False): N_("{embedding} is what enters layer 1: no position is added."),
 }
 
 
 def _positions(scene: Scene) -> str:
-    known = None if scene.model is None else scene.model.known
-    if scene.model is not None and known is None:
-        return ""  # only its attention is known
-    waves = known is None or known.positions in ("sinusoidal", "halves")
-    return _(_TABLES[waves])
+    known, trace = None if scene.model is None else scene.model.known, scene.trace
+    if scene.model is not None and (known is None or known.positions == "none"):
+        return ""  # there is no table
+    words = _(_TABLES[known is None or known.positions in ("sinusoidal", "halves")])
+    if trace is None or trace.intervention.positions is None:
+        return words
+    return " ".join((words, _("This run was given others.")))
 
 
 def _position_input(scene: Scene) -> str:
-    model = scene.model
-    if model is not None and model.known is not None and model.known.embedding_scale:
-        return _(
-            "A token's embedding times √{width} = {scale}, plus its position's row, is "
-            "what enters layer 1.",
-            width=model.known.d_model,
-            scale=number(model.known.d_model**0.5),
+    model, trace = scene.model, scene.trace
+    if model is None:
+        return _("In the paper, embedding plus position is what enters layer 1.")
+    change = None if trace is None else trace.intervention.positions
+    added, config = adds_positions(model, change), model.known
+    if config is None or added is None:
+        return ""  # only its attention is known
+    embedding = _("A token's embedding")
+    if config.embedding_scale:
+        embedding = _(
+            "A token's embedding times √{width} = {scale}",
+            width=config.d_model,
+            scale=number(config.d_model**0.5),
         )
-    return _("A token's embedding plus its position's row is what enters layer 1.")
+    own = change is None and config.position_axis == "time"
+    return _(_INPUTS[added, own], embedding=embedding)
 
 
 def _position_lab(scene: Scene) -> str:
     return _(
-        "The same sentence with other positions: where the translation changes, the "
-        "model knew the order from them."
+        "The same sentence with other positions: where nothing else is changed and the "
+        "translation differs, the model relies on them."
     )
 
 

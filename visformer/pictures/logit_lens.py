@@ -41,16 +41,21 @@ class Written:
     texts: tuple[tuple[Text, ...], ...]  # R rows of C
 
 
+_ROWS = N_(
+    "Row 0 is what enters the first layer; the last row is the model's own prediction. "
+    "The rows before it are a lens, not what the model computes there: it reads out "
+    "only the last."
+)
+
+
 def how_words(model: ModelFacts) -> str:
     """Say how the lens is computed, and what it is not."""
     if model.known is None:
-        return _(
+        how = _(
             "Logit lens: each layer's stream through the model's own final norm, if it "
-            "has one, its output projection and softmax. Row 0 is what enters the "
-            "first layer; the last row is the model's own prediction. The rows before "
-            "it are a lens, not what the model computes there: it reads out only the "
-            "last."
+            "has one, its output projection and softmax."
         )
+        return " ".join((how, _(_ROWS)))
     config = model.config
     projection = _("the output projection")
     if config.output_bias:
@@ -73,12 +78,7 @@ def how_words(model: ModelFacts) -> str:
             "then {projection}, then softmax.",
             projection=projection,
         )
-    what = _(
-        "Row 0 is the input (embedding + position); the last row is the model's own "
-        "prediction. The rows before it are a lens, not what the model computes there: "
-        "it reads out only the last."
-    )
-    return " ".join((how, what))
+    return " ".join((how, _(_ROWS)))
 
 
 def step_lens(trace: Trace | None, lens: LensRows | None) -> Written | None:

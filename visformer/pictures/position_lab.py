@@ -19,7 +19,12 @@ from visformer.text import visible
 from visformer.values.arrays import Floats
 from visformer.values.encodings import PASS_LOOKUP, STEP_LOOKUP
 from visformer.values.facts import SentenceSide
-from visformer.values.intervention import PositionChange, PositionForm
+from visformer.values.intervention import (
+    Causal,
+    Intervention,
+    PositionChange,
+    PositionForm,
+)
 from visformer.values.modified_positions import change_table
 from visformer.values.trace import Trace
 from visformer.words import KIND_NAMES, head_words, number, position_words
@@ -157,7 +162,7 @@ def position_numbers(
     name = _("embedding of “{token}” (id {id})", token=token, id=id)
     if scaled:
         name = _("√d · embedding of “{token}” (id {id})", token=token, id=id)
-    added = _("+ encoding of {position}", position=position_words(position))
+    added = _("+ encoding at {position}", position=position_words(position))
     values = np.stack([picture.values[position] for picture in pictures])
     return Numbers(
         rows=(name, added, _("= input")),
@@ -286,16 +291,17 @@ def result_words(trace: Trace | None, baseline: Trace | None) -> str:
     fields = {
         "original": baseline.text,
         "modified": trace.text,
-        "change": change,
+        "change": trace.intervention,
     }
+    absent = trace.intervention == Intervention(positions=PositionChange("none"))
     if baseline.text == trace.text:
-        if change.form == "none":
+        if absent:
             return _("Without positions the text stays “{modified}”.", **fields)
         return _("With {change} the text stays “{modified}”.", **fields)
-    if change.form == "none":
+    if absent:
         return _(
-            "Without positions “{original}” becomes “{modified}”: the model no longer "
-            "knows which word stands where.",
+            "Without positions “{original}” becomes “{modified}”: nothing that is "
+            "added says which word stands where.",
             **fields,
         )
     return _("With {change} “{original}” becomes “{modified}”.", **fields)
@@ -346,13 +352,34 @@ def shuffle_words(baseline: Trace, shuffled: Trace, order: tuple[int, ...]) -> s
         decoder=number(decoder, 2),
         size=number(size, 2),
     )
-    verdict = _("The outputs differ: the model knows the order.")
+    return " ".join((how, differences, _(_VERDICTS[_verdict(baseline, shuffled, bag)])))
+
+
+_VERDICTS = {
+    "same": N_("It is the same sentence again, which says nothing about order."),
+    "nan": N_("Outputs that are NaN say nothing about order."),
+    "bag": N_(
+        "The outputs are the same in another order: to the model the sentence is a bag "
+        "of words."
+    ),
+    "cells": N_(
+        "The outputs differ, but the mask was changed at places where other words "
+        "stand now: that says nothing about order."
+    ),
+    "order": N_("The outputs differ: the model knows the order."),
+}
+
+
+def _verdict(baseline: Trace, shuffled: Trace, bag: bool) -> str:
+    """Return what follows for the order; ``bag``: whether the outputs are the same."""
+    if shuffled.source == baseline.source:
+        return "same"
     if bag:
-        verdict = _(
-            "The outputs are the same in another order: to the model the sentence is a "
-            "bag of words."
-        )
-    return " ".join((how, differences, verdict))
+        return "bag"
+    if not np.isfinite(shuffled.encoder_output).all():
+        return "nan"
+    placed = any(not isinstance(one, Causal) for one in baseline.intervention.masks)
+    return "cells" if placed else "order"
 
 
 def _retitled(picture: Matrix, title: str) -> Matrix:

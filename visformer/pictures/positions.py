@@ -14,6 +14,7 @@ from visformer.language import N_, _, ngettext
 from visformer.pictures.picture import Matrix, largest, signed_shade
 from visformer.text import visible
 from visformer.values.arrays import Floats
+from visformer.values.config import PositionAxis
 from visformer.values.encodings import sinusoid
 from visformer.values.facts import ModelFacts
 from visformer.values.trace import Trace
@@ -212,7 +213,7 @@ def table_words(table: Floats, *, waves: Waves, model: ModelFacts | None = None)
         template = _LEARNED
     words = _(template, count=count, width=width, half=width // 2)
     axis = model.config.position_axis if model is not None else "time"
-    return " ".join((words, _(_AXIS_WORDS[axis]))) if axis in _AXIS_WORDS else words
+    return words if axis == "time" else " ".join((words, _(AXIS_WORDS[axis])))
 
 
 _TABLE_WORDS: dict[Waves, str] = {
@@ -236,7 +237,8 @@ _LEARNED = N_(
     "formula; every figure is measured from the table. This is the source's table; the "
     "target has its own."
 )
-_AXIS_WORDS = {
+AXIS_WORDS: dict[PositionAxis, str] = {  # translated where they are shown
+    "time": N_("The row of pos p is added to the token at that position."),
     "batch": N_(
         "This layout adds row p to all tokens of the batch's sentence p, not to the "
         "token at pos p."

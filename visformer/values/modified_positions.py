@@ -7,7 +7,23 @@ from numpy.typing import NDArray
 
 from visformer.values.arrays import Floats
 from visformer.values.encodings import sinusoid
+from visformer.values.facts import ModelFacts
 from visformer.values.intervention import PositionChange
+
+
+def adds_positions(model: ModelFacts, change: PositionChange | None) -> bool | None:
+    """Tell whether tokens get rows of positions, in a run with this change.
+
+    None where that is not known of the model. Rows of zeros are none.
+    """
+    if model.known is None:
+        return None
+    form = None if change is None else change.form
+    if form == "none" or (
+        change is not None and form == "scaled" and not change.amount
+    ):
+        return False
+    return model.known.positions != "none" or form in ("interleaved", "halves")
 
 
 def change_table(table: Floats, change: PositionChange | None) -> Floats:

@@ -273,8 +273,8 @@ class Trace:
     def hidden(self, stack: StackName, layer: int) -> Floats:
         """Return the residual stream, float32 [S or T, D].
 
-        Layer 0 is embedding + position, n is what leaves layer n. Raises InputError for
-        another stack or layer, and where hidden states were not kept.
+        Layer 0 is what enters the first layer, n is what leaves layer n. Raises
+        InputError for another stack or layer, and where hidden states were not kept.
         """
         one_of("stack", stack, ("encoder", "decoder"))
         facts = self.model.stacks.get(stack)

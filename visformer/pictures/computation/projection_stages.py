@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from visformer.analysis.formulas import size
-from visformer.language import _
+from visformer.language import N_, _
 from visformer.pictures.computation.norms import norm_steps, norm_words
 from visformer.pictures.computation.stage_picture import (
     StageMap,
@@ -26,6 +26,7 @@ from visformer.pictures.picture import Axis
 from visformer.pictures.position_lab import token_positions
 from visformer.values.arrays import Floats
 from visformer.values.facts import SentenceSide
+from visformer.values.modified_positions import adds_positions
 from visformer.words import dimension_words, layer_words, number
 
 LETTERS: dict[Projected, str] = {"query": "Q", "key": "K", "value": "V"}
@@ -92,6 +93,8 @@ def _embedding(subject: Subject, x: Floats) -> tuple[StageMap, ...]:
     """Split the first layer's input, if the table of positions is known."""
     if subject.positions is None or subject.layer or subject.kind == "cross":
         return ()
+    if not adds_positions(subject.trace.model, subject.trace.intervention.positions):
+        return ()
     side: SentenceSide = "source" if subject.kind == "encoder" else "target"
     given = token_positions(subject.trace, subject.positions, side)
     if given is None:
@@ -115,10 +118,21 @@ def _input_words(subject: Subject) -> str:
             token=token,
             layer=layer_words(subject.layer - 1),
         )
-    return _(
-        "{token}: x is embedding + position (x − position is the scaled embedding).",
-        token=token,
-    )
+    model, change = subject.trace.model, subject.trace.intervention.positions
+    added = bool(adds_positions(model, change))
+    return _(_EMBEDDED[added, model.config.embedding_scale], token=token)
+
+
+_EMBEDDED = {  # whether positions are added, whether embeddings are scaled
+    (True, True): N_(
+        "{token}: x is embedding + position (x − position is the scaled embedding)."
+    ),
+    (True, False): N_(
+        "{token}: x is embedding + position (x − position is the embedding)."
+    ),
+    (False, True): N_("{token}: x is the scaled embedding; no position is added."),
+    (False, False): N_("{token}: x is the embedding; no position is added."),
+}
 
 
 def projection_stage(part: Projected) -> Callable[[Subject], StagePicture]:

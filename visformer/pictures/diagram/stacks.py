@@ -34,6 +34,7 @@ from visformer.pictures.diagram.model_words import (
 from visformer.pictures.diagram.token_lists import put_prediction
 from visformer.text import visible
 from visformer.values.facts import ModelFacts, SentenceSide
+from visformer.values.modified_positions import adds_positions
 from visformer.values.trace import Trace
 
 BUS = 8.0  # characters between the stacks, where the encoder's output runs
@@ -203,7 +204,8 @@ class Stacks:
 
     def _add_positions(self, column: Column, side: SentenceSide) -> None:
         column.y -= BLOCK
-        if self.model.config.positions == "none":
+        change = None if self.trace is None else self.trace.intervention.positions
+        if not adds_positions(self.model, change):
             ends = (column.spine, column.y + BLOCK), (column.spine, column.y)
             column.arrows.append(Arrow(points=ends, strong=column.strong, head=False))
             column.beside(_("no positional encoding"), BLOCK)
@@ -211,6 +213,7 @@ class Stacks:
         middle = column.y + BLOCK / 2
         wide = column.width / 2 - SIDE - 4.5
         name, encoding = f"{side}_positions", position_words(self.model)
+        encoding = encoding if change is None else str(change)
         column.boxes += [
             Box(
                 x=column.x + SIDE,

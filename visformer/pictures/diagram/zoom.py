@@ -31,6 +31,7 @@ from visformer.pictures.diagram.model_words import (
 )
 from visformer.pictures.diagram.token_lists import list_predictions, token_list
 from visformer.pictures.masks import note
+from visformer.pictures.positions import AXIS_WORDS, nothing_words
 from visformer.values.config import ModelConfig
 from visformer.values.facts import ModelFacts, SentenceSide
 from visformer.values.trace import Trace
@@ -279,17 +280,22 @@ def _embedding(side: SentenceSide) -> Callable[[Figure], None]:
 
 
 def _positions(figure: Figure) -> None:
-    model = figure.model
-    config = model.config
+    model, trace = figure.model, figure.trace
+    config, change = model.config, trace.intervention.positions if trace else None
+    if change is not None:
+        figure.say(_("Changed in this run: {change}", change=change))
+    if config.positions == "none":
+        figure.say(nothing_words(model))
+        return
     figure.say(
         _(
-            "{encoding}; {positions:,} positions × {dimensions:,} dimensions; the row "
-            "of pos p is added to the token at that position",
+            "{encoding}; {positions:,} positions × {dimensions:,} dimensions.",
             encoding=position_words(model),
             positions=config.max_positions,
             dimensions=config.d_model,
         )
     )
+    figure.say(_(AXIS_WORDS[config.position_axis]))
     if config.positions == "learned":
         figure.say(_("These numbers are trained parameters."))
     else:
