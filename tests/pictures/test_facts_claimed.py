@@ -23,6 +23,7 @@ from visformer.pictures.position_lab import result_words, shuffle_words
 from visformer.pictures.scene import Scene
 from visformer.pictures.selection import Selection
 from visformer.session.state import State
+from visformer.values.arrays import Floats
 from visformer.values.change_text import parse
 from visformer.values.intervention import Intervention
 from visformer.values.modified_positions import adds_positions
@@ -59,11 +60,12 @@ def stage_words(state: State, stage: str) -> str:
 # ---- positions -------------------------------------------------------------------
 
 
-def added(checkpoint: Checkpoint, trace: Trace) -> np.ndarray:
+def added(checkpoint: Checkpoint, trace: Trace) -> Floats:
     """Return what entered the encoder beside the embeddings, [S, D]."""
     table = checkpoint.model.source_embedding.weight.detach().numpy()
     scale = np.sqrt(np.float32(16)) if checkpoint.config.embedding_scale else 1
-    return trace.hidden("encoder", 0) - scale * table[trace.source_ids]
+    rows: Floats = trace.hidden("encoder", 0) - scale * table[trace.source_ids]
+    return rows
 
 
 @pytest.mark.parametrize("embedding_scale", [True, False])
@@ -78,7 +80,7 @@ def added(checkpoint: Checkpoint, trace: Trace) -> np.ndarray:
 def test_a_position_is_added_where_it_is_said_to_be(
     change: str, positions: str, embedding_scale: bool
 ) -> None:
-    sizes = {"positions": positions, "embedding_scale": embedding_scale}
+    sizes: Any = {"positions": positions, "embedding_scale": embedding_scale}
     checkpoint, trace = decoded(change, **sizes)
     rows = added(checkpoint, trace)
     adds = bool((np.abs(rows) > 1e-5).any())

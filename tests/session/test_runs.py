@@ -232,7 +232,7 @@ def test_the_source_and_the_end_of_a_run_are_noticed_once(
     for length in range(len(trace) + 1):
         take(session, Decoded(number=1, trace=trace.until(length), limit=len(trace)))
     said = take(session, Finished(number=1, step_ms=2.0)).notice
-    assert said.count("2 sentences are read as one") == 1
+    assert said.count("The source looks like several sentences") == 1
     assert said.count("ended at its limit of 5 tokens") == 1
     session.do(runs.translate, "another")
     assert session.state.notice == ""
