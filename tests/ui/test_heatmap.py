@@ -389,3 +389,18 @@ def test_rows_ahead_are_faint_and_stand_where_they_will_be(qtbot: QtBot) -> None
     assert np.abs(np.subtract(seen(150, 150), faint)).max() <= 2
     canvas.draw(run, None, table)
     assert seen(150, 150) == full
+
+
+def test_what_the_current_row_reads_most_is_always_named(qtbot: QtBot) -> None:
+    """In a map so small that only some columns have a label."""
+    for most in (7, 8):
+        values = np.full((3, 40), 0.01, np.float32)
+        values[2, most] = 0.9
+        shown = HeatMap()
+        qtbot.addWidget(shown)
+        shown.resize(300, 300)
+        shown.draw(matrix(3, 40, values=values, current=2))
+        shown.show()
+        named = [word.text for word in painted(shown, shown._column_labels).words]
+        assert any(f"{most}" in name.split() for name in named)
+        assert len(named) < 30

@@ -115,6 +115,14 @@ class Matrix:
     column_unit: str = ""
 
     @property
+    def most_read(self) -> int | None:
+        """The column of the current row's largest number, which is always labelled."""
+        if self.current is None or not self.values.size:
+            return None
+        row = self.values[self.current]
+        return None if np.isnan(row).all() else int(np.nanargmax(row))
+
+    @property
     def row_names(self) -> tuple[str, ...]:
         """The labels of the rows as they are written outside the picture."""
         return named(self.row_unit, self.rows)

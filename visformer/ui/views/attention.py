@@ -8,7 +8,6 @@ from functools import partial
 from itertools import chain
 from typing import Literal
 
-import numpy as np
 from PySide6.QtCore import QElapsedTimer, QPoint, QTimer
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
@@ -152,8 +151,7 @@ class AttentionView(View):
             return None
         at = shown.cell_in_matrix(cell) if cell and cell.kind == kind else None
         if at is None and matrix.current is not None:
-            row = np.nan_to_num(matrix.values[matrix.current])
-            at = matrix.current, int(row.argmax())
+            at = matrix.current, matrix.most_read or 0
         return canvas.mapToGlobal(canvas.box(*at).center()) if at else None
 
     @property

@@ -181,7 +181,9 @@ class HeatMap(QWidget):
         self._row_labels.draw(
             matrix.rows, rows, current=matrix.current, role=matrix.row_role
         )
-        self._column_labels.draw(matrix.columns, columns, role=matrix.column_role)
+        self._column_labels.draw(
+            matrix.columns, columns, current=matrix.most_read, role=matrix.column_role
+        )
         self.setAccessibleDescription(description(matrix, cell))
         self._cell = cell if value else None
         self._say_value()
