@@ -25,6 +25,8 @@ class TransformersSide:
         self._target = target
         unknown = inner.unk_token_id
         self.unknown: int = -1 if unknown is None else int(unknown)
+        mask = getattr(inner, "mask_token_id", None)
+        self.mask: int = mask if type(mask) is int else -1  # the masked token's id
         self._pieces: dict[int, str] = {}
 
     def encode(self, text: str) -> list[Token]:

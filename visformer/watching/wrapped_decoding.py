@@ -194,7 +194,7 @@ class WrappedDecoding(Stepping):
             trace,
             model=self.checkpoint.described(trace.model),
             source_text=self._source_text or trace.source_text,
-            source_spans=self._source.spans,
+            source_spans=self._source.spans if trace.source else (),
             truncated_from=self._source.cut_from,
             intervention=self.intervention,
             steps=tuple(steps),

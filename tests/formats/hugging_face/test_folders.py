@@ -183,7 +183,7 @@ def test_no_code_of_a_folder_runs(copied: Path, tmp_path: Path) -> None:
     ("keys", "words"),
     [
         ({"model_type": "nosuch"}, "“nosuch”, which the installed transformers"),
-        ({"model_type": "whisper"}, "cannot be opened|neither writes nor reads text"),
+        ({"model_type": "whisper"}, "“whisper”, which ids of tokens alone do not run"),
         ({"encoder_layers": 3}, "lacks tensors that its config asks for"),
         ({"encoder_layers": 10**9}, "but the weights are only"),
         ({"d_model": 16}, "cannot be opened by transformers"),
@@ -232,19 +232,6 @@ def test_the_library_is_left_as_it_was(copied: Path) -> None:
         assert logging.is_progress_bar_enabled()
     finally:
         logging.set_verbosity_warning()
-
-
-@pytest.mark.parametrize("name", ["T5", "GPT-2", "BERT"])
-def test_a_tokenizer_that_is_missing_is_missed(
-    name: str, folder_of: FolderOf, tmp_path: Path
-) -> None:
-    folder = Path(shutil.copytree(folder_of(name), tmp_path / "f"))
-    for file in folder.iterdir():
-        kept = file.name in ("config.json", "generation_config.json")
-        if not kept and file.suffix != ".safetensors":
-            file.unlink()
-    words = "its files are missing|cannot be opened by transformers"
-    assert re.search(words, refusal(folder))
 
 
 def test_it_is_inspected_and_checked(copied: Path) -> None:

@@ -75,7 +75,7 @@ class FilledMasks(Stepping):
             trace,
             model=model.described(trace.model),
             source_text=self._source_text or trace.source_text,
-            source_spans=source.spans,
+            source_spans=source.spans if trace.source else (),
             truncated_from=source.cut_from,
             intervention=self.intervention,
             fills=fills,

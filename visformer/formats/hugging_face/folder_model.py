@@ -17,16 +17,16 @@ from visformer.core.generation import Generation
 from visformer.core.sampling import choose_as_generate
 from visformer.core.stepping import Choice
 from visformer.core.threads import few_threads
-from visformer.errors import CheckpointError, InputError
+from visformer.errors import CheckpointError, InputError, VisformerError, is_memory
 from visformer.formats.hugging_face.batches import batch_of, watched_ids
 from visformer.formats.hugging_face.cached_steps import CachedSteps, cache_name
 from visformer.formats.hugging_face.changed_attention import AttentionChanges
 from visformer.formats.hugging_face.filled_masks import FilledMasks
 from visformer.formats.hugging_face.generate_rules import generate_config
 from visformer.formats.hugging_face.library import explained
-from visformer.formats.hugging_face.modules import FolderTask
+from visformer.formats.hugging_face.modules import FolderTask, not_of_text
 from visformer.language import _
-from visformer.tokenizers.tokenizer import Token, Tokenizer
+from visformer.tokenizers.tokenizer import Token, Tokenizer, TokenizerSide
 from visformer.tokenizers.transformers_side import TransformersSide
 from visformer.values.facts import ModelFacts
 from visformer.values.finding import Finding
@@ -111,8 +111,13 @@ class FolderModel(SteppedModel):
 
         Raises CheckpointError where none can be shown.
         """
-        if not self._trial.traces:
-            told = self._trial.certificate
+        try:
+            traces, told = self._trial.traces, self._trial.certificate
+        except Exception as error:  # of a stranger's forward
+            if isinstance(error, VisformerError) or is_memory(error):
+                raise
+            raise not_of_text(self.model.config) from error
+        if not traces:
             raise CheckpointError(" ".join([told.sentence, *told.missed[:1]]))
 
     @cached_property
@@ -173,7 +178,7 @@ class FolderModel(SteppedModel):
         """Split a text with its special tokens; ids are taken as they are."""
         side, most = self._source, self.limits.positions
         if isinstance(source, str):
-            pieces = side.around(source)
+            pieces = _around(side, source)
         elif is_several(source):
             ids = [whole_number("source", i, most=side.size - 1) for i in source]
             pieces = [Token(id, side.token(id), 0, 0) for id in ids]
@@ -203,7 +208,7 @@ class FolderModel(SteppedModel):
             if not is_several(target):
                 raise wrong_type("reference", target, _("a text, or ids"))
             return [whole_number("reference", id, most=side.size - 1) for id in target]
-        pieces = side.encode(target) if self.alone else side.around(target)
+        pieces = side.encode(target) if self.alone else _around(side, target)
         ids = [piece.id for piece in pieces]
         if self.eos < 0:
             return ids
@@ -227,18 +232,18 @@ class FolderModel(SteppedModel):
     @property
     def masked(self) -> int:
         """The id of the token that stands for a masked one; -1 where there is none."""
-        own = self._source.inner.mask_token_id
-        return own if self.task == "masks" and type(own) is int else -1
+        side = self._source
+        if self.task != "masks" or not isinstance(side, TransformersSide):
+            return -1
+        return side.mask
 
     @property
-    def _source(self) -> TransformersSide:
-        side: Any = self.tokenizer.source
-        return side  # type: ignore[no-any-return]
+    def _source(self) -> TokenizerSide:
+        return self.tokenizer.source
 
     @property
-    def _target(self) -> TransformersSide:
-        side: Any = self.tokenizer.target
-        return side  # type: ignore[no-any-return]
+    def _target(self) -> TokenizerSide:
+        return self.tokenizer.target
 
     @property
     def _rows(self) -> int:
@@ -286,7 +291,8 @@ class FolderModel(SteppedModel):
 
     def unwatched(self, change: Intervention) -> NextLogits | None:
         """Return what computes next logits with the module's own cache."""
-        if change or not cache_name(self.model):
+        steps = self.task in ("seq2seq", "prompt")
+        if change or not steps or not cache_name(self.model):
             return None
         step = CachedSteps(self.model, alone=self.alone)
 
@@ -373,9 +379,8 @@ class FolderModel(SteppedModel):
     def translate(self, texts: Sequence[str], beam: int | None) -> list[str]:
         """Return what ``generate`` makes of each text; blank ones stay empty."""
         if self.task not in ("seq2seq", "prompt"):
-            raise InputError(
-                _("“{name}” fills masked tokens and writes no text.", name=self.name)
-            )
+            words = _("“{name}” reads text and writes none.", name=self.name)
+            raise InputError(words)
         return [self._generated(text, beam) if text.strip() else "" for text in texts]
 
     def _generated(self, text: str, beam: int | None) -> str:
@@ -395,3 +400,10 @@ class FolderModel(SteppedModel):
                 generation_config=config,
             )
         return self.text(made[0, ids.shape[1] if self.alone else 1 :].tolist())
+
+
+def _around(side: TokenizerSide, text: str) -> list[Token]:
+    """Split a text, with the special tokens of a tokenizer that adds any."""
+    return (
+        side.around(text) if isinstance(side, TransformersSide) else side.encode(text)
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -21,8 +22,11 @@ _MAPPINGS: dict[FolderTask, str] = {  # how it is used -> the table of classes
     "prompt": "MODEL_FOR_CAUSAL_LM_MAPPING",
     "reading": "MODEL_MAPPING",
 }
-
-
+# also of encoders that have lost their decoder
+_ENCODERS: tuple[FolderTask, str] = "reading", "MODEL_FOR_TEXT_ENCODING_MAPPING"
+_DECODER = re.compile(r"(\w+\.)?decoder\.(block|layers)\.")
+_JUDGES = ("Classification", "QuestionAnswering", "MultipleChoice")  # write no token
+_IDS = "input_ids"
 _OWN_WAYS = ("xlnet", "xlm", "flaubert", "reformer")  # to go on, step by step
 
 
@@ -58,12 +62,7 @@ def load_module(config: Any, tensors: Mapping[str, Tensor], name: str) -> Loaded
     missing, and for a model that neither translates, continues nor reads text.
     """
     missing: list[str] = []
-    for task in _tasks(config):
-        mapping = getattr(library(), _MAPPINGS[task])
-        if type(config) not in mapping:
-            continue
-        made = mapping[type(config)]
-        made = made[0] if isinstance(made, tuple) else made
+    for task, table, made in _classes(config):
         module, info = made.from_pretrained(
             None,
             config=config,
@@ -73,19 +72,17 @@ def load_module(config: Any, tensors: Mapping[str, Tensor], name: str) -> Loaded
             local_files_only=True,
             output_loading_info=True,
         )
-        if not info["missing_keys"]:
-            unused = tuple(sorted(info["unexpected_keys"]))
+        unused = tuple(sorted(info["unexpected_keys"]))
+        lacking = sorted(info["missing_keys"])
+        if task == "reading" and getattr(module, "pooler", None) is not None:
+            module.pooler = None  # nothing of it is shown, and many files lack it
+            lacking = [key for key in lacking if not key.startswith("pooler.")]
+        encoder_alone = (task, table) == _ENCODERS
+        if not lacking and not (encoder_alone and any(map(_DECODER.match, tensors))):
             return LoadedModule(module.eval(), task, unused)
-        missing = missing or sorted(info["missing_keys"])
+        missing = missing or lacking
     if not missing:
-        raise CheckpointError(
-            _(
-                "{file} describes a model of type “{kind}”, which neither writes nor "
-                "reads text. Load it yourself and give it to visformer.watch.",
-                file=CONFIG,
-                kind=short(str(config.model_type)),
-            )
-        )
+        raise not_of_text(config)
     raise CheckpointError(
         _(
             "{file} lacks tensors that its config asks for: {names}. Download or "
@@ -96,16 +93,43 @@ def load_module(config: Any, tensors: Mapping[str, Tensor], name: str) -> Loaded
     )
 
 
+def not_of_text(config: Any) -> CheckpointError:
+    """Return what to say of a model that is not given ids, or not ids alone."""
+    return CheckpointError(
+        _(
+            "{file} describes a “{kind}”, which ids of tokens alone do not run. Load "
+            "it with transformers and call visformer.watch(model)(…) with its inputs.",
+            file=CONFIG,
+            kind=short(str(config.model_type)),
+        )
+    )
+
+
+def _classes(config: Any) -> Iterator[tuple[FolderTask, str, Any]]:
+    """Yield what a model may be used for, the likeliest first, and tables and classes.
+
+    Only classes that are given ids.
+    """
+    wanted = [(task, _MAPPINGS[task]) for task in _tasks(config)]
+    for task, table in (*wanted, _ENCODERS):
+        mapping = getattr(library(), table)
+        if type(config) in mapping:
+            found = mapping[type(config)]
+            made = found[0] if isinstance(found, tuple) else found
+            if made.main_input_name == _IDS:
+                yield task, table, made
+
+
 def _tasks(config: Any) -> Iterator[FolderTask]:
-    """Yield what a model may be used for, the likeliest first."""
+    names = [str(name) for name in getattr(config, "architectures", None) or ()]
     if config.is_encoder_decoder:
         yield "seq2seq"
         return
-    names = getattr(config, "architectures", None) or ()
-    causal = any(str(name).endswith(("CausalLM", "LMHeadModel")) for name in names)
-    if not causal and not getattr(config, "is_decoder", False):
+    causal = any(name.endswith(("CausalLM", "LMHeadModel")) for name in names)
+    judges = any(name.endswith(_JUDGES) for name in names)
+    if not causal and not judges and not getattr(config, "is_decoder", False):
         yield "masks"
-    if config.model_type not in _OWN_WAYS:
+    if not judges and config.model_type not in _OWN_WAYS:
         yield "prompt"
     if not causal or config.model_type in _OWN_WAYS:
         yield "reading"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -36,7 +37,8 @@ from visformer.formats.hugging_face.library import explained, library
 from visformer.formats.hugging_face.modules import LoadedModule, config_of, load_module
 from visformer.formats.layout_spec import Files, LayoutSpec
 from visformer.language import _, ngettext
-from visformer.tokenizers.tokenizer import Tokenizer
+from visformer.tokenizers.sides import NumberSide
+from visformer.tokenizers.tokenizer import Tokenizer, TokenizerSide
 from visformer.tokenizers.transformers_side import TransformersSide
 from visformer.values.questions import SOURCE_LANGUAGE, TARGET_LANGUAGE, Questionnaire
 
@@ -58,15 +60,20 @@ def _read(
     with explained(name):
         own = config_of(config)
         loaded = load_module(own, weights.tensors, weights.file)
-        tokenizer = _loaded_tokenizer(folder, own)
+        inner = _loaded_tokenizer(folder, own)
         fallback = library().GenerationConfig.from_model_config(own).to_dict()
         loaded.module.generation_config = library().GenerationConfig()
         loaded.module.to(device)
-        model = _model(
-            folder, name, loaded, tokenizer, fallback, weights.digest, options
-        )
+        model = _model(folder, name, loaded, inner, fallback, weights.digest, options)
         model.try_out()
     return model
+
+
+_OF_TOKENIZERS = re.compile(  # names of files that hold a vocabulary
+    r"(tokenizer|tekken)\.json|.*\.(model|spm|bpe|tiktoken|vocab|codes)|merges\.txt|"
+    r".*(vocab|dict|bpe|sentencepiece).*\.(json|txt|pkl)",
+    re.IGNORECASE,
+)
 
 
 def _folder(files: Files, options: GivenOptions) -> Path:
@@ -78,10 +85,21 @@ def _folder(files: Files, options: GivenOptions) -> Path:
     return path if path.is_dir() else path.parent
 
 
-def _loaded_tokenizer(folder: Path, config: Any) -> Any:
-    return library().AutoTokenizer.from_pretrained(
-        str(folder), config=config, local_files_only=True, trust_remote_code=False
-    )
+def _loaded_tokenizer(folder: Path, config: Any) -> Any | None:
+    """Return a folder's tokenizer; None where it has none, and ids are typed.
+
+    transformers makes one that knows nothing where files are missing, or errs.
+    """
+    there = any(_OF_TOKENIZERS.fullmatch(file.name) for file in folder.iterdir())
+    try:
+        inner = library().AutoTokenizer.from_pretrained(
+            str(folder), config=config, local_files_only=True, trust_remote_code=False
+        )
+    except Exception:
+        if there:
+            raise
+        return None
+    return inner if there or not inner.vocab_files_names else None
 
 
 def _model(
@@ -95,12 +113,20 @@ def _model(
 ) -> FolderModel:
     """Return the module with its tokenizer and its rules of generation."""
     rows = _rows(loaded.module)
-    _check_tokenizer(inner, rows, name)
-    sides = TransformersSide(inner, rows), TransformersSide(inner, rows, target=True)
     settings = Settings(folder, fallback, CONFIG)
     rules = Generation()
     assumed: list[str] = []
-    ids = {"pad": _id(inner.pad_token_id), "bos": _id(inner.bos_token_id), "eos": -1}
+    source: TokenizerSide = NumberSide(rows)
+    target: TokenizerSide = source
+    if inner is None:
+        assumed.append(_("tokenizer = numbers (the folder has none: type ids)"))
+    else:
+        _check_tokenizer(inner, rows, name)
+        source = TransformersSide(inner, rows)
+        target = TransformersSide(inner, rows, target=True)
+    special: Any = loaded.module.config if inner is None else inner
+    ids = {id: _id(getattr(special, f"{id}_token_id", None)) for id in ("pad", "bos")}
+    ids["eos"] = -1
     if loaded.task in ("seq2seq", "prompt"):
         found = settings.ids("eos_token_id", rows)
         ids["eos"] = found[0] if found else -1
@@ -114,13 +140,13 @@ def _model(
         ids["bos"] = ids["bos"] if start is None else start
         rules = rules if first is None else replace(rules, forced_first=first)
         assumed += _said_of(languages, options)
-    assumed += _unused(loaded)
+    assumed += _run_as(loaded)
     return FolderModel(
         folder=name,
         model=loaded.module,
         task=loaded.task,
         tokenizer=Tokenizer(
-            sides[0], sides[1], pad=ids["pad"], bos=ids["bos"], eos=ids["eos"]
+            source, target, pad=ids["pad"], bos=ids["bos"], eos=ids["eos"]
         ),
         digest=digest,
         generation=rules,
@@ -133,12 +159,10 @@ def _model(
 def _check_tokenizer(inner: Any, rows: int, folder: str) -> None:
     """Raise CheckpointError for a tokenizer that knows few of a model's tokens.
 
-    transformers makes one that knows nothing where the files of another are missing.
+    transformers makes one of special tokens alone where files are missing.
     """
     known = len(inner)
-    ids = inner("a e 1 . 的", add_special_tokens=False)["input_ids"]
-    read = [id for id in ids if id != inner.unk_token_id]
-    if 10 * known < rows or not inner.decode(read, skip_special_tokens=True).strip():
+    if 10 * known < rows or not {*inner.get_vocab()} - {*inner.all_special_tokens}:
         raise CheckpointError(
             _(
                 "The tokenizer in {folder} knows {n:,} tokens, and the model has "
@@ -168,16 +192,24 @@ def _start(loaded: LoadedModule, settings: Settings, rows: int) -> int:
     return start
 
 
-def _unused(loaded: LoadedModule) -> list[str]:
+def _run_as(loaded: LoadedModule) -> list[str]:
+    """Say which class runs a folder that is of another, and which tensors it leaves."""
+    names = getattr(loaded.module.config, "architectures", None) or ()
+    made = type(loaded.module).__name__
+    said = []
+    if names and made not in names:
+        told = {"file": CONFIG, "name": short(str(names[0]))}
+        said.append(_("run as {made} ({file} says {name})", made=made, **told))
     if not loaded.unused:
-        return []
+        return said
     return [
+        *said,
         ngettext(
             "{n} tensor of the file is not used: {names}",
             "{n} tensors of the file are not used: {names}",
             len(loaded.unused),
             names=listed([*loaded.unused], room=70),
-        )
+        ),
     ]
 
 
@@ -230,6 +262,7 @@ def _limits(loaded: LoadedModule, settings: Settings) -> FolderLimits:
     """Return how long texts may be; rules of a prompt's length count the prompt too."""
     config: Any = loaded.module.config
     positions = getattr(config, "max_position_embeddings", None)
+    positions = None if positions == -1 else positions  # XLNet has no end
     for name, part in loaded.module.named_modules():
         offset = getattr(part, "padding_idx", None)
         if name.endswith("position_embeddings") and offset is not None and positions:
