@@ -357,7 +357,9 @@ def test_an_altered_run_is_followed_like_any_other(change: str) -> None:
     state = state_of(
         checkpoint, trace, kind="encoder", opened=opened_model(trace.model, table)
     )
-    assert ("leak" in shown(state, "mask").formula) == (change == "multiply")
+    formula = shown(state_of(checkpoint, trace, kind="decoder"), "mask").formula
+    assert ("here it is False nowhere" in formula) == (change == "causal off")
+    assert formula.endswith("of a masked key is 0") == (change == "positions shifted 3")
     embedding, position, *_ = values(state, "input")
     weight = checkpoint.model.source_embedding.weight.detach().numpy()
     assert embedding == pytest.approx(weight[trace.source_ids] * 4, abs=1e-5)

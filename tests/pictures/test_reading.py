@@ -157,7 +157,7 @@ def test_words_sum_keys_average_queries_and_keep_rows_at_one() -> None:
     expected = weights[1:3, 1:3].sum(1).mean()
     assert shown.values[1, 1] == pytest.approx(expected, abs=1e-6)
     assert np.allclose(shown.values.sum(1), 1, atol=1e-6)
-    assert shown.done == "subwords merged"
+    assert shown.done == "subwords merged: keys summed, queries averaged"
 
 
 def test_a_masked_block_is_masked_where_all_of_it_is() -> None:
@@ -254,7 +254,7 @@ def test_the_status_line_says_what_was_done() -> None:
     assert words.startswith("cross · layer 1 · “chat” reads “tired”: 0.")
     assert words.endswith(
         "(mean of 2 heads; special tokens, pads, punctuation hidden, "
-        "renormalised; subwords merged)"
+        "renormalised; subwords merged: keys summed, queries averaged)"
     )
     hidden = cell_words(
         *looked(state(sentence(), look=look, locked=AttentionCell("cross", 1, 5)))

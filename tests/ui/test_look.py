@@ -133,7 +133,8 @@ def test_a_changed_map_is_labelled_shown_and_exported(view: AttentionView) -> No
     text = csv_of(heat_map.export)
     assert text.startswith(
         '"cross · layer 1: mean of 2 heads; special tokens, pads, punctuation hidden, '
-        'renormalised; subwords merged","the","tired","cat"\n'
+        "renormalised; subwords merged: keys summed, queries averaged"
+        '","the","tired","cat"\n'
     )
     rows = [line.rsplit(",", 3)[1:] for line in text.splitlines()[1:]]
     assert np.allclose(np.array(rows, float).sum(1), 1, atol=1e-6)

@@ -128,6 +128,11 @@ def chosen_place(rows: Sequence[CandidateRow]) -> int | None:
     return next((at for at, row in enumerate(rows) if row.chosen), None)
 
 
+def rest_of(listed: float) -> float:
+    """Return what probability is left beside what is listed; NaN of NaN."""
+    return 1 - min(listed, 1.0)  # min keeps its first: NaN stays
+
+
 def others_words(table: CandidateTable, shown: int) -> str:
     """Say how many tokens are in none of the first rows, and how probable they are.
 
@@ -136,12 +141,12 @@ def others_words(table: CandidateTable, shown: int) -> str:
     count = table.vocabulary - shown
     if count <= 0 or not table.rows:
         return ""
-    rest = 1 - math.fsum(row.probability for row in table.rows[:shown])
+    listed = math.fsum(row.probability for row in table.rows[:shown])
     return ngettext(
         "{n:,} other  {probability}",
         "{n:,} others  {probability}",
         count,
-        probability=probability(max(0.0, rest)),
+        probability=probability(rest_of(listed)),
     )
 
 

@@ -5,9 +5,10 @@ They name the tokens and numbers on screen where there are any.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
-from visformer.language import N_, _
+from visformer.language import N_, _, ngettext
 from visformer.pictures.absent import has_target
 from visformer.pictures.attention.maps import layer_and_head
 from visformer.pictures.choices import short_choice
@@ -18,6 +19,7 @@ from visformer.pictures.scene import Reads, Scene, computed, reads
 from visformer.text import visible
 from visformer.values.facts import Kind
 from visformer.values.modified_positions import adds_positions
+from visformer.values.trace import Trace
 from visformer.words import number, probability
 
 TabPage = tuple[str, ...]  # a tab, and its page where it has pages
@@ -100,6 +102,19 @@ def _attention(scene: Scene) -> str:
     found = reads(scene) if scene.look.raw else None
     if found is None:
         return _(_ROWS[kind], strong=strong)
+    if math.isnan(found.weight):
+        return _(
+            "Weights of “{query}” are NaN: what it reads most cannot be told.",
+            query=found.query,
+        )
+    if found.alike > 1:
+        said = ngettext(
+            "“{query}” reads {n:,} token ({weight}) and no other more.",
+            "“{query}” reads {n:,} tokens alike ({weight} each) and no other more.",
+            found.alike,
+            **_names(found),
+        )
+        return _hued(said, found)
     return _hued(_(_READS[kind], strong=strong, **_names(found)), found)
 
 
@@ -203,9 +218,10 @@ _STAGES: dict[str, str] = {
         "larger."
     ),
     "scale": N_(
-        "Scores times {scale}: without it they grow with the head's width {d}, and few "
-        "keys would take nearly all."
+        "Scores times {scale}: 1 / √{d}, as sums of {d} independent products spread "
+        "√{d} times as wide as one."
     ),
+    "another scale": N_("Scores times {scale}: in the paper it would be 1 / √{d}."),
     "scale of one": N_(
         "Scores are taken as they are: nothing divides them by √{d}, the root of the "
         "head's width."
@@ -221,23 +237,37 @@ _STAGES: dict[str, str] = {
         "Softmax turns a row of scores into weights that sum to 1: “{query}” gives "
         "“{key}” {weight}."
     ),
+    "softmax of NaN": N_(
+        "Softmax turns a row of scores into weights: those of “{query}” are NaN."
+    ),
+    "captured weights": N_(
+        "The weights as the model gave them, not the softmax alone: “{query}” gives "
+        "“{key}” {weight}."
+    ),
     "weighted": N_(
-        "The head's output for “{query}” is the weighted mean of all values; “{key}” "
+        "The head's output for “{query}” is the weighted sum of all values; “{key}” "
         "counts {weight}."
     ),
     "concat": N_("The outputs of all {heads} heads, side by side, make one row again."),
     "output": N_("W_O mixes what the {heads} heads found into one row for “{query}”."),
     "residual": N_(
-        "What “{query}” read is added to what it was: the residual; the norm keeps its "
-        "size in bounds."
+        "What “{query}” read is added to what it was: the residual. Then comes the "
+        "norm."
+    ),
+    "residual before a norm": N_(
+        "What “{query}” read is added to what it was: the residual. No norm follows: "
+        "in a pre-norm model it comes before."
     ),
     "w1": N_("Now each token for itself: W₁ asks {inner} questions of its row."),
-    "activation": N_("The activation keeps the questions answered yes: few units."),
+    "activation": N_(
+        "The activation bends each answer by itself; below stands how many units it "
+        "sets to 0."
+    ),
     "w2": N_("W₂ writes what the active units stand for back into a row."),
     "feed_residual": N_("What the network found is added to the row, too."),
     "sublayers": N_(
-        "How much each sublayer turns and lengthens the row: long bars do most of the "
-        "work."
+        "How much each sublayer turns and lengthens the row: a long bar adds much to "
+        "it."
     ),
     "norms": N_(
         "The norm of this layer takes the mean over one token's numbers, not over a "
@@ -246,23 +276,21 @@ _STAGES: dict[str, str] = {
 }
 
 
+_OF_WEIGHTS = {"product", "scale", "mask", "softmax", "weighted"}  # need no others
+
+
 def _computation(scene: Scene) -> str:
     found, trace = computed(scene), scene.trace
     if trace is None or found is None:
         return _(UNWRITTEN)
-    if scene.stage not in _STAGES:
+    kind, known = scene.selection.kind, trace.model.known
+    if scene.stage not in _STAGES or (known is None and scene.stage not in _OF_WEIGHTS):
         return ""
-    kind = scene.selection.kind
     layer, _head = layer_and_head(trace, scene.selection, kind)
-    facts, known = trace.model.attention[kind], trace.model.known
-    allowed, scale = trace.mask(kind, layer)[found.row], trace.scale(kind, layer)
-    told = scene.stage
-    if told == "scale" and scale == 1:
-        told = "scale of one"
-    elif told == "mask" and allowed.all():
-        told = "mask of nothing"
+    facts, scale = trace.model.attention[kind], trace.scale(kind, layer)
+    allowed = trace.mask(kind, layer)[found.row]
     sentence = _(
-        _STAGES[told],
+        _STAGES[_told(scene.stage, trace, kind, layer, found)],
         **_names(found),
         layer=layer + 1,
         d=facts.head_size,
@@ -274,6 +302,22 @@ def _computation(scene: Scene) -> str:
         inner="?" if known is None else f"{known.feed_forward:,}",
     )
     return _hued(sentence, found)
+
+
+def _told(stage: str, trace: Trace, kind: Kind, layer: int, found: Reads) -> str:
+    """Return the entry of ``_STAGES`` that is true of a run."""
+    known, scale = trace.model.known, trace.scale(kind, layer)
+    if stage == "scale" and not trace.model.attention[kind].is_root(scale):
+        return "scale of one" if scale == 1 else "another scale"
+    if stage == "mask" and trace.mask(kind, layer)[found.row].all():
+        return "mask of nothing"
+    if stage == "softmax" and math.isnan(found.weight):
+        return "softmax of NaN"
+    if stage == "softmax" and trace.is_captured(kind, layer):
+        return "captured weights"
+    if stage == "residual" and known is not None and known.norm_first:
+        return "residual before a norm"
+    return stage
 
 
 # ---- masks and output ------------------------------------------------------------

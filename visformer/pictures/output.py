@@ -16,6 +16,7 @@ from visformer.pictures.absent import (
     no_output_words,
     without_steps_words,
 )
+from visformer.pictures.candidates import rest_of
 from visformer.pictures.choices import choice_sentence, short_choice, token_pairs
 from visformer.pictures.picture import (
     ARROW,
@@ -325,7 +326,7 @@ def _rest_words(look: LensRow, vocabulary: int) -> str:
         vocabulary - best,
         best=best,
         listed=probability(listed),
-        others=probability(max(0.0, 1 - listed)),
+        others=probability(rest_of(listed)),
     )
 
 

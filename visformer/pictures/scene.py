@@ -35,12 +35,13 @@ class Scene:
 
 
 class Reads(NamedTuple):
-    """A query, the key that it reads most, and the weight of it."""
+    """A query, a key that it reads most, and the weight of it; NaN if any is."""
 
     query: str
     key: str
     weight: float
     row: int
+    alike: int  # keys with that weight, to float32 rounding
 
 
 def reads(scene: Scene) -> Reads | None:
@@ -81,8 +82,7 @@ def computed(scene: Scene) -> Reads | None:
 def _reads(trace: Trace, selection: Selection, row: int, key: int | None) -> Reads:
     kind = selection.kind
     weights = head_weights(trace, kind, *layer_and_head(trace, selection, kind))[row]
-    column = int(np.nan_to_num(weights).argmax()) if key is None else key
-    queries, keys = trace.tokens(kind)
-    return Reads(
-        visible(queries[row]), visible(keys[column]), float(weights[column]), row
-    )
+    column = int(weights.argmax()) if key is None else key  # of NaN, if there is any
+    weight, (queries, keys) = float(weights[column]), trace.tokens(kind)
+    alike = int(np.isclose(weights, weight, rtol=1e-6, atol=0).sum())
+    return Reads(visible(queries[row]), visible(keys[column]), weight, row, alike)

@@ -30,7 +30,7 @@ class Score:
     @property
     def perplexity(self) -> float:
         """E to the cross-entropy per token: 1 is certain; ∞ where it overflows."""
-        return math.exp(self.mean) if self.mean < 700 else math.inf
+        return math.inf if self.mean >= 700 else math.exp(self.mean)
 
 
 def token_loss(step: Step) -> float:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from visformer.language import _, ngettext
 from visformer.pictures.absent import has_target
-from visformer.pictures.candidates import BEST
+from visformer.pictures.candidates import BEST, rest_of
 from visformer.pictures.choices import choice_sentence, is_fed, short_choice
 from visformer.pictures.picture import Table
 from visformer.text import visible
@@ -60,7 +60,7 @@ def token_bars(trace: Trace | None) -> tuple[TokenBar, ...]:
     known = trace.model.known
     others = 0 if known is None else known.target_vocabulary - len(bars)
     if others > 0:
-        rest = max(0.0, 1 - sum(bar.p for bar in bars))
+        rest = rest_of(sum(bar.p for bar in bars))
         name = ngettext("{n:,} other", "{n:,} others", others)
         bars.append(TokenBar(name, rest, 0))
     return tuple(bars)

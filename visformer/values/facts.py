@@ -43,6 +43,10 @@ class AttentionFacts:
         """How many layers have it."""
         return len(self.scales)
 
+    def is_root(self, scale: float) -> bool:
+        """Whether a scale is 1 / sqrt(d) of the queries' width, as in the paper."""
+        return math.isclose(scale * math.sqrt(self.head_size), 1, rel_tol=1e-6)
+
     def key_head(self, head: int) -> int:
         """Return which of the ``key_heads`` a head reads: neighbours share one."""
         return head // (self.heads // self.key_heads)

@@ -7,8 +7,21 @@ import math
 import numpy as np
 
 from visformer.language import _
-from visformer.values.facts import StackName
+from visformer.values.facts import Kind, StackName
 from visformer.values.trace import Trace
+
+
+def nan_row_words(trace: Trace, kind: Kind, layer: int, head: int, query: int) -> str:
+    """Say why one query's weights are NaN."""
+    if not trace.mask(kind, layer)[query].any():
+        return _("This query may attend to nothing, so that its weights are NaN.")
+    read = trace.queries(kind, layer, head)[query], trace.keys(kind, layer, head)
+    if not all(np.isfinite(numbers).all() for numbers in read):
+        return _(
+            "The query or a key is not finite (NaN or infinity), so that the row's "
+            "weights are NaN."
+        )
+    return _("The scores of this query overflow float32: the row's weights are NaN.")
 
 
 def not_finite_words(trace: Trace) -> str:

@@ -13,6 +13,7 @@ from visformer.pictures.picture import read_token
 from visformer.pictures.selection import AttentionCell, Selection
 from visformer.text import visible
 from visformer.values.arrays import Floats
+from visformer.values.not_finite import nan_row_words
 from visformer.values.trace import Trace
 from visformer.words import KIND_NAMES, head_words, probability
 
@@ -35,7 +36,7 @@ def cell_words(trace: Trace | None, selection: Selection, look: Look) -> str:
         head=head_words(layer, head),
         query=visible(queries[cell.query]),
         key=visible(keys[cell.key]),
-        weight=_value_words(trace, cell, layer, weights),
+        weight=_value_words(trace, cell, (layer, head), weights),
     )
 
 
@@ -60,8 +61,10 @@ def _changed_words(shown: Reading | None, cell: AttentionCell) -> str:
     )
 
 
-def _value_words(trace: Trace, cell: AttentionCell, layer: int, weights: Floats) -> str:
-    row = weights[cell.query]
+def _value_words(
+    trace: Trace, cell: AttentionCell, at: tuple[int, int], weights: Floats
+) -> str:
+    (layer, head), row = at, weights[cell.query]
     value = probability(float(row[cell.key]))
     allowed = trace.mask(cell.kind, layer)[cell.query]
     if trace.is_captured(cell.kind, layer):
@@ -69,7 +72,7 @@ def _value_words(trace: Trace, cell: AttentionCell, layer: int, weights: Floats)
     if not allowed.any():
         return _nothing_words(row, value)
     if np.isnan(row).any():
-        return _("NaN: the inputs of this query or its keys are NaN already")
+        return nan_row_words(trace, cell.kind, layer, head, cell.query)
     return value if allowed[cell.key] else _("{value}, masked", value=value)
 
 

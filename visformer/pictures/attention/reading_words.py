@@ -71,8 +71,8 @@ def _done_parts(trace: Trace, look: Look, kind: Kind) -> list[str]:
             first = mean
         case "max":
             first = ngettext(
-                "maximum of {n} head: rows sum to 1",
-                "maximum of {n} heads: rows sum to 1 or more",
+                "maximum of {n} head",
+                "maximum of {n} heads: rows need not sum to 1",
                 heads,
             )
         case "all":
@@ -108,5 +108,5 @@ def _merge_words(look: Look, trace: Trace, kind: Kind) -> str:
         return ""
     queries, keys = trace.tokens(kind)
     if has_word_marks(queries) or has_word_marks(keys):
-        return _("subwords merged")
+        return _("subwords merged: keys summed, queries averaged")
     return _("no subwords to merge")

@@ -25,12 +25,9 @@ from visformer.pictures.computation.stage_picture import (
     vectors,
     weights_map,
 )
-from visformer.pictures.computation.subject import (
-    MASKED_FOR_SURE,
-    Subject,
-    sharing_words,
-)
+from visformer.pictures.computation.subject import Subject, sharing_words
 from visformer.values.arrays import Bools, Floats
+from visformer.values.not_finite import nan_row_words
 from visformer.words import masked_value_text, number, probability
 
 
@@ -85,26 +82,34 @@ def mask_stage(subject: Subject) -> StagePicture:
     rows = np.stack([scores[subject.at], flags[subject.at], masked[subject.at]])
     names = _("score"), _("may attend"), _("masked score")
     return StagePicture(
-        formula=_mask_formula(subject.facts.masked_value),
+        formula=_mask_formula(subject, mask),
         maps=maps,
         words=_mask_words(subject, score, mask[subject.at]),
         table=replace(vectors(subject, "key", names, rows), flags=(1,)),
     )
 
 
-def _mask_formula(masked_value: float) -> str:
-    """Say what masking does to a score, and what remains of it."""
-    value = masked_value_text(masked_value)
-    if masked_value > MASKED_FOR_SURE:
+def _mask_formula(subject: Subject, mask: Bools) -> str:
+    """Say what masking does to a score, and what weight the masked keys have."""
+    value = masked_value_text(subject.facts.masked_value)
+    kept = subject.weights[subject.queries][~mask]
+    if not kept.size:
         return _(
-            "Where the mask is False, the score is replaced by {value}, which is not "
-            "very negative, so masked keys keep some weight (a leak)",
+            "Where the mask is False, the score is replaced by {value}; here it is "
+            "False nowhere",
+            value=value,
+        )
+    if np.isnan(kept).any():
+        return _(
+            "Where the mask is False, the score is replaced by {value}; some rows of "
+            "weights are NaN",
             value=value,
         )
     return _(
-        "Where the mask is False, the score is replaced by {value}, so its weight "
-        "after the softmax is (almost) 0",
+        "Where the mask is False, the score is replaced by {value}; the largest weight "
+        "of a masked key is {most}",
         value=value,
+        most=probability(float(kept.max())),
     )
 
 
@@ -135,7 +140,7 @@ def softmax_stage(subject: Subject) -> StagePicture:
     """Show the masked scores turned into weights, and check the result."""
     forbidden, masked = ~_mask(subject), _masked(subject)
     exact = _exact_row(subject)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         exponents = np.exp(exact - exact.max())
         chain = exponents / exponents.sum()
     rows = [exact, exponents, chain]
@@ -143,8 +148,8 @@ def softmax_stage(subject: Subject) -> StagePicture:
     words = _softmax_words(subject, exact, exponents, chain)
     formula, sign = (
         _(
-            "softmax over each row: exp(score − the row's maximum) / the row's sum; "
-            "every row sums to 1"
+            "softmax over each row: exp(score − the row's maximum) / the row's sum, so "
+            "that a row of numbers sums to 1"
         ),
         "→ softmax",
     )
@@ -203,20 +208,24 @@ def _softmax_words(
 ) -> str:
     at, shown = subject.key, float(subject.weights[subject.query, subject.key])
     computed = float(chain[at])
-    if math.isnan(computed):
-        return _("Every score in this row is −∞, so its weights are NaN.")
+    if math.isnan(shown):
+        return nan_row_words(subject.trace, *subject.row)
     return _(
         "exp({score} − {maximum}) = {exponential}; divided by the row's sum, {sum}, "
         "this is {weight}. The weight on the Attention tab is {shown} (difference "
         "{difference}).",
         score=number(row[at]),
-        maximum=number(row.max()),
+        maximum=_subtracted(row.max()),
         exponential=number(exponents[at]),
         sum=number(exponents.sum()),
         weight=probability(computed),
         shown=probability(shown),
         difference=number(abs(computed - shown), 1),
     )
+
+
+def _subtracted(value: float) -> str:
+    return f"({number(value)})" if value < 0 else number(value)
 
 
 def _pair(subject: Subject) -> tuple[Floats, Floats]:

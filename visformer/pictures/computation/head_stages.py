@@ -186,12 +186,13 @@ def residual_picture(
     x, added, total = (
         subject.cut(part) for part in (residual.x, residual.added, residual.summed)
     )
+    adds = "sublayer(norm(x))" if model.config.norm_first else "sublayer(x)"
     maps = [
         queries(subject, "", "x", x),
-        queries(subject, "+", "sublayer(x)", added),
-        queries(subject, "=", "x + sublayer(x)", total),
+        queries(subject, "+", adds, added),
+        queries(subject, "=", f"x + {adds}", total),
     ]
-    names, values = ["x", "sublayer(x)", _("sum")], [x[at], added[at], total[at]]
+    names, values = ["x", adds, _("sum")], [x[at], added[at], total[at]]
     if model.config.norm_first:
         formula = _(
             "x + Sublayer(norm(x)): the norm comes before the sublayer (pre-norm)"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from visformer.analysis.head_measures import row_entropy
+from visformer.analysis.head_measures import entropy, row_entropy
 from visformer.language import _
 from visformer.pictures.computation.stage_picture import (
     Shading,
@@ -76,7 +76,9 @@ def effect_words(subject: Subject, effect: ScaleEffect) -> str:
     """Say what the cell's row would be with the other scale, in numbers."""
     at = subject.at
     allowed = effect.allowed[at]
-    if not allowed.any():
+    if not allowed.any() or not all(
+        np.isfinite(scores[at]).all() for scores in effect.scores
+    ):
         return ""
     here, there = (1, 0) if effect.used else (0, 1)
     entropies = [row_entropy(weights) for weights in effect.weights]  # [rows] each
@@ -91,7 +93,7 @@ def effect_words(subject: Subject, effect: ScaleEffect) -> str:
             f"{name}high": number(float(scores.max()), 3),
             f"{name}largest": probability(float(effect.weights[which][at].max())),
             f"{name}entropy": decimals(float(entropies[which][at]), 2),
-            f"{name}mean": decimals(float(np.nanmean(entropies[which])), 2),
+            f"{name}mean": decimals(entropy(effect.weights[which]), 2),
         }
     if effect.used:
         return _(

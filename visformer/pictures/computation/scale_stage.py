@@ -88,8 +88,7 @@ def scale_title(trace: Trace | None, kind: Kind, layer: int) -> str:
 
 def is_root(trace: Trace, kind: Kind, layer: int) -> bool:
     """Whether a layer divides by the root of the head's width, as in the paper."""
-    root = math.sqrt(trace.head_size(kind))
-    return math.isclose(trace.scale(kind, layer) * root, 1, rel_tol=1e-6)
+    return trace.model.attention[kind].is_root(trace.scale(kind, layer))
 
 
 def scores_name(subject: Subject) -> str:
@@ -110,9 +109,8 @@ def _formula(subject: Subject) -> str:
     added, width = trace.added(kind, layer), trace.head_size(kind)
     if is_root(trace, kind, layer):
         formula = _(
-            "QKᵀ / √d_k with d_k = {width}: a sum of {width} products spreads √{width} "
-            "times as wide as one product. Undivided, such scores make the softmax put "
-            "nearly all weight on few keys",
+            "QKᵀ / √d_k with d_k = {width}: sums of {width} independent products "
+            "spread √{width} times as wide as one product, which the division undoes",
             width=width,
         )
     elif changes := trace.intervention.scales:

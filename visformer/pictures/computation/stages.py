@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
+import numpy as np
+
 from visformer.analysis.sublayers import stack_of as stack_name
 from visformer.language import N_, _
 from visformer.pictures.computation.attention_stages import (
@@ -166,11 +168,12 @@ def heading(looked_at: Subject, page: StagePage = "attention") -> str:
     if page == "feed_forward":
         return ""
     query, key = looked_at.token("query"), looked_at.token("key")
-    if looked_at.chosen:
+    told = np.isnan(looked_at.weights[looked_at.query, looked_at.key])
+    if looked_at.chosen or told:
         return _("{query} reads {key}", query=query, key=key)
     return _(
-        "{query} reads {key} · no cell is selected, so this is the last query and its "
-        "strongest key",
+        "{query} reads {key} · no cell is selected, so this is the last query and the "
+        "key that it reads most",
         query=query,
         key=key,
     )

@@ -66,6 +66,11 @@ class Subject:
         return head_weights(self.trace, self.kind, self.layer, self.head)
 
     @property
+    def row(self) -> tuple[Kind, int, int, int]:
+        """Kind, layer, head and query of the cell."""
+        return self.kind, self.layer, self.head, self.query
+
+    @property
     def queries(self) -> slice:
         """The block of query rows."""
         return block(self.query, len(self.trace.tokens(self.kind)[0]))

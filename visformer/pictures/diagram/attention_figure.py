@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from visformer.language import _
+from visformer.pictures.attention.mosaic import is_large
+from visformer.pictures.attention.weights import layers_weights
 from visformer.pictures.diagram.block_names import BlockPath, block_path
 from visformer.pictures.diagram.blocks import shape
 from visformer.pictures.diagram.columns import Arrow, text
@@ -75,9 +79,10 @@ def attention(figure: Figure, path: BlockPath, id: str) -> None:
 def _one_head(figure: Figure, id: str, queries: int | str, keys: int | str) -> None:
     path = block_path(id)
     facts, weights = figure.model.attention[path.kind], shape(queries, keys)
-    size, scale = facts.head_size, facts.scales[path.layer or 0]
+    trace, layer, size = figure.trace, path.layer or 0, facts.head_size
+    scale = facts.scales[layer] if trace is None else trace.scale(path.kind, layer)
     masked = masked_value_text(facts.masked_value)
-    root = math.isclose(scale * math.sqrt(size), 1, rel_tol=1e-6)
+    root = facts.is_root(scale)
     figure.head(_("One head: scaled dot-product attention"))
     figure.say(_formula(figure, path, f"√{size}" if root else ""))
     outputs = shape(queries, facts.value_size)
@@ -131,12 +136,14 @@ def _sums(figure: Figure, id: str, shape: str) -> str:
     trace, path = figure.trace, block_path(id)
     if trace is not None and trace.is_captured(path.kind, path.layer or 0):
         return _("{shape} as captured", shape=shape)
-    if (
-        trace is None
-        or path.layer is None
-        or not attends_to_nothing(trace, path.kind, path.layer)
-    ):
-        return _("{shape} rows sum to 1", shape=shape)
-    if math.isinf(figure.model.attention[path.kind].masked_value):
-        return _("{shape} all masked: NaN", shape=shape)
-    return _("{shape} all masked: equal", shape=shape)
+    if trace is not None and path.layer is not None:
+        if attends_to_nothing(trace, path.kind, path.layer):
+            if math.isinf(figure.model.attention[path.kind].masked_value):
+                return _("{shape} all masked: NaN", shape=shape)
+            return _("{shape} all masked: equal", shape=shape)
+        if is_large(trace, path.kind):
+            return shape  # to look at all weights takes too long
+        layers = range(path.layer, path.layer + 1)
+        if np.isnan(layers_weights(trace, path.kind, layers)).any():
+            return _("{shape} some rows are NaN", shape=shape)
+    return _("{shape} rows sum to 1", shape=shape)
