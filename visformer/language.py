@@ -39,12 +39,29 @@ def _(message: str, /, **fields: object) -> str:
     A literal brace is doubled where there are fields, as in ``str.format``.
     """
     text = _catalogue.gettext(message)
-    return text.format(**fields) if fields else text
+    return _filled(text, fields) if fields else text
 
 
 def ngettext(one: str, many: str, n: int, /, **fields: object) -> str:
     """Return the form of a sentence that suits an amount; ``{n}`` is that amount."""
-    return _catalogue.ngettext(one, many, n).format(n=n, **fields)
+    return _filled(_catalogue.ngettext(one, many, n), {"n": n, **fields})
+
+
+class _Number(float):
+    """A number that a template formats: with U+2212 for minus, and ∞ and NaN."""
+
+    def __format__(self, how: str) -> str:
+        return signed(super().__format__(how)) if self else "0"
+
+
+def _filled(text: str, fields: dict[str, object]) -> str:
+    floats = {name: _Number(v) for name, v in fields.items() if isinstance(v, float)}
+    return text.format(**{**fields, **floats})
+
+
+def signed(text: str) -> str:
+    """Return a formatted number with U+2212 for minus, and with NaN and ∞."""
+    return text.replace("-", "−").replace("nan", "NaN").replace("inf", "∞")
 
 
 def N_(message: str, /) -> str:

@@ -9,7 +9,7 @@ been decoded; step n is the choice made from decoder row n. Numbers have one min
 
 from __future__ import annotations
 
-from visformer.language import N_, _
+from visformer.language import N_, _, signed
 from visformer.values.facts import Kind
 
 KIND_NAMES: dict[Kind, str] = {  # translated where they are shown
@@ -71,6 +71,11 @@ def percent(p: float) -> str:
     return "NaN" if p != p else f"{p:.1%}"
 
 
+def rank_text(rank: int) -> str:
+    """Write a rank from 1; 0 is none, as of a probability that is NaN."""
+    return f"{rank:,}" if rank else "–"
+
+
 def share(p: float) -> str:
     """Write a probability in at most four characters: .97, 1.0, ~0, NaN."""
     if not p >= 0.005:  # NaN too
@@ -93,8 +98,3 @@ def masked_value_text(value: float) -> str:
     """Write the number that replaces masked scores: −1e9, −∞."""
     short_exponent = f"{value:g}".replace("e+0", "e").replace("e+", "e")
     return signed(short_exponent.replace("e-0", "e-"))
-
-
-def signed(text: str) -> str:
-    """Return a formatted number with U+2212 for minus, and with NaN and ∞."""
-    return text.replace("-", "−").replace("nan", "NaN").replace("inf", "∞")

@@ -106,7 +106,7 @@ def lens_row(
         log_sums=host(logits.logsumexp(-1)),
         chosen_logits=host(logits[:, chosen]),
         chosen_probabilities=host(chosen_p),
-        chosen_ranks=_host_ids(ranks(logits, chosen)),
+        chosen_ranks=_host_ids(ranks(logits, chosen).masked_fill(chosen_p.isnan(), 0)),
         tempered_log_sum=float((logits[-1] / temperature).logsumexp(-1)),
         weight=host(weight.clone()),
         bias=None if bias is None else float(bias),

@@ -155,6 +155,7 @@ def kept_words(table: CandidateTable) -> str:
     kept = len(table.rows)
     if not kept or kept >= table.vocabulary:
         return ""
+    kept -= table.rows[-1].rank != kept  # the step's own, where it is not of the best
     return _(
         "The run keeps the best {kept} of {vocabulary:,} tokens of each step. Type any "
         "other one to force it.",

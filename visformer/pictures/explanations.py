@@ -14,13 +14,14 @@ from visformer.pictures.attention.maps import layer_and_head
 from visformer.pictures.choices import short_choice
 from visformer.pictures.logit_lens import settled_layer
 from visformer.pictures.look import Form
+from visformer.pictures.output import current_row
 from visformer.pictures.role_text import role_text
 from visformer.pictures.scene import Reads, Scene, computed, reads
 from visformer.text import visible
 from visformer.values.facts import Kind
 from visformer.values.modified_positions import adds_positions
 from visformer.values.trace import Trace
-from visformer.words import number, probability
+from visformer.words import masked_value_text, number, probability
 
 TabPage = tuple[str, ...]  # a tab, and its page where it has pages
 START = N_("Type a sentence and press Enter: the model translates it word by word.")
@@ -298,7 +299,7 @@ def _computation(scene: Scene) -> str:
         scale=number(scale),
         open=int(allowed.sum()),
         keys=len(allowed),
-        masked=number(facts.masked_value),
+        masked=masked_value_text(facts.masked_value),
         inner="?" if known is None else f"{known.feed_forward:,}",
     )
     return _hued(sentence, found)
@@ -351,10 +352,13 @@ def _output(scene: Scene) -> str:
         return ""
     settled = settled_layer(trace, scene.lens)
     if settled is None:
+        choice = short_choice(trace.steps[-1])
+        if current_row(trace, scene.lens) is None:  # there are no maps
+            return _("A longer bar is a likelier next token: {choice}.", choice=choice)
         return _(
-            "A longer bar is a likelier next token; the maps show what each layer "
-            "would have said: {choice}.",
-            choice=short_choice(trace.steps[-1]),
+            "A longer bar is a likelier next token: {choice}. The maps show what each "
+            "layer would have said.",
+            choice=choice,
         )
     return _(
         "A longer bar is a likelier next token; “{token}” is the best from layer "

@@ -15,7 +15,7 @@ from visformer.text import visible
 from visformer.values.facts import ModelFacts
 from visformer.values.lens import LensRow, LensRows
 from visformer.values.trace import Trace
-from visformer.words import layer_words, number, probability, share
+from visformer.words import layer_words, number, probability, rank_text, share
 
 Shows = Literal["best", "chosen"]
 SHOWS: dict[Shows, str] = {  # in a cell of the map of all steps, translated there
@@ -210,7 +210,7 @@ def rank_words(trace: Trace | None, lens: LensRows | None) -> str:
     look = current_row(trace, lens)
     if trace is None or look is None:
         return ""
-    ranks = " → ".join(f"{rank:,}" for rank in look.chosen_ranks.tolist())
+    ranks = " → ".join(map(rank_text, look.chosen_ranks.tolist()))
     shares = " → ".join(probability(p) for p in look.chosen_probabilities.tolist())
     token = visible(trace.steps[-1].token)
     return _(
@@ -235,13 +235,13 @@ def lens_cell_words(
         )
     )
     return _(
-        "Step {step}, after {place}: {best}. Its token, {token}: rank {rank:,}, p {p}, "
+        "Step {step}, after {place}: {best}. Its token, {token}: rank {rank}, p {p}, "
         "logit {logit}, LSE {total}.",
         step=row + 1,
         place=_("the input") if layer == 0 else layer_words(layer - 1),
         best=best,
         token=marked_token(trace.steps[row]),
-        rank=int(look.chosen_ranks[layer]),
+        rank=rank_text(int(look.chosen_ranks[layer])),
         p=probability(float(look.chosen_probabilities[layer])),
         logit=number(float(look.chosen_logits[layer])),
         total=number(float(look.log_sums[layer])),
@@ -250,4 +250,4 @@ def lens_cell_words(
 
 def _rank_text(look: LensRow, layer: int) -> Text:
     p = float(look.chosen_probabilities[layer])
-    return f"#{int(look.chosen_ranks[layer]):,}", share(p)
+    return f"#{rank_text(int(look.chosen_ranks[layer]))}", share(p)

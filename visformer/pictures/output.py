@@ -30,7 +30,7 @@ from visformer.values.lens import LensRow, LensRows
 from visformer.values.memo import same
 from visformer.values.strategy import Strategy
 from visformer.values.trace import Trace
-from visformer.words import decimals, dimension_words, number, probability
+from visformer.words import decimals, dimension_words, number, probability, rank_text
 
 MOST_ROWS = 256  # rows of Z that are drawn: those up to the current one
 AHEAD = 8  # rows after the current one that are requested before they are shown
@@ -251,7 +251,7 @@ def logit_table(trace: Trace | None, lens: LensRows | None) -> Numbers | None:
     names = [f"{rank}  {visible(t)}" for rank, t in enumerate(look.tokens[-1], 1)]
     logits, p = look.logits[-1].tolist(), look.probabilities[-1].tolist()
     if step.id not in look.ids[-1]:
-        names.append(f"{look.chosen_ranks[-1]:,}  {visible(step.token)}")
+        names.append(f"{rank_text(int(look.chosen_ranks[-1]))}  {visible(step.token)}")
         logits.append(float(look.chosen_logits[-1]))
         p.append(float(look.chosen_probabilities[-1]))
     values = np.array([logits, p], np.float32).T

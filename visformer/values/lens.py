@@ -36,7 +36,7 @@ class LensRow:
     log_sums: Floats  # [L + 1]: log of the sum of exp of all logits
     chosen_logits: Floats  # [L + 1], of the token that the step chose
     chosen_probabilities: Floats  # [L + 1]
-    chosen_ranks: Ids  # [L + 1], from 1
+    chosen_ranks: Ids  # [L + 1], from 1; 0 of a token whose probability is NaN
     tempered_log_sum: float  # of the model's own logits divided by the temperature
     weight: Floats  # [D]: the output projection's column of the chosen token
     bias: float | None  # None where the projection has none

@@ -210,12 +210,13 @@ def _softmax_words(
     computed = float(chain[at])
     if math.isnan(shown):
         return nan_row_words(subject.trace, *subject.row)
+    maximum = _score_text(subject, row.max())
     return _(
         "exp({score} − {maximum}) = {exponential}; divided by the row's sum, {sum}, "
         "this is {weight}. The weight on the Attention tab is {shown} (difference "
         "{difference}).",
-        score=number(row[at]),
-        maximum=_subtracted(row.max()),
+        score=_score_text(subject, row[at]),
+        maximum=f"({maximum})" if row.max() < 0 else maximum,
         exponential=number(exponents[at]),
         sum=number(exponents.sum()),
         weight=probability(computed),
@@ -224,8 +225,9 @@ def _softmax_words(
     )
 
 
-def _subtracted(value: float) -> str:
-    return f"({number(value)})" if value < 0 else number(value)
+def _score_text(subject: Subject, value: float) -> str:
+    masked = subject.facts.masked_value
+    return masked_value_text(masked) if value == masked else number(value)
 
 
 def _pair(subject: Subject) -> tuple[Floats, Floats]:

@@ -104,6 +104,8 @@ class Counts:
         if not self._parts:
             return ""
         part = self._parts.get(block)
+        if part is not None and part.shared and part.parameters:
+            return _("{n:,} and shared", n=part.parameters)
         if part is not None and part.shared:
             return _("shared")
         return f"{self.total(block):,}"
