@@ -48,10 +48,14 @@ def ngettext(one: str, many: str, n: int, /, **fields: object) -> str:
 
 
 class _Number(float):
-    """A number that a template formats: with U+2212 for minus, and ∞ and NaN."""
+    """A number as a template rounds it: with U+2212 for minus, and ∞ and NaN.
+
+    Without a format it is quoted, as it may be typed, and stays as Python writes it.
+    """
 
     def __format__(self, how: str) -> str:
-        return signed(super().__format__(how)) if self else "0"
+        written = super().__format__(how)
+        return signed(written) if how else written
 
 
 def _filled(text: str, fields: dict[str, object]) -> str:

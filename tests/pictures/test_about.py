@@ -106,5 +106,5 @@ def test_a_watched_model_says_what_is_its_own() -> None:
     text = watched_text(replace(make_trace(), certificate=certificate))
     for part in (certificate.sentence, NAN.what, *certificate.missed, "Length 12"):
         assert part in text
-    assert "within 1.0e−07" in certificate.sentence
+    assert "within 1e−07" in certificate.sentence
     assert watched_text(make_trace()) == ""

@@ -2,32 +2,46 @@
 
 from __future__ import annotations
 
+import math
+import re
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from tests.general_traces import any_trace
 from tests.models import tiny_checkpoint
 from tests.pictures.computed import looked_at, state_of
-from tests.traces import make_trace
+from tests.traces import fed, make_trace
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
+from visformer.core.lens_rows import lens
 from visformer.core.side_runs import run_shuffled
-from visformer.pictures.computation.stages import picture, stage_of
+from visformer.language import _, ngettext
+from visformer.pictures.attention.cell_words import cell_words as attention_cell_words
+from visformer.pictures.candidates import candidate_table, kept_words, others_words
+from visformer.pictures.computation.stages import picture, stage_names, stage_of
 from visformer.pictures.diagram.architecture import architecture
+from visformer.pictures.diagram.model_words import about
 from visformer.pictures.explanations import explanation
-from visformer.pictures.logit_lens import how_words
+from visformer.pictures.logit_lens import how_words, rank_words, settled_layer
+from visformer.pictures.look import DEFAULT_LOOK
 from visformer.pictures.position_lab import result_words, shuffle_words
 from visformer.pictures.scene import Scene
-from visformer.pictures.selection import Selection
+from visformer.pictures.selection import AttentionCell, Selection
+from visformer.pictures.teacher_forcing import Score
+from visformer.pictures.token_bars import token_bars
 from visformer.session.state import State
 from visformer.values.arrays import Floats
 from visformer.values.change_text import parse
 from visformer.values.intervention import Intervention
+from visformer.values.lens import LensRows
 from visformer.values.modified_positions import adds_positions
+from visformer.values.strategy import GREEDY
 from visformer.values.trace import Trace
+from visformer.words import probability
 
 HEAD = Selection(kind="cross", layer=0, head=0)
 
@@ -168,3 +182,174 @@ def test_outputs_of_nan_say_nothing_about_order() -> None:
     other = replace(broken, source=trace.source[::-1])
     said = shuffle_words(broken, other, tuple(range(len(trace.source))))
     assert said.endswith("Outputs that are NaN say nothing about order.")
+
+
+# ---- norms, scales, masks ---------------------------------------------------------
+
+
+def stage_said(trace: Trace, stage: str, **fields: Any) -> str:
+    return explanation(("computation",), scene(trace, stage=stage, **fields))
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_norm_is_said_to_be_where_the_model_has_it(first: bool) -> None:
+    checkpoint, trace = decoded(norm_first=first)
+    state = state_of(checkpoint, trace)
+    made = picture(stage_of("residual"), looked_at(state))
+    assert not isinstance(made, str)
+    said = stage_said(trace, "residual")
+    assert ("No norm follows" in said) == first == ("without a norm" in made.words)
+    titles = [one.make().title for one in made.maps]
+    adds = "sublayer(norm(x))" if first else "sublayer(x)"
+    assert [title.split(" [")[0] for title in titles][1:3] == [adds, f"x + {adds}"]
+    assert ("→ norm" in [one.sign for one in made.maps]) == (not first)
+
+
+def test_of_a_model_whose_blocks_are_not_known_only_attention_is_explained() -> None:
+    trace = any_trace()
+    known = {"product", "scale", "mask", "softmax", "weighted"}
+    for stage in stage_names():
+        assert bool(stage_said(trace, stage)) == (stage in known)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("", "1 / √8, as"),
+        ("scale 0", "times 0: in the paper it would be 1 / √8"),
+        ("scale -1", "in the paper it"),
+        ("scale off", "as they are"),
+    ],
+)
+def test_a_scale_claims_nothing_of_the_rows(change: str, words: str) -> None:
+    checkpoint, trace = decoded(change)
+    said = stage_said(trace, "scale")
+    assert words in said
+    assert "nearly all" not in said + stage_words(state_of(checkpoint, trace), "scale")
+    block = all_words(trace, "decoder.0.cross_attention")
+    assert ("1/√8" in block) == (change == "")
+
+
+@pytest.mark.parametrize("change", ["", "multiply", "masked score -1", "causal off"])
+def test_the_weight_of_masked_keys_is_the_runs(change: str) -> None:
+    checkpoint, trace = decoded(change)
+    state = state_of(checkpoint, trace, kind="decoder")
+    formula = stage_words(state, "mask")
+    masked = trace.attention("decoder", 0, 0)[~trace.mask("decoder", 0)]
+    if not masked.size:
+        assert "here it is False nowhere" in formula
+    else:
+        most = probability(float(masked.max()))
+        assert f"the largest weight of a masked key is {most} " in formula
+
+
+def test_equal_weights_are_not_called_the_most() -> None:
+    _checkpoint, trace = decoded("scale 0")  # each row reads its keys alike
+    said = explanation(("attention",), scene(trace))
+    assert said == "“k” reads 4 tokens alike (0.2500 each) and no other more."
+    decoder = replace(HEAD, kind="decoder", cell=AttentionCell("decoder", 0, 0))
+    said = explanation(("attention",), scene(trace, selection=decoder))
+    assert said.startswith("“<s>” reads “<s>” most (1.0000)")
+
+
+# ---- NaN ---------------------------------------------------------------------------
+
+
+def broken(name: str, value: float) -> tuple[Checkpoint, Trace]:
+    """Decode with one weight of the decoder's self-attention overwritten."""
+    checkpoint = tiny_checkpoint()
+    weights = checkpoint.model.state_dict()
+    place = next(key for key in weights if key.startswith("decoder") and name in key)
+    with torch.no_grad():
+        checkpoint.model.get_parameter(place).fill_(value)
+    return checkpoint, Decoding(checkpoint, "abc", limit=4).finish()
+
+
+def test_rows_of_nan_are_explained_by_what_made_them() -> None:
+    checkpoint, trace = broken("self_attention.query.weight", math.nan)
+    state = state_of(checkpoint, trace, kind="decoder")
+    place, cell = ("attention",), AttentionCell("decoder", 0, 0)
+    selection = Selection(kind="decoder", layer=0, head=0, cell=cell)
+    assert explanation(place, scene(trace, selection=selection)) == (
+        f"Weights of “{trace.target[0]}” are NaN: what it reads most cannot be told."
+    )
+    said = stage_words(state, "softmax")
+    assert "The query or a key is not finite" in said
+    assert "are NaN" in stage_said(trace, "softmax", selection=selection)
+    assert "not finite" in attention_cell_words(trace, selection, DEFAULT_LOOK)
+    assert "some rows are NaN" in all_words(trace, "decoder.0.self_attention")
+
+
+def test_scores_that_overflow_are_not_called_broken_inputs() -> None:
+    trace = make_trace()
+    rows = trace.decoder_rows * np.float32(1e20)
+    memory = trace.memory_rows * np.float32(1e20)
+    huge = replace(trace, decoder_rows=rows, memory_rows=memory)
+    with np.errstate(over="ignore", invalid="ignore"):
+        looked = looked_at(state_of(tiny_checkpoint(), huge))
+        assert np.isnan(looked.weights[looked.query]).all()
+        said = stage_words(state_of(tiny_checkpoint(), huge), "softmax")
+    assert "The scores of this query overflow float32" in said
+
+
+def test_nan_is_neither_zero_nor_infinite() -> None:
+    _checkpoint, trace = broken("self_attention.query.weight", math.nan)
+    (*_tokens, others) = token_bars(trace)
+    assert math.isnan(others.p)
+    assert others_words(candidate_table(trace), 8) == "22 others  NaN"
+    nan = Score(tokens=2, agreed=0, total=math.nan)
+    assert math.isnan(nan.perplexity)
+
+
+# ---- lenses and ranks --------------------------------------------------------------
+
+
+def lens_of(checkpoint: Checkpoint, trace: Trace) -> LensRows:
+    rows = dict(enumerate(lens(checkpoint, trace)))
+    return LensRows(of=trace.storage, strategy=GREEDY, rows=rows)
+
+
+def test_maps_of_layers_are_spoken_of_where_there_are_any() -> None:
+    checkpoint, trace = decoded()
+    forced = fed(trace, {3: "forced"}, wrong=(3,), id=9)
+    for rows, maps in ((None, False), (lens_of(checkpoint, forced), True)):
+        said = explanation(("output",), scene(forced, lens=rows))
+        assert ("The maps show what each layer would have said." in said) == maps
+        assert "forced: “▁w” 0.0300" in said
+    said = explanation(("output",), scene(any_trace()))
+    assert "map" not in said
+
+
+def test_a_probability_of_nan_has_no_rank() -> None:
+    checkpoint, trace = broken("self_attention.query.weight", math.nan)
+    rows = lens_of(checkpoint, trace)
+    assert rank_words(trace, rows).count("–") == 2  # after both layers
+    assert settled_layer(trace, rows) is None
+    said = explanation(("output",), scene(trace, lens=rows))
+    assert "is the best from layer" not in said
+    assert "all probabilities are NaN" in said
+
+
+# ---- counts and numbers ------------------------------------------------------------
+
+
+def test_a_token_that_is_not_of_the_best_is_not_counted_among_them() -> None:
+    trace = make_trace(target=4)
+    forced = fed(trace, {3: "forced"}, wrong=(3,))
+    for run in (trace, forced):
+        assert "keeps the best 5 of 50" in kept_words(candidate_table(run))
+
+
+def test_the_counts_of_blocks_add_up_to_the_models_parameters() -> None:
+    config = tiny_checkpoint(tied_output=True, output_bias=True)
+    trace = Decoding(config, "abc", limit=2).finish()
+    (words,) = [said for said in about(trace.model) if "embeddings" in said]
+    assert words.endswith("output 30 and shared")
+    total, *parts = (int(n.replace(",", "")) for n in re.findall(r"[\d,]*\d", words))
+    assert sum(parts) == total
+
+
+def test_every_sentence_has_one_minus_sign() -> None:
+    assert _("differ by {x:.2g}", x=2e-6) == "differ by 2e−06"
+    assert ngettext("{n} at {x:g}", "{n} at {x:g}", 2, x=-math.inf) == "2 at −∞"
+    assert _("eps={x}", x=1e-6) == "eps=1e-06"  # it may be typed

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from visformer.values.certificate import Certificate
 from visformer.watching.watcher import watch
+from visformer.words import number
 
 WIDTH = 16
 PADDED = torch.tensor([[False] * 4, [False, False, True, True]])
@@ -63,7 +64,7 @@ def test_the_output_of_an_unwatched_call_is_compared() -> None:
         watched = watch(model)(x, PADDED)
     apart = float((own - watched.output).abs().max())
     assert apart > 0.01
-    assert f"the output differs by up to {apart:.1e}" in str(watched.certificate)
+    assert f"the output differs by up to {number(apart, 2)}" in str(watched.certificate)
 
 
 def test_nan_of_the_fast_path_does_not_vanish() -> None:

@@ -44,13 +44,13 @@ class Certificate:
         if not self.passed:
             return _(
                 "Of {n:,} attentions the numbers differ from the model's own by up to "
-                "{worst:.1e}.",
+                "{worst:.2g}.",
                 n=self.attentions,
                 worst=self.difference,
             )
         return ngettext(
-            "All numbers of {n:,} attention are the model's own, within {worst:.1e}.",
-            "All numbers of {n:,} attentions are the model's own, within {worst:.1e}.",
+            "All numbers of {n:,} attention are the model's own, within {worst:.2g}.",
+            "All numbers of {n:,} attentions are the model's own, within {worst:.2g}.",
             self.attentions,
             worst=self.difference,
         )

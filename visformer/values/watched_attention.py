@@ -65,7 +65,7 @@ class WatchedAttention:
             return ""
         return _(
             "“{module}”: computed again from its queries, keys and values, its numbers "
-            "differ by {difference:.1e}, so it is not shown.",
+            "differ by {difference:.2g}, so it is not shown.",
             module=self.module,
             difference=self.difference,
         )

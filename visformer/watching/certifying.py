@@ -68,8 +68,8 @@ def certified(
             certificates.append(certificate_of(watched, own))
             checks.append(
                 ngettext(
-                    "Length {length:,}: {n} attention, within {worst:.1e}.",
-                    "Length {length:,}: {n} attentions, within {worst:.1e}.",
+                    "Length {length:,}: {n} attention, within {worst:.2g}.",
+                    "Length {length:,}: {n} attentions, within {worst:.2g}.",
                     len(watched.attentions),
                     length=length,
                     worst=certificates[-1].worst,

@@ -93,7 +93,7 @@ def _of_fast_paths(watched: Watched) -> list[str]:
             sentences.append(
                 _(
                     "“{module}”: torch's fast path is off while the model is watched. "
-                    "Its numbers differ by up to {worst:.1e}.",
+                    "Its numbers differ by up to {worst:.2g}.",
                     module=module,
                     worst=one.elsewhere,
                 )
@@ -101,7 +101,7 @@ def _of_fast_paths(watched: Watched) -> list[str]:
     if sentences and TOLERANCE < watched.fast_difference < math.inf:
         sentences.append(
             _(
-                "Unwatched, with that path, the output differs by up to {worst:.1e}.",
+                "Unwatched, with that path, the output differs by up to {worst:.2g}.",
                 worst=watched.fast_difference,
             )
         )

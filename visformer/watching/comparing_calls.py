@@ -104,7 +104,7 @@ class CallComparing:
             return {}
         apart = worst(again, self.whole.detach())
         self.sentences.append(
-            _("The same call twice: they differ by {worst:.1e}.", worst=apart)
+            _("The same call twice: they differ by {worst:.2g}.", worst=apart)
         )
         return {"repeated": apart, "layers_made": tuple(made)}
 
@@ -123,7 +123,7 @@ class CallComparing:
         apart = [worst(several.narrow(at, i, 1), alone) for i in range(ROWS)]
         self.sentences.append(
             _(
-                "One row alone and in a batch: they differ by {worst:.1e}.",
+                "One row alone and in a batch: they differ by {worst:.2g}.",
                 worst=max(apart),
             )
         )
@@ -144,7 +144,7 @@ class CallComparing:
         self.sentences.append(
             _(
                 "Rows of the batch against the same rows alone: they differ by "
-                "{worst:.1e}.",
+                "{worst:.2g}.",
                 worst=max(rows.values()),
             )
         )
@@ -226,7 +226,7 @@ class CallComparing:
         self.sentences.append(
             _(
                 "A pass against the pass without its last token: they differ by "
-                "{worst:.1e}.",
+                "{worst:.2g}.",
                 worst=apart,
             )
         )
@@ -315,7 +315,7 @@ class CallComparing:
         self.sentences.append(
             _(
                 "The last token with the cache of the others, and a full pass: they "
-                "differ by {worst:.1e}.",
+                "differ by {worst:.2g}.",
                 worst=apart,
             )
         )

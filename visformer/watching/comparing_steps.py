@@ -72,7 +72,7 @@ def _compared(
     if cached is None:
         return None
     sentence = _(
-        "Cached steps against one full pass: the weights differ by {worst:.1e}.",
+        "Cached steps against one full pass: the weights differ by {worst:.2g}.",
         worst=worst,
     )
     last = target.shape[1] - 1

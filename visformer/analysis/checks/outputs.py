@@ -99,7 +99,7 @@ def along_batch(seen: Observation) -> Finding | None:
         _("batch"),
         _(
             "The same sentence gives other numbers in row {row} of a batch than alone: "
-            "they differ by {worst:.3g}, while row 1 differs by {first:.1e}. Positions "
+            "they differ by {worst:.3g}, while row 1 differs by {first:.2g}. Positions "
             "run along the batch, or rows are mixed.",
             row=row + 1,
             worst=compared.alike[row],
