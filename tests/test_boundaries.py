@@ -160,7 +160,7 @@ def test_room_imports_only_the_rooms_below_it(room: str) -> None:
     [
         ("core", "from visformer.formats.loading import load"),
         ("core", "import visformer.engine.messages"),
-        ("values", "from visformer.analysis.rollout import rollout"),
+        ("values", "from visformer.analysis.leaks import leaks"),
         ("values", "from visformer import words"),
         ("session", "def f():\n    from visformer.engine.process import serve"),
         ("ui", "if TYPE_CHECKING:\n    from visformer.core.decoding import Decoding"),

@@ -10,7 +10,7 @@ import math
 import numbers
 import operator
 import os
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from io import IOBase
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -20,6 +20,7 @@ from visformer.files import short
 from visformer.language import _
 
 MOST = 3.4e38  # what float32 holds
+Place = int | Sequence[int] | slice | None  # one of several, some of them, or all
 
 
 def wrong_type(argument: str, given: object, allowed: str) -> TypeError:
@@ -66,6 +67,27 @@ def whole_number(
     if number < least or (most is not None and number > most):
         raise wrong_value(argument, number, allowed)
     return number
+
+
+def place(argument: str, given: object, count: int) -> int:
+    """Return a number from 0 below ``count``; negative ones count from the end."""
+    return whole_number(argument, given, least=-count, most=count - 1) % count
+
+
+def places(argument: str, given: object, count: int) -> int | list[int]:
+    """Return one place, or several: a list or a slice of them; None is all."""
+    if given is None or isinstance(given, slice):
+        try:
+            given = [*range(count)][given or slice(None)]
+        except (TypeError, ValueError):  # a slice of no numbers
+            allowed = _("a whole number, a list of them or a slice")
+            raise wrong_type(argument, given, allowed) from None
+    if not is_several(given) or getattr(given, "ndim", 1) == 0:
+        return place(argument, given, count)
+    several = [place(argument, one, count) for one in given]
+    if not several:
+        raise wrong_value(argument, several, _("at least one number"))
+    return several
 
 
 def is_several(given: object) -> TypeGuard[Iterable[Any]]:

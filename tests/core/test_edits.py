@@ -17,7 +17,6 @@ import visformer
 from tests.models import BOS, letters, tiny_checkpoint
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.edits import ModelStamp
-from visformer.core.lens_rows import lens
 from visformer.core.passes import run
 from visformer.core.search import search
 from visformer.errors import InputError
@@ -183,7 +182,7 @@ def test_an_edit_is_decoded_searched_and_looked_at(
     found = search(checkpoint, [SOURCE, SOURCE], beam=1)
     assert found[0] == found[1]
     assert found[0][: len(after)] == [step.id for step in after.steps]
-    looked = lens(checkpoint, after)
+    looked = after.lens()
     assert [row.ids[-1, 0] for row in looked] == [step.id for step in after.steps]
 
 

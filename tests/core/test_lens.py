@@ -12,7 +12,7 @@ from tests.lenses import plain_lens
 from tests.models import tiny_checkpoint
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
-from visformer.core.lens_rows import lens, read_streams
+from visformer.core.lens_rows import read_streams
 from visformer.errors import InputError
 from visformer.values.arrays import Floats
 from visformer.values.lens import TOP, streams
@@ -57,11 +57,9 @@ def final_norm(checkpoint: Checkpoint) -> Callable[[Floats], Floats]:
 def test_the_last_layer_is_the_models_own_prediction(
     pair: tuple[Checkpoint, Trace],
 ) -> None:
-    checkpoint, trace = pair
+    _checkpoint, trace = pair
     assert max(step.rank for step in trace.steps) > 10
-    for row, (look, step) in enumerate(
-        zip(lens(checkpoint, trace), trace.steps, strict=True)
-    ):
+    for row, (look, step) in enumerate(zip(trace.lens(), trace.steps, strict=True)):
         best = step.candidates[:TOP]
         assert look.ids[-1].tolist() == [c.id for c in best]
         assert look.tokens[-1] == tuple(c.token for c in best)
@@ -90,7 +88,8 @@ def test_every_layer_is_what_plain_numpy_makes_of_it(
         norm=norm,
         temperature=0.7,
     )
-    made = lens(checkpoint, trace, [4, 1], temperature=0.7)
+    hidden, ids = streams(trace, [4, 1]), np.array([27, 9])
+    made = read_streams(checkpoint, hidden, ids, temperature=0.7)
     for look, plain in zip(made, expected, strict=True):
         assert look.ids.shape == (3, TOP)
         assert (look.ids == plain.ids).all()
@@ -106,8 +105,8 @@ def test_every_layer_is_what_plain_numpy_makes_of_it(
 
 
 def test_the_numbers_add_up(pair: tuple[Checkpoint, Trace]) -> None:
-    checkpoint, trace = pair
-    (look,) = lens(checkpoint, trace, [1])
+    _checkpoint, trace = pair
+    (look,) = trace.lens(1)
     summed = float(trace.decoder_output[1] @ look.weight) + (look.bias or 0.0)
     assert summed == pytest.approx(float(look.chosen_logits[-1]), abs=2e-5)
     p = np.exp(look.logits - look.log_sums[:, None])
@@ -117,7 +116,7 @@ def test_the_numbers_add_up(pair: tuple[Checkpoint, Trace]) -> None:
 def test_a_small_vocabulary_is_shown_whole() -> None:
     checkpoint = tiny_checkpoint(source_vocabulary=6, target_vocabulary=6)
     trace = Decoding(checkpoint, [4, 5], limit=2).finish()
-    look = lens(checkpoint, trace)[0]
+    look = trace.lens()[0]
     assert look.ids.shape == (3, 6)
     np.testing.assert_allclose(look.probabilities.sum(1), 1, atol=2e-5)
 
@@ -125,12 +124,11 @@ def test_a_small_vocabulary_is_shown_whole() -> None:
 def test_rows_of_another_model_are_refused() -> None:
     checkpoint = tiny_checkpoint()
     trace = Decoding(checkpoint, "ab", limit=3).finish()
-    with pytest.raises(InputError, match="no row 3: the Trace has 3"):
-        lens(checkpoint, trace, [3])
+    with pytest.raises(InputError, match=r"row is 3, but .* from -3 to 2"):
+        trace.lens([3])
     other = tiny_checkpoint(decoder_layers=3)
     with pytest.raises(InputError, match=r"\[3, 3, 16\], but must have \[3, 4, 16\]"):
-        lens(other, trace)
+        read_streams(other, streams(trace, range(3)), np.array([4, 5, 6]))
     ids = np.array([99])
     with pytest.raises(InputError, match="id 99"):
         read_streams(checkpoint, streams(trace, [0]), ids)
-    assert lens(checkpoint, trace, []) == ()

@@ -13,7 +13,6 @@ import torch
 import visformer
 from tests.models import BOS, tiny_checkpoint
 from visformer.core import threads
-from visformer.core.lens_rows import lens
 from visformer.core.passes import run
 from visformer.core.search import search
 from visformer.core.threads import few_threads
@@ -46,7 +45,7 @@ def acts() -> dict[str, Callable[[], object]]:
         "follow": lambda: decoding.follow([(7, "forced")]),
         "run": lambda: run(checkpoint, [SOURCE], [[BOS, 5]]),
         "search": lambda: search(checkpoint, [SOURCE], beam=2),
-        "lens": lambda: lens(checkpoint, trace),
+        "lens": trace.lens,
         "weights": lambda: trace.attention("cross", 1),
     }
 

@@ -13,7 +13,6 @@ import visformer
 from tests.models import BOS, tiny_checkpoint
 from visformer.core import token_order
 from visformer.core.checkpoint import Checkpoint
-from visformer.core.lens_rows import lens
 from visformer.core.passes import run
 from visformer.core.sampling import choose, filtered
 from visformer.core.search import search
@@ -83,7 +82,7 @@ def test_a_tie_is_decided_alike_by_steps_table_search_sampling_and_lens() -> Non
         assert all(ids[0] == 5 for ids in found)
     whole = run(checkpoint, [SOURCE], [[BOS, 9, 20, 4]])[0]
     assert [step.rank for step in whole.steps] == [2, 3, 8, 1]
-    rows = lens(checkpoint, whole)
+    rows = whole.lens()
     assert [row.ids[-1, 0] for row in rows] == [5] * 4
     assert [row.chosen_ranks[-1] for row in rows] == [s.rank for s in whole.steps]
     logits = torch.tensor(whole.logits[0])
@@ -97,7 +96,7 @@ def test_order_and_rank_are_those_of_logits_where_probabilities_are_zero() -> No
     assert trace.steps[0].probability == 0
     assert [step.rank for step in trace.steps[:3]] == [30, 18, 5]
     assert [c.id for c in trace.steps[0].candidates] == list(range(30))
-    look = lens(checkpoint, trace)[0]
+    look = trace.lens()[0]
     assert look.chosen_ranks.tolist() == [30] * 3
     assert look.ids[0].tolist() == list(range(12))
 

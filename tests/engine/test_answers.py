@@ -11,7 +11,6 @@ import pytest
 from tests.engine.listener import Listener, decoded, request
 from visformer.core.decoding import Decoding
 from visformer.core.layer_export import layer_parameters
-from visformer.core.lens_rows import lens
 from visformer.engine.events import Event
 from visformer.engine.handle import Engine
 from visformer.engine.messages import (
@@ -128,7 +127,7 @@ def test_a_lens_disturbs_no_decode_and_no_decode_it(
     assert last.number == number
     assert last.trace.target == whole.target
     done = next(event for event in seen if isinstance(event, LensDone))
-    expected = lens(checkpoint, whole, [0, 1])
+    expected = whole.lens([0, 1])
     assert [look.tokens for look in done.rows] == [look.tokens for look in expected]
     np.testing.assert_allclose(done.rows[1].logits, expected[1].logits, atol=2e-5)
     assert done.rows[0].chosen_ranks[-1] == whole.steps[0].rank

@@ -8,7 +8,6 @@ import pytest
 
 from tests.pictures.test_maps import by_hand, looked, state
 from tests.traces import grown, make_trace
-from visformer.analysis.rollout import running_rollout
 from visformer.bench.random_trace import EOS, PAD
 from visformer.pictures.attention import summary as summaries
 from visformer.pictures.attention.attention import attention_map, shown_marks
@@ -21,6 +20,7 @@ from visformer.pictures.look import DEFAULT_LOOK, Look
 from visformer.pictures.selection import AttentionCell
 from visformer.session.state import State
 from visformer.values.facts import KINDS, Kind
+from visformer.values.rollout import running_rollout
 from visformer.values.trace import Trace
 
 SOURCE = ("▁the", "▁ti", "red", "▁cat", ".", "</s>")

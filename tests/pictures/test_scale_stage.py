@@ -10,10 +10,9 @@ import pytest
 from tests.models import tiny_checkpoint
 from tests.pictures.computed import shown, state_of, traced
 from visformer import words
-from visformer.analysis.head_measures import row_entropy
 from visformer.core.decoding import Decoding
 from visformer.pictures.selection import AttentionCell
-from visformer.values.arrays import Floats
+from visformer.values.arrays import Floats, row_entropy
 from visformer.values.change_text import parse
 from visformer.values.trace import Trace
 

@@ -19,7 +19,6 @@ from visformer.pictures.teacher_forcing import (
     loss_share,
     score,
     score_words,
-    token_loss,
 )
 
 REVERSE = next(path for path in bundled_checkpoints() if path.name == "reverse")
@@ -32,7 +31,7 @@ def test_losses_are_torchs_cross_entropy(reference: str) -> None:
     logits = torch.from_numpy(trace.logits.copy())
     ids = torch.tensor([step.id for step in trace.steps])
     each = functional.cross_entropy(logits, ids, reduction="none")
-    assert [token_loss(step) for step in trace.steps] == pytest.approx(
+    assert [step.loss for step in trace.steps] == pytest.approx(
         each.tolist(), rel=1e-4, abs=1e-6
     )
     found = score(trace)
@@ -66,9 +65,9 @@ def test_a_run_of_the_models_own_has_no_score() -> None:
 
 def test_what_is_impossible_has_no_end_and_nan_stays() -> None:
     step = make_trace().steps[0]
-    assert token_loss(replace(step, probability=0.0)) == math.inf
-    assert math.isnan(token_loss(replace(step, probability=math.nan)))
-    assert token_loss(replace(step, probability=1.0)) == 0
+    assert replace(step, probability=0.0).loss == math.inf
+    assert math.isnan(replace(step, probability=math.nan).loss)
+    assert replace(step, probability=1.0).loss == 0
     assert loss_share(MOST_LOSS / 2) == pytest.approx(0.5)
     assert (loss_share(0), loss_share(math.inf), loss_share(math.nan)) == (0, 1, 1)
     impossible = fed(make_trace(), dict.fromkeys(range(4), "reference"))

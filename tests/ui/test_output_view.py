@@ -15,7 +15,7 @@ from tests.models import tiny_checkpoint
 from tests.traces import make_trace
 from tests.ui.windows import FakeEngine, Pair, answer, make_window
 from visformer.core.decoding import Decoding
-from visformer.core.lens_rows import lens, read_streams
+from visformer.core.lens_rows import read_streams
 from visformer.engine.events import Replaced
 from visformer.engine.messages import Decode, LensDone, Opened
 from visformer.pictures import logit_lens
@@ -118,7 +118,7 @@ def test_what_came_is_the_models_own(pair: Pair, trace: Trace) -> None:
     view = view_of(window)
     assert "requested" in said(view, "the softmax with its numbers")
     give(window, engine)
-    look = lens(CHECKPOINT, trace, [3])[0]
+    look = trace.lens([3])[0]
     table = view.logits.numbers
     assert table is not None
     np.testing.assert_allclose(table.values[:12, 0], look.logits[-1], atol=2e-5)

@@ -120,7 +120,7 @@ def test_what_was_not_kept_is_refused_in_one_sentence() -> None:
     assert (trace.text, len(trace.steps), len(trace)) == ("", 0, 4)
     kept = any_trace(Shape(hidden=False, output=True))
     assert kept.decoder_output.shape == (4, 8)
-    with pytest.raises(InputError, match=r"no hidden states 3: the encoder has 0 to 2"):
+    with pytest.raises(InputError, match=r"layer is 3, but must be .* from -3 to 2"):
         any_trace().hidden("encoder", 3)
 
 

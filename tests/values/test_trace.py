@@ -108,9 +108,10 @@ def test_arrays_are_read_only() -> None:
         trace.decoder_rows[0, 0] = 1
 
 
-@pytest.mark.parametrize(("layer", "head"), [(2, 0), (0, 2)])
-def test_layer_and_head_must_exist(layer: int, head: int) -> None:
-    with pytest.raises(InputError, match="layers 0 to 1 and heads 0 to 1"):
+@pytest.mark.parametrize(("name", "place"), [("layer", (2, 0)), ("head", ([0, -3],))])
+def test_layer_and_head_must_exist(name: str, place: tuple[Any, ...]) -> None:
+    layer, head = place if name == "layer" else (0, *place)
+    with pytest.raises(InputError, match=f"{name} is .* whole number from -2 to 1"):
         make_trace().attention("cross", layer, head)
 
 

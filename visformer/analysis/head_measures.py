@@ -10,26 +10,9 @@ import math
 
 import numpy as np
 
-from visformer.values.arrays import Floats
+from visformer.values.arrays import Floats, row_entropy
 
-SUMS_TO_ONE = 1e-3  # within which a row is taken as it is
 OFFSETS = {"previous": -1, "itself": 0, "next": 1}  # the key minus the query
-
-
-def row_entropy(weights: Floats) -> Floats:
-    """Return each row's entropy in bits, [..., Q] of [..., Q, K]; 0 log 0 is 0.
-
-    log2 n for n equal weights, 0 for a single one; NaN for a row of NaN. A row that
-    does not sum to 1, as some captured ones do not, counts as its shares of the sum.
-    """
-    total = weights.sum(axis=-1, keepdims=True)
-    if (np.abs(total - 1) > SUMS_TO_ONE).any():
-        with np.errstate(divide="ignore", invalid="ignore"):
-            weights = weights / total
-    with np.errstate(divide="ignore", invalid="ignore"):
-        terms = weights * np.log2(np.where(weights == 0, np.float32(1), weights))
-    entropies: Floats = np.abs(terms.sum(axis=-1))  # abs: no "-0.0"
-    return entropies
 
 
 def entropy(weights: Floats) -> float:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args
 
@@ -13,6 +15,7 @@ from torch import Tensor
 
 from visformer.arguments import one_of, whole_number, wrong_type
 from visformer.core.checkpoint import Checkpoint, OwnDecoding, opened
+from visformer.core.lens_rows import read_streams
 from visformer.core.mask_rules import RULES, encoder_mask, make_masks, real_tokens
 from visformer.core.modified import (
     as_intervention,
@@ -139,8 +142,8 @@ class Decoding(Stepping):
         )
         real = self._real[0].cpu().numpy()
         self._readable: Bools = real | (not RULES[rule].source_keys)
-        self.start = start
-        self._recording = Recording(start, self.limit)
+        self.start = replace(start, own_lens=partial(read_streams, self.checkpoint))
+        self._recording = Recording(self.start, self.limit)
         self._position = self.changed = 0
         self._warned = False  # that the numbers are not finite
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,40 +12,11 @@ from visformer.core.rows import check_ids, host
 from visformer.core.threads import few_threads
 from visformer.core.token_order import most_probable, ranks
 from visformer.errors import InputError
-from visformer.language import N_, _, ngettext
+from visformer.language import N_, _
 from visformer.values.arrays import Floats, Ids, read_only
-from visformer.values.lens import TOP, LensRow, streams
-from visformer.values.trace import Trace
+from visformer.values.lens import TOP, LensRow
 
 WRONG_STREAMS = N_("The residual streams have shape {found}, but must have {expected}.")
-
-
-def lens(
-    checkpoint: Checkpoint,
-    trace: Trace,
-    rows: Sequence[int] | None = None,
-    *,
-    temperature: float = 1.0,
-) -> tuple[LensRow, ...]:
-    """Return what each layer would have predicted at some rows of a Trace.
-
-    ``rows`` are decoder rows from 0, all by default. Raises InputError for a row that
-    does not exist, and for a Trace of another model's width or depth.
-    """
-    read_rows = range(len(trace)) if rows is None else rows
-    for row in read_rows:
-        if not 0 <= row < len(trace):
-            raise InputError(
-                ngettext(
-                    "There is no row {row}: the Trace has {n} row.",
-                    "There is no row {row}: the Trace has {n} rows.",
-                    len(trace),
-                    row=row,
-                )
-            )
-    chosen = np.array([trace.steps[row].id for row in read_rows], np.int64)
-    hidden = streams(trace, read_rows)
-    return read_streams(checkpoint, hidden, chosen, temperature=temperature)
 
 
 @torch.inference_mode()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from visformer.arguments import is_several, wrong_type
 from visformer.core.checkpoint import Checkpoint, opened_to_run
+from visformer.core.lens_rows import read_streams
 from visformer.core.mask_rules import RULES, Masks, make_masks, real_tokens
 from visformer.core.model import StackRecord
 from visformer.core.modified import (
@@ -335,6 +337,7 @@ def _trace(
         decoder_rows=host(stack_rows(decoded, final_norm=final)[row]),
         masks={kind: masks[kind] for kind in facts.kinds},
         own_weights=_own_weights(checkpoint, start, allowed, encoded, decoded, row),
+        own_lens=partial(read_streams, checkpoint),
     )
 
 

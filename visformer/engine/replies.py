@@ -154,4 +154,4 @@ def all_tokens(
 def lean(trace: Trace) -> Trace:
     """Return the Trace without what stays in the engine: output, own weights."""
     bare = replace(trace, output_weight=None, output_bias=None, own_logits=None)
-    return replace(bare, own_weights=None)
+    return replace(bare, own_weights=None, own_lens=None)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from visformer.language import _, ngettext
 from visformer.pictures.choices import is_best
-from visformer.values.step import Step, step_origins
+from visformer.values.step import step_origins
 from visformer.values.trace import Trace
 from visformer.words import decimals, number
 
@@ -33,14 +33,6 @@ class Score:
         return math.inf if self.mean >= 700 else math.exp(self.mean)
 
 
-def token_loss(step: Step) -> float:
-    """Return −ln p of a step's token in nats; ∞ where p is 0, NaN where p is."""
-    p = step.probability
-    if math.isnan(p):
-        return p
-    return -math.log(p) if p > 0 else math.inf
-
-
 def loss_share(loss: float) -> float:
     """Return how far a loss is towards the colour's end, in [0, 1]; of NaN 1."""
     return min(1.0, max(0.0, loss / MOST_LOSS)) if loss == loss else 1.0
@@ -62,7 +54,7 @@ def score(trace: Trace) -> Score | None:
     if not is_taught(trace):
         return None
     steps = [step for step in trace.steps if step.origin == "reference"]
-    total = math.fsum(map(token_loss, steps))
+    total = math.fsum(step.loss for step in steps)
     return Score(len(steps), sum(map(is_best, steps)), total)
 
 

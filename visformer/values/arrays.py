@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float32]
 Bools = NDArray[np.bool_]
 Ids = NDArray[np.int64]
+SUMS_TO_ONE = 1e-3  # within which a row is taken as it is
 
 
 def softmax(scores: Floats) -> Floats:
@@ -27,6 +29,27 @@ def log_softmax(scores: Floats) -> Floats:
     shifted = scores - scores.max(-1, keepdims=True)
     result: Floats = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
     return result
+
+
+def row_entropy(weights: Floats) -> Floats:
+    """Return each row's entropy in bits, [..., Q] of [..., Q, K]; 0 log 0 is 0.
+
+    log2 n for n equal weights, 0 for a single one; NaN for a row of NaN. A row that
+    does not sum to 1, as some captured ones do not, counts as its shares of the sum.
+    """
+    total = weights.sum(axis=-1, keepdims=True)
+    if (np.abs(total - 1) > SUMS_TO_ONE).any():
+        with np.errstate(divide="ignore", invalid="ignore"):
+            weights = weights / total
+    with np.errstate(divide="ignore", invalid="ignore"):
+        terms = weights * np.log2(np.where(weights == 0, np.float32(1), weights))
+    entropies: Floats = np.abs(terms.sum(axis=-1))  # abs: no "-0.0"
+    return entropies
+
+
+def stacked(at: int | list[int], one: Callable[[int], NDArray[Any]]) -> NDArray[Any]:
+    """Return what ``one`` gives at a place; at several, along a first axis."""
+    return one(at) if isinstance(at, int) else np.stack([one(each) for each in at])
 
 
 def read_only(array: NDArray[Any]) -> NDArray[Any]:

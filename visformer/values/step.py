@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -97,6 +98,14 @@ class Step:
     # the user, or the reference target
     origin: Origin
     text: str  # the translation so far, this choice included
+
+    @property
+    def loss(self) -> float:
+        """Minus the logarithm of the choice's probability, in nats; ∞ where that is 0.
+
+        NaN where the probability is.
+        """
+        return -math.log(self.probability) if self.probability != 0 else math.inf
 
 
 def chosen_tokens(steps: Sequence[Step]) -> tuple[str, ...]:

@@ -5,7 +5,8 @@ A Trace keeps causes (queries, keys, values, masks, residual stream) and derives
 Rows are kept side by side as the engine sends them: one row per token, in the columns
 that ``Columns`` names. Letters: ``S T`` source and target length, ``Q K`` query and key
 length of a kind, ``H`` heads, ``d`` head size, ``D`` model width, ``V`` vocabulary.
-Layers and heads count from 0.
+Layers and heads count from 0, or
+from the end where they are negative; a list or a slice chooses several, None all.
 """
 
 from __future__ import annotations
@@ -14,27 +15,49 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from visformer.arguments import as_path, name_of, one_of, whole_number
+from visformer.arguments import (
+    Place,
+    as_path,
+    name_of,
+    one_of,
+    place,
+    places,
+    whole_number,
+)
 from visformer.errors import InputError
 from visformer.files import short
 from visformer.language import _
-from visformer.values.arrays import Bools, Floats, Ids, log_softmax, softmax
+from visformer.values.arrays import (
+    Bools,
+    Floats,
+    Ids,
+    log_softmax,
+    row_entropy,
+    softmax,
+    stacked,
+)
 from visformer.values.attention_heads import AttentionHeads
 from visformer.values.certificate import Certificate
 from visformer.values.facts import AttentionFacts, Kind, ModelFacts, StackName
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.memo import Memo, same
+from visformer.values.rollout import running_rollout, through
 from visformer.values.row_columns import Columns, RowsName
 from visformer.values.score_bias import Bias, DistanceBias, of_heads
-from visformer.values.step import Candidates, Step
+from visformer.values.step import Candidates, Step, step_origins
+
+if TYPE_CHECKING:
+    from visformer.values.lens import LensRow
 
 _OUTPUT = ("output_weight", "output_bias", "own_logits")  # no file has them
 OwnWeights = Callable[[Kind, int, int | None], Floats]  # kind, layer, head or all
+# streams [N, L + 1, D], and the ids [N] that those rows chose
+OwnLens = Callable[[Floats, Ids], "tuple[LensRow, ...]"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -72,6 +95,7 @@ class Trace:
     output_bias: Floats | None = None  # [V]; None also where the model has none
     own_logits: Floats | None = None  # [T or more, V] that a watched model returned
     own_weights: OwnWeights | None = None  # of a pass just run; None: derived here
+    own_lens: OwnLens | None = None  # of a model at hand; () where it has none
     # what pictures derived of this run; shared by all Traces cut or grown from one
     memo: Memo = field(default_factory=Memo, repr=False)
     cut_from: Trace | None = field(default=None, repr=False)  # by ``until``
@@ -145,13 +169,14 @@ class Trace:
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the Trace alone, as a file has it: what belongs to others stays."""
-        others = dict.fromkeys(("cut_from", "own_weights", *_OUTPUT))
+        others = dict.fromkeys(("cut_from", "own_weights", "own_lens", *_OUTPUT))
         own = {k: v for k, v in vars(self).items() if k not in ("storage", "_is_cut")}
         return {**own, **others, "memo": Memo()}
 
     def __repr__(self) -> str:
-        source, text = short(self.source_text, 30), short(self.text, 30)
-        return f"<Trace of {self.model.name}: “{source}” to “{text}”, {len(self)} rows>"
+        source = short(self.source_text or " ".join(self.source), 30)
+        read, text = f"“{source}” to " if source else "", short(self.text, 30)
+        return f"<Trace of {self.model.name}: {read}“{text}”, {len(self)} rows>"
 
     # ---- what the model has ----------------------------------------------------------
 
@@ -178,21 +203,20 @@ class Trace:
 
     def scale(self, kind: Kind, layer: int) -> float:
         """Return what q.k is multiplied by: 1 / sqrt(d) in the paper, 1 in T5."""
-        self._check(kind, layer, 0)
-        return self.intervention.scale(self._facts(kind).scales[layer], layer)
+        at = self._layer(kind, layer)
+        return self.intervention.scale(self._facts(kind).scales[at], at)
 
     def added(self, kind: Kind, layer: int) -> Bias | None:
         """Return what is added to the scaled scores.
 
         None, a table by distance (``DistanceBias``), or float32 [H or 1, Q, K].
         """
-        self._check(kind, layer, 0)
-        biases = self.biases.get(kind)
-        return None if biases is None else biases[layer]
+        at, biases = self._layer(kind, layer), self.biases.get(kind)
+        return None if biases is None else biases[at]
 
     def is_captured(self, kind: Kind, layer: int) -> bool:
         """Tell whether a layer's weights are the model's own, kept as they were."""
-        return (kind, layer) in self.captured
+        return (kind, self._layer(kind, layer)) in self.captured
 
     # ---- attention -------------------------------------------------------------------
 
@@ -201,37 +225,46 @@ class Trace:
         queries = self.source if kind == "encoder" else self.target
         return queries, self.target if kind == "decoder" else self.source
 
-    def mask(self, kind: Kind, layer: int) -> Bools:
-        """Return a layer's mask, bool [Q, K], True = may attend."""
-        self._check(kind, layer, 0)
-        mask = self.masks[kind]
-        return np.asarray(mask[layer] if mask.ndim == 3 else mask)
+    def mask(self, kind: Kind, layer: Place = None) -> Bools:
+        """Return a layer's mask, bool [Q, K], True = may attend; of several [L, Q, K].
 
-    def queries(self, kind: Kind, layer: int, head: int) -> Floats:
-        """Return one head's queries, float32 [Q, d]."""
-        self._check(kind, layer, head)
-        return self._split_queries(kind, layer)[:, head]
+        Raises InputError for a kind or a layer that the model has not; so do the next.
+        """
+        layers = places("layer", layer, self._facts(kind).layers)
+        mask, each = self.masks[kind], self.masks[kind].ndim == 3
+        return stacked(layers, lambda at: np.asarray(mask[at] if each else mask))
 
-    def keys(self, kind: Kind, layer: int, head: int) -> Floats:
-        """Return the keys that a head reads, float32 [K, d]."""
-        self._check(kind, layer, head)
-        return self._split_memory(kind, layer, "keys")[:, self.key_head(kind, head)]
+    def queries(self, kind: Kind, layer: Place = None, head: Place = None) -> Floats:
+        """Return one head's queries, float32 [Q, d]; of several [L, H, Q, d]."""
 
-    def values(self, kind: Kind, layer: int, head: int) -> Floats:
-        """Return the values that a head reads, float32 [K, value size]."""
-        self._check(kind, layer, head)
-        return self._split_memory(kind, layer, "values")[:, self.key_head(kind, head)]
+        def made(at: int, head: int | None) -> Floats:
+            queries = self._split_queries(kind, at).swapaxes(0, 1)
+            return queries if head is None else queries[head]
+
+        return self._each(kind, layer, head, made)
+
+    def keys(self, kind: Kind, layer: Place = None, head: Place = None) -> Floats:
+        """Return the keys that a head reads, float32 [K, d]; of all [L, H, K, d]."""
+        return self._read(kind, layer, head, "keys")
+
+    def values(self, kind: Kind, layer: Place = None, head: Place = None) -> Floats:
+        """Return the values that a head reads, float32 [K, value size].
+
+        Of several [L, H, K, value size].
+        """
+        return self._read(kind, layer, head, "values")
 
     def key_head(self, kind: Kind, head: int) -> int:
         """Return which of the ``key_heads`` a head reads: neighbours share one."""
-        return self._facts(kind).key_head(head)
+        facts = self._facts(kind)
+        return facts.key_head(place("head", head, facts.heads))
 
     def attention_heads(
         self, kind: Kind, layer: int, head: int | None = None
     ) -> AttentionHeads:
         """Return what a head's scores and weights follow from; of all heads without."""
-        self._check(kind, layer, 0 if head is None else head)
-        facts = self._facts(kind)
+        layer, facts = self._layer(kind, layer), self._facts(kind)
+        head = None if head is None else place("head", head, facts.heads)
         heads = slice(None) if head is None else slice(head, head + 1)
         keys = self._split_memory(kind, layer, "keys")
         captured, biases = self.captured.get((kind, layer)), self.biases.get(kind)
@@ -245,33 +278,71 @@ class Trace:
             None if captured is None else captured[heads],
         )
 
-    def scores(self, kind: Kind, layer: int, head: int | None = None) -> Floats:
+    def scores(self, kind: Kind, layer: Place = None, head: Place = None) -> Floats:
         """Return q.k times the scale plus what is added, before the mask.
 
-        float32 [Q, K]; all heads [H, Q, K].
+        float32 [Q, K]; of all heads [H, Q, K], of all layers [L, H, Q, K].
         """
-        scores = self.attention_heads(kind, layer, head).scores()
-        return scores if head is None else scores[0]
 
-    def attention(self, kind: Kind, layer: int, head: int | None = None) -> Floats:
+        def made(at: int, head: int | None) -> Floats:
+            scores = self.attention_heads(kind, at, head).scores()
+            return scores if head is None else scores[0]
+
+        return self._each(kind, layer, head, made)
+
+    def attention(self, kind: Kind, layer: Place = None, head: Place = None) -> Floats:
         """Return the weights, float32 [Q, K], or [H, Q, K] for all heads.
 
-        Rows sum to 1. A row that may attend to nothing is what the model makes of it:
-        equal weights where masked scores are replaced by a finite number, else NaN.
-        Where a pass was just run, its own operations make them again: scores of some
-        hundreds, as large embeddings make, leave float32 no room for another order.
-        Where weights were captured (``is_captured``) they are the model's own.
+        All layers are [L, H, Q, K], those of one head [L, Q, K]; lists and slices of
+        layers and heads keep these axes. Rows sum to 1. A row that may attend to
+        nothing is what the model makes of it: equal weights where masked scores are
+        replaced by a finite number, else NaN. Where a pass was just run, its own
+        operations make them again: scores of some hundreds, as large embeddings make,
+        leave float32 no room for another order. Where weights were captured
+        (``is_captured``) they are the model's own.
         """
-        self._check(kind, layer, 0 if head is None else head)
-        if self.own_weights is not None:
-            return self.own_weights(kind, layer, head)
-        weights = self.attention_heads(kind, layer, head).weights()
-        return weights if head is None else weights[0]
+
+        def made(at: int, head: int | None) -> Floats:
+            if self.own_weights is not None:
+                return self.own_weights(kind, at, head)
+            weights = self.attention_heads(kind, at, head).weights()
+            return weights if head is None else weights[0]
+
+        return self._each(kind, layer, head, made)
+
+    def entropy(
+        self, kind: Kind | None = None, layer: Place = None, head: Place = None
+    ) -> Floats:
+        """Return the entropy of each row of ``attention``, in bits: float32 [L, H, Q].
+
+        log2 n where n keys get equal weights, 0 where one gets all; NaN for a row of
+        NaN. Without a kind, that of each row's distribution over the next token, [T];
+        NaN where steps were not kept.
+        """
+        if kind is not None:
+            return row_entropy(self.attention(kind, layer, head))
+        known = [step.entropy for step in self.steps] or [np.nan] * len(self)
+        return np.array(known, np.float32)
+
+    def rollout(self, kind: Kind, layer: int = -1) -> Floats:
+        """Return the attention rollout up to a layer, float32 [Q, K]; rows sum to 1.
+
+        Abnar & Zuidema 2020: heads are averaged, residuals count one half, layers are
+        multiplied. Row q has the share of each token of the first layer's input. Cross
+        attention's is its layer's mean through the rollout of the whole encoder.
+        """
+        at = self._layer(kind, layer)
+        if kind == "cross":
+            return through(self.attention(kind, at).mean(0), self.rollout("encoder"))
+        *_below, rolled = running_rollout(
+            self.attention(kind, below).mean(0) for below in range(at + 1)
+        )
+        return rolled
 
     # ---- hidden states and logits ----------------------------------------------------
 
-    def hidden(self, stack: StackName, layer: int) -> Floats:
-        """Return the residual stream, float32 [S or T, D].
+    def hidden(self, stack: StackName, layer: Place = None) -> Floats:
+        """Return the residual stream, float32 [S or T, D]; of several [L, S or T, D].
 
         Layer 0 is what enters the first layer, n is what leaves layer n. Raises
         InputError for another stack or layer, and where hidden states were not kept.
@@ -282,16 +353,8 @@ class Trace:
             raise InputError(
                 _("The {stack}'s hidden states are not in this trace.", stack=stack)
             )
-        if not whole_number("layer", layer) < facts.hidden:
-            raise InputError(
-                _(
-                    "There are no hidden states {layer}: the {stack} has 0 to {last}.",
-                    layer=layer,
-                    stack=stack,
-                    last=facts.hidden - 1,
-                )
-            )
-        return self._part(stack, "hidden", layer)
+        layers = places("layer", layer, facts.hidden)
+        return stacked(layers, lambda at: self._part(stack, "hidden", at))
 
     @property
     def encoder_output(self) -> Floats:
@@ -328,8 +391,54 @@ class Trace:
         """Softmax of the logits, float32 [T, V]."""
         return softmax(self.logits)
 
+    @property
+    def loss(self) -> Floats:
+        """Minus the log of each next target token's probability, nats: float32 [T].
+
+        The next token is the one that the step chose or was given. NaN where none is
+        known: for padding, after the last token of a target that was given, and where
+        steps were not kept.
+        """
+        losses = [step.loss for step in self.steps] or [np.nan] * len(self)
+        made = np.array(losses, np.float32)
+        origins = step_origins(self.steps)[max(0, self.prompt - 1) :]
+        if set(origins[:-1]) == {"reference"} and origins[-1] == "model":
+            made[-1] = np.nan
+        if self.model.pad not in (-1, self.model.eos):
+            padded = self.target_ids[1:] == self.model.pad
+            made[:-1][padded] = np.nan
+        return made
+
+    def lens(self, rows: Place = None) -> tuple[LensRow, ...]:
+        """Return what each decoder layer would have predicted at some rows, or all.
+
+        The logit lens: a layer's residual stream through the model's own final norm and
+        projection (nostalgebraist 2020). A ``LensRow`` has arrays [L + 1, ...]. Raises
+        InputError where the stream was not kept, and where the model is not at hand, or
+        predicts something else by now.
+        """
+        from visformer.values.lens import streams
+
+        at = places("row", rows, len(self)) if len(self) else []
+        chosen = [at] if isinstance(at, int) else at
+        steps = [self.steps[row] for row in chosen]
+        looks: Sequence[LensRow] = ()
+        if self.own_lens is not None:
+            ids = np.array([step.id for step in steps], np.int64)
+            looks = self.own_lens(streams(self, chosen), ids)
+        own = [float(look.chosen_probabilities[-1]) for look in looks]
+        predicted = [step.probability for step in steps]
+        if len(own) != len(steps) or not np.allclose(own, predicted, 0, 1e-3, True):
+            raise InputError(
+                _(
+                    "This trace has no logit lens: its model is not at hand, has "
+                    "changed, or does not make its logits of the last layer alone."
+                )
+            )
+        return tuple(looks)
+
     def save(self, path: str | Path) -> None:
-        """Write the Trace to a file; InputError where it cannot be written."""
+        """Write the Trace to a file, ``*.vis``; InputError where it cannot be."""
         from visformer.values.trace_file import write_trace
 
         write_trace(self, as_path("path", path))
@@ -376,21 +485,33 @@ class Trace:
         made: Floats = getattr(self, f"{rows}_rows")
         return made
 
-    def _check(self, kind: Kind, layer: int, head: int) -> None:
+    def _layer(self, kind: Kind, layer: int) -> int:
+        return place("layer", layer, self._facts(kind).layers)
+
+    def _each(
+        self,
+        kind: Kind,
+        layer: Place,
+        head: Place,
+        made: Callable[[int, int | None], Floats],
+    ) -> Floats:
+        """Return what is made of a layer and a head, or all; several are stacked."""
         facts = self._facts(kind)
-        known = whole_number("layer", layer) < len(facts.scales)
-        if not (known and whole_number("head", head) < facts.heads):
-            raise InputError(
-                _(
-                    "There is no layer {layer}, head {head}: {kind} attention has "
-                    "layers 0 to {layers} and heads 0 to {heads}.",
-                    layer=layer,
-                    head=head,
-                    kind=kind,
-                    layers=facts.layers - 1,
-                    heads=facts.heads - 1,
-                )
-            )
+        layers = places("layer", layer, facts.layers)
+        if head is None:
+            return stacked(layers, lambda at: made(at, None))
+        heads = places("head", head, facts.heads)
+        return stacked(layers, lambda at: stacked(heads, lambda one: made(at, one)))
+
+    def _read(self, kind: Kind, layer: Place, head: Place, name: str) -> Floats:
+        facts = self._facts(kind)
+
+        def made(at: int, head: int | None) -> Floats:
+            parts = self._split_memory(kind, at, name).swapaxes(0, 1)
+            read = facts.read_by(None) if head is None else facts.key_head(head)
+            return parts[read]
+
+        return self._each(kind, layer, head, made)
 
 
 def _owner(array: Any) -> object:

@@ -95,7 +95,7 @@ class SteppedModel(ABC):
         if self._readout is None:
             return ()
         return self._readout.rows(
-            hidden, chosen, lambda id: self.pieces([id])[0], temperature
+            lambda id: self.pieces([id])[0], hidden, chosen, temperature
         )
 
     @cached_property

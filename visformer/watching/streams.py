@@ -228,7 +228,11 @@ class Readout:
         return F.linear(x * self.factor, self.weight, self.bias).float().cpu()
 
     def rows(
-        self, hidden: Floats, chosen: Ids, token: Callable[[int], str], heat: float
+        self,
+        token: Callable[[int], str],
+        hidden: Floats,
+        chosen: Ids,
+        heat: float = 1.0,
     ) -> tuple[LensRow, ...]:
         """Read streams [N, L + 1, D] of rows that chose ``chosen`` [N].
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from torch import Tensor
 
 from visformer.values.arrays import Bools, Floats, read_only
 from visformer.values.facts import (
@@ -65,7 +65,8 @@ def _of_layers(watched: Watched, layers: Layers) -> list[Trace]:
     tokens = tokens_of(watched, layers, sizes)
     streams = streams_of(watched.streams, layers)
     logits = watched_logits(watched, len(tokens), sizes["target"])
-    facts = _facts(watched, layers, streams, logits)
+    readout = readout_of(watched.watcher.model, streams.get("decoder"), logits)
+    facts = _facts(watched, layers, streams, read_out=readout is not None)
     made = [
         _trace(facts, layers, at, row, watched, streams)
         for at, row in enumerate(tokens)
@@ -73,7 +74,12 @@ def _of_layers(watched: Watched, layers: Layers) -> list[Trace]:
     if logits is None:
         return made
     return [
-        replace(trace, own_logits=read_only(own.numpy()), steps=steps_of(own, row))
+        replace(
+            trace,
+            own_logits=read_only(own.numpy()),
+            steps=steps_of(own, row),
+            own_lens=None if readout is None else partial(readout.rows, row.piece),
+        )
         for trace, own, row in zip(made, logits, tokens, strict=True)
     ]
 
@@ -138,10 +144,8 @@ def _sizes(one: WatchedAttention) -> _Sizes:
 
 
 def _facts(
-    watched: Watched, layers: Layers, streams: Streams, logits: Tensor | None
+    watched: Watched, layers: Layers, streams: Streams, *, read_out: bool
 ) -> ModelFacts:
-    decoder, model = streams.get("decoder"), watched.watcher.model
-    read_out = readout_of(model, decoder, logits) is not None
     stacks = {
         stack: stream.facts(read_out=read_out and stack == "decoder")
         for stack, stream in streams.items()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from torch import Tensor
 
@@ -198,6 +199,7 @@ class WrappedDecoding(Stepping):
             truncated_from=self._source.cut_from,
             intervention=self.intervention,
             steps=tuple(steps),
+            own_lens=partial(self.checkpoint.lens, temperature=1.0),
             prompt=len(self._given) if self.checkpoint.alone else 0,
         )
         if self.intervention:  # what it says of the model is of the unchanged one

@@ -23,7 +23,7 @@ from visformer.pictures.choices import (
 )
 from visformer.pictures.look import Look
 from visformer.pictures.selection import AttentionCell, Selection
-from visformer.pictures.teacher_forcing import is_taught, token_loss
+from visformer.pictures.teacher_forcing import is_taught
 from visformer.text import visible
 from visformer.values.arrays import Floats
 from visformer.values.facts import Kind
@@ -185,7 +185,7 @@ def _fed(trace: Trace, row: int) -> _Fed:
 
 def _fed_words(step: Step) -> _Fed:
     below = _("✓") if is_best(step) else _("model: {token}", token=best_token(step))
-    loss = token_loss(step) if step.origin == "reference" else None
+    loss = step.loss if step.origin == "reference" else None
     return {"fed": short_choice(step), "below": below, "loss": loss}
 
 

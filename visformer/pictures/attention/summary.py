@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator
 
 from visformer.analysis.attention_summary import running_maximum, running_mean
-from visformer.analysis.rollout import running_rollout, through
 from visformer.pictures.attention.weights import head_weights, size
 from visformer.pictures.look import Summary
 from visformer.values.arrays import Floats
 from visformer.values.facts import Kind
+from visformer.values.rollout import running_rollout, through
 from visformer.values.trace import Trace
 
 LARGE = 1 << 20  # weights up to which a summary is made at once

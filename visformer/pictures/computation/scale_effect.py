@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from visformer.analysis.head_measures import entropy, row_entropy
+from visformer.analysis.head_measures import entropy
 from visformer.language import _
 from visformer.pictures.computation.stage_picture import (
     Shading,
@@ -17,7 +17,7 @@ from visformer.pictures.computation.stage_picture import (
 from visformer.pictures.computation.subject import Subject
 from visformer.pictures.picture import shade
 from visformer.pictures.selection import Scale
-from visformer.values.arrays import Bools, Floats, softmax
+from visformer.values.arrays import Bools, Floats, row_entropy, softmax
 from visformer.values.score_bias import bias_rows
 from visformer.words import decimals, number, probability
 
