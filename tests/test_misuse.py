@@ -109,6 +109,10 @@ def of_decoding(folder: Path) -> Calls:
         "checkpoint": (lambda x: drive(x, SOURCE), set()),
         "source": (lambda x: drive(checkpoint(), x), TEXT),
         "limit": (lambda x: drive(checkpoint(), SOURCE, limit=x), NONE | {"huge"}),
+        "max_new_tokens": (
+            lambda x: drive(checkpoint(), SOURCE, max_new_tokens=x),
+            NONE | {"huge"},
+        ),
         "strategy": (lambda x: drive(checkpoint(), SOURCE, strategy=x), NONE),
         "intervention": (
             lambda x: drive(checkpoint(), SOURCE, intervention=x),
@@ -135,8 +139,8 @@ def of_run(folder: Path) -> Calls:
     run = visformer.run
     return {
         "checkpoint of run": (lambda x: run(x, ROWS, ROWS), set()),
-        "source_ids": (lambda x: run(checkpoint(), x, ROWS), NONE),
-        "target_ids": (lambda x: run(checkpoint(), ROWS, x), set()),
+        "source_ids": (lambda x: run(checkpoint(), x, ROWS), NONE | TEXT),
+        "target_ids": (lambda x: run(checkpoint(), ROWS, x), TEXT | {"empty text"}),
         "source_lengths": (
             lambda x: run(checkpoint(), ROWS, ROWS, source_lengths=x),
             NONE,
@@ -184,13 +188,21 @@ def of_traces(folder: Path) -> Calls:
     trace, vis = make_trace(), folder / "a.vis"
     return {
         "kind of attention": (lambda x: trace.attention(x, 0), set()),
-        "layer of attention": (lambda x: trace.attention("cross", x), set()),
-        "head": (lambda x: trace.attention("cross", 0, x), NONE),
+        "layer of attention": (
+            lambda x: trace.attention("cross", x),
+            NONE | {"negative"},
+        ),
+        "head": (lambda x: trace.attention("cross", 0, x), NONE | {"negative"}),
+        "layer of rollout": (lambda x: trace.rollout("encoder", x), {"negative"}),
+        "row of lens": (trace.lens, set()),
         "kind of layers": (trace.layers, set()),
         "kind of mask": (lambda x: trace.mask(x, 0), set()),
         "kind of heads": (trace.heads, set()),
         "stack": (lambda x: trace.hidden(x, 0), set()),
-        "layer of hidden": (lambda x: trace.hidden("decoder", x), set()),
+        "layer of hidden": (
+            lambda x: trace.hidden("decoder", x),
+            NONE | {"negative"},
+        ),
         "length": (trace.until, {"huge"}),
         "file to save": (trace.save, {"text"}),
         "trace file": (visformer.open_trace, set()),

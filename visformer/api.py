@@ -242,6 +242,9 @@ def inspect(
     InputError for options that do not exist, and for a file of Traces that cannot be
     opened.
     """
+    if hasattr(path, "findings"):
+        allowed = _("a path: an open checkpoint has its config, assumed and findings")
+        raise wrong_type("path", path, allowed)
     if not isinstance(path, tuple | list):
         path = as_path("path", path)
         if path.suffix == ".vis" or is_trace_file(path):
@@ -278,16 +281,16 @@ def translate(
             raise wrong_type("texts", text, allowed)
     whole_number("beam", beam, least=1, most=MOST_BEAMS)
     let_paths_in()
-    from visformer.core.checkpoint import opened
+    from visformer.core.checkpoint import bundled, opened
     from visformer.core.translation import translate as translated
 
-    model = opened(paths.checkpoint() if checkpoint is None else checkpoint)
+    model = bundled() if checkpoint is None else opened(checkpoint)
     return translated(model, texts, beam=beam)
 
 
 def let_paths_in() -> None:
-    """Tell core, which knows no files, how the path of a checkpoint is opened."""
+    """Tell core, which knows no files, how a checkpoint is opened."""
     from visformer.core.checkpoint import accept_paths
     from visformer.formats.loading import load
 
-    accept_paths(load)
+    accept_paths(lambda path: load(paths.checkpoint() if path is None else path))

@@ -11,9 +11,8 @@ from visformer.analysis.head_measures import (
     neighbour,
     offset_mass,
     place_correlation,
-    row_entropy,
 )
-from visformer.values.arrays import Floats
+from visformer.values.arrays import Floats, row_entropy
 
 EYE = np.eye(4, dtype=np.float32)
 BLIND = np.array([[np.nan, np.nan], [0.5, 0.5]], np.float32)

@@ -108,11 +108,14 @@ def test_arrays_are_read_only() -> None:
         trace.decoder_rows[0, 0] = 1
 
 
-@pytest.mark.parametrize(("name", "place"), [("layer", (2, 0)), ("head", ([0, -3],))])
-def test_layer_and_head_must_exist(name: str, place: tuple[Any, ...]) -> None:
-    layer, head = place if name == "layer" else (0, *place)
-    with pytest.raises(InputError, match=f"{name} is .* whole number from -2 to 1"):
-        make_trace().attention("cross", layer, head)
+def test_layer_and_head_must_exist() -> None:
+    trace = make_trace()
+    with pytest.raises(InputError, match=r"layer is 2, but .* number from -2 to 1"):
+        trace.attention("cross", 2)
+    with pytest.raises(InputError, match=r"head is -3, but .* number from -2 to 1"):
+        trace.attention("cross", 0, [0, -3])
+    with pytest.raises(InputError, match=r"layer is \[\], but must be at least one"):
+        trace.mask("cross", slice(1, 1))
 
 
 def test_logits_need_the_output_projection() -> None:

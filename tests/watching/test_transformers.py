@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+import visformer
 from tests.watching.comparing import CLOSE, apart, assert_watched
 from visformer.watching.watcher import watch
 
@@ -223,3 +224,31 @@ def test_windows_in_chunks_are_named_and_not_shown() -> None:
     first = watched.certificate.missed[0]
     assert "encoder.layer.0.attention.self" in first
     assert "do not follow from queries and keys in a way that is known" in first
+
+
+@pytest.mark.parametrize("name", ["T5", "Bart", "GPT2", "Llama"])
+def test_a_module_is_wrapped_as_it_is(name: str) -> None:
+    """Ids are given by name: the second of most is no target, but a mask."""
+    torch.manual_seed(0)
+    alone = name in ("GPT2", "Llama")
+    kind = f"{name}LMHeadModel" if name == "GPT2" else f"{name}ForCausalLM"
+    kind = kind if alone else f"{name}ForConditionalGeneration"
+    config = getattr(transformers, f"{name}Config")(**FAMILIES[name])
+    model = getattr(transformers, kind)(config).eval()
+    source = [5, 6, 7]
+    decoding = visformer.Decoding(
+        visformer.wrap(model, bos=3, eos=2), source, max_new_tokens=4
+    )
+    trace = decoding.finish()
+    with torch.no_grad():
+        ids = torch.tensor([trace.target_ids.tolist()])
+        own = (
+            model(ids)
+            if alone
+            else model(torch.tensor([source]), decoder_input_ids=ids)
+        )
+    torch.testing.assert_close(torch.tensor(trace.logits), own.logits[0])
+    assert trace.kinds == (("decoder",) if alone else ("encoder", "decoder", "cross"))
+    assert [step.id for step in trace.steps if step.origin == "model"] == (
+        own.logits[0, -4:].argmax(-1).tolist()
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 
 from visformer.arguments import one_of, whole_number, wrong_type
-from visformer.core.checkpoint import Checkpoint, OwnDecoding, opened
+from visformer.core.checkpoint import Checkpoint, OwnDecoding, bundled, opened
 from visformer.core.lens_rows import read_streams
 from visformer.core.mask_rules import RULES, encoder_mask, make_masks, real_tokens
 from visformer.core.modified import (
@@ -53,6 +54,15 @@ if TYPE_CHECKING:
     from visformer.core.incremental import DecoderState
 
 log = logging.getLogger(__name__)
+_ELSEWHERE = {  # what other programs call by such a keyword, and what to call here
+    **dict.fromkeys(("beam", "beams", "num_beams"), "visformer.translate(…, beam=4)"),
+    **dict.fromkeys(("reference", "target"), "decoding.feed(…)"),
+    **dict.fromkeys(("max_length", "max_tokens"), "limit=…"),
+    **dict.fromkeys(
+        ("do_sample", "temperature", "top_k", "top_p"),
+        "strategy=visformer.Strategy(…)",
+    ),
+}
 
 
 class Decoding(Stepping):
@@ -67,29 +77,43 @@ class Decoding(Stepping):
 
     in_rows = True
     _given: Checkpoint
+    _source: str | Sequence[int]  # that it begins with
 
-    def __new__(cls, checkpoint: Any, *args: Any, **kwargs: Any) -> Any:
-        given = opened(checkpoint)
+    def __new__(cls, checkpoint: Any, source: Any = None, **settings: Any) -> Any:
+        for name in settings.keys() & _ELSEWHERE:
+            call = _ELSEWHERE[name]
+            raise TypeError(
+                _("Decoding takes no “{name}”. Use {call}.", name=name, call=call)
+            )
+        if source is None and _is_text(checkpoint):
+            given, source = bundled(), checkpoint
+        else:
+            given = opened(checkpoint)
         if not isinstance(given, Checkpoint):
-            return given.begin_decoding(*args, **kwargs)
+            most = settings.pop("max_new_tokens", None)
+            settings["limit"] = _limit(settings.get("limit"), most)
+            return given.begin_decoding(source, **settings)
         made = object.__new__(cls)
         made._given = given  # whose model a script may edit
+        made._source = source
         return made
 
     def __init__(
         self,
         checkpoint: Checkpoint | str | Path | OwnDecoding,
-        source: str | Sequence[int],
+        source: str | Sequence[int] | None = None,
         *,
         strategy: Strategy | StrategyName | None = None,
         limit: int | None = None,
+        max_new_tokens: int | None = None,
         intervention: Intervention | str | None = None,
     ) -> None:
         """Encode ``source``; nothing is decoded yet.
 
-        ``limit`` is the largest number of target tokens (default: 2 S + 50 or the
-        checkpoint's own rule; never more than the model's positions). Generation rules
-        restrict what steps choose, but the probabilities stay the model's own. An
+        A text alone is the source of the bundled English-French model. ``limit``, or
+        ``max_new_tokens``, is the largest number of target tokens (default: 2 S + 50 or
+        the checkpoint's own rule; never more than the model's positions). Generation
+        rules restrict what steps choose, but the probabilities stay the model's own. An
         ``intervention`` that changes masks makes every step a full pass, as do hooks on
         the decoder and replaced modules in it. Raises InputError for no source, unknown
         ids, a limit below 1, or a change that does not fit.
@@ -97,7 +121,7 @@ class Decoding(Stepping):
         self.intervention = as_intervention(intervention)
         self.checkpoint = modified_checkpoint(self._given, self.intervention)
         self.strategy = as_strategy(strategy)
-        self.restart(source, limit=limit)
+        self.restart(self._source, limit=_limit(limit, max_new_tokens))
 
     def __repr__(self) -> str:
         """Name the sentence, the step and what was decoded."""
@@ -377,3 +401,18 @@ class Decoding(Stepping):
         if self.intervention.looks_ahead or self._packed is None:
             return True
         return changes_rows(self.checkpoint, consumed)
+
+
+def _is_text(given: object) -> bool:
+    """Whether what is given alone is a text, and not the path of a checkpoint."""
+    if not isinstance(given, str) or os.path.exists(given):
+        return False
+    return " " in given.strip() or not (set(given) & set("/\\") or Path(given).suffix)
+
+
+def _limit(limit: int | None, max_new_tokens: int | None) -> int | None:
+    if limit is not None and max_new_tokens is not None:
+        raise InputError(
+            _("limit and max_new_tokens mean the same here. Give one of them.")
+        )
+    return max_new_tokens if limit is None else limit

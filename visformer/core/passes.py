@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,6 +35,7 @@ from visformer.core.rows import (
     host,
     memory_rows,
     stack_rows,
+    text_pieces,
 )
 from visformer.core.threads import few_threads, work
 from visformer.errors import InputError
@@ -48,7 +50,7 @@ from visformer.values.trace import OwnWeights, Trace
 
 WHOLE_LAYER = 1 << 24  # most weights of a layer whose heads are computed together
 IdRows = Sequence[Sequence[int]] | np.ndarray | Tensor
-
+Texts = str | Sequence[str]  # a batch of one, or several
 Lengths = Sequence[int] | np.ndarray | Tensor
 GivenMasks = Mapping[Kind, np.ndarray | Tensor]
 
@@ -56,8 +58,8 @@ GivenMasks = Mapping[Kind, np.ndarray | Tensor]
 @torch.inference_mode()
 def run(
     checkpoint: Checkpoint | str | Path,
-    source_ids: IdRows | None,
-    target_ids: IdRows,
+    source_ids: IdRows | Texts | None,
+    target_ids: IdRows | Texts,
     *,
     source_lengths: Lengths | None = None,
     masks: GivenMasks | None = None,
@@ -67,18 +69,25 @@ def run(
 
     Returns one Trace per row, pads included. Row t of the target predicts the token
     after it; a step's choice is the next target token and, after the last one, the
-    model's own best. Models that mask by lengths take ``source_lengths`` [B]; without
-    them, no source token is masked. ``masks``, bool [B, Q, K] by kind, True = may
-    attend, replace those that the model's own rule derives from the ids; an
-    ``intervention`` modifies the run on top of that. Without ``source_ids`` the decoder
-    runs alone, as tutorials 002 and 003 allow: cross attention is skipped, with its
-    residual and norm. Raises InputError for unequal batches, lengths beyond the model's
-    positions, ids outside the vocabulary, and lengths, masks or interventions that do
-    not fit.
+    model's own best. Texts stand for their ids, from the start to the end of the
+    sentence; several are padded. Models that mask by lengths take ``source_lengths``
+    [B]; without them, no source token of given ids is masked. ``masks``, bool [B, Q, K]
+    by kind, True = may attend, replace those that the model's own rule derives from the
+    ids; an ``intervention`` modifies the run on top of that. Without ``source_ids`` the
+    decoder runs alone, as tutorials 002 and 003 allow: cross attention is skipped, with
+    its residual and norm. Raises InputError for unequal batches, lengths beyond the
+    model's positions, ids outside the vocabulary, and lengths, masks or interventions
+    that do not fit.
     """
     changed = as_intervention(intervention)
     checkpoint = modified_checkpoint(opened_to_run(checkpoint), changed)
     model, facts = checkpoint.model, checkpoint.facts
+    texts = _texts(source_ids)
+    if texts:
+        read = [[p.id for p in text_pieces(checkpoint, text)] for text in texts]
+        source_ids = _padded(read, checkpoint.tokenizer.source_pad)
+        if source_lengths is None and RULES[checkpoint.config.mask_rule].by_length:
+            source_lengths = [*map(len, read)]
     target = _batch(target_ids, checkpoint, source=False)
     if source_ids is None:
         facts = _decoder_alone(checkpoint)
@@ -103,9 +112,21 @@ def run(
         decoded = model.decode(target, memory, allowed.decoder, allowed.cross)
         records = allowed, changed, encoded, decoded
         return [
-            _trace(checkpoint, facts, source[b], target[b], *records, b)
-            for b in range(len(source))
+            _trace(checkpoint, facts, text, source[b], target[b], *records, b)
+            for b, text in enumerate(texts or [""] * len(source))
         ]
+
+
+def _texts(given: Any) -> list[str]:
+    """Return the texts that are given in place of ids; none for ids."""
+    texts = [given] if isinstance(given, str) else given
+    several = isinstance(texts, list | tuple)
+    return [*texts] if several and all(isinstance(x, str) for x in texts) else []
+
+
+def _padded(rows: Sequence[Sequence[int]], pad: int) -> IdRows:
+    longest = max(map(len, rows))
+    return [[*row, *[pad] * (longest - len(row))] for row in rows]
 
 
 def _decoder_alone(checkpoint: Checkpoint) -> ModelFacts:
@@ -133,7 +154,10 @@ def _allowed(
 
 
 def _source(
-    ids: IdRows | None, lengths: Lengths | None, checkpoint: Checkpoint, target: Tensor
+    ids: IdRows | Texts | None,
+    lengths: Lengths | None,
+    checkpoint: Checkpoint,
+    target: Tensor,
 ) -> Tensor:
     """Return the source [B, S]; S = 0 if the decoder runs alone."""
     if ids is None:
@@ -251,7 +275,7 @@ def _given(
     return Masks(*masks)
 
 
-def _rows(argument: str, ids: IdRows, size: int) -> Tensor:
+def _rows(argument: str, ids: IdRows | Texts, size: int) -> Tensor:
     """Return a batch of ids, int64 [B, T]; an error for what is not one.
 
     Numbers in lists may be of any magnitude: they are compared with ``size`` here.
@@ -278,9 +302,12 @@ def _rows(argument: str, ids: IdRows, size: int) -> Tensor:
     return torch.tensor(rows, dtype=torch.int64)
 
 
-def _batch(ids: IdRows, checkpoint: Checkpoint, *, source: bool) -> Tensor:
+def _batch(ids: IdRows | Texts, checkpoint: Checkpoint, *, source: bool) -> Tensor:
     side, positions = checkpoint.tokenizer, checkpoint.config.max_positions
     size = side.source.size if source else side.target.size
+    if texts := [] if source else _texts(ids):
+        rows = [[side.bos, *side.encode_target(text), side.eos] for text in texts]
+        ids = _padded(rows, side.pad)
     batch = _rows("source_ids" if source else "target_ids", ids, size)
     if batch.dim() != 2:
         raise InputError(
@@ -304,6 +331,7 @@ def _batch(ids: IdRows, checkpoint: Checkpoint, *, source: bool) -> Tensor:
 def _trace(
     checkpoint: Checkpoint,
     facts: ModelFacts,
+    text: str,
     source: Tensor,
     target: Tensor,
     allowed: LayeredMasks,
@@ -330,6 +358,7 @@ def _trace(
     return replace(
         start,
         model=facts,
+        source_text=text,
         encoder_rows=start.encoder_rows[:, : Columns(facts).width("encoder")],
         target=tuple(tokenizer.target.token(i) for i in ids),
         target_ids=read_only(np.array(ids, np.int64)),

@@ -100,9 +100,7 @@ def _source_pieces(
 ) -> tuple[list[Token], int]:
     tokenizer, limit = checkpoint.tokenizer, checkpoint.config.max_positions
     if isinstance(source, str):
-        if not source.strip():
-            raise InputError(_("The source is empty. Type a sentence to translate."))
-        pieces = tokenizer.encode_source(source)
+        pieces = text_pieces(checkpoint, source)
         if len(pieces) > limit:
             return [*pieces[: limit - 1], pieces[-1]], len(pieces)
         return pieces, 0
@@ -110,6 +108,13 @@ def _source_pieces(
     check_ids(source, tokenizer.source.size)
     pieces = [Token(i, tokenizer.source.token(i), 0, 0) for i in source]
     return pieces[:limit], len(pieces) if len(pieces) > limit else 0
+
+
+def text_pieces(checkpoint: Checkpoint, text: str) -> list[Token]:
+    """Return the source tokens of a text, however many; InputError for none."""
+    if not text.strip():
+        raise InputError(_("The source is empty. Type a sentence to translate."))
+    return checkpoint.tokenizer.encode_source(text)
 
 
 def as_ids(argument: str, given: object, *, text: bool = False) -> list[int]:

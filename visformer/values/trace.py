@@ -404,9 +404,10 @@ class Trace:
         origins = step_origins(self.steps)[max(0, self.prompt - 1) :]
         if set(origins[:-1]) == {"reference"} and origins[-1] == "model":
             made[-1] = np.nan
-        if self.model.pad not in (-1, self.model.eos):
-            padded = self.target_ids[1:] == self.model.pad
-            made[:-1][padded] = np.nan
+        pad, words = self.model.pad, np.flatnonzero(self.target_ids != self.model.pad)
+        last = int(words.max(initial=0)) + (pad == self.model.eos)  # that is no padding
+        if origins and origins[0] == "reference" and pad >= 0 and last + 1 < len(self):
+            made[last:] = np.nan
         return made
 
     def lens(self, rows: Place = None) -> tuple[LensRow, ...]:

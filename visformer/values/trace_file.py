@@ -40,6 +40,15 @@ def write_session(
     stays one. Raises InputError where they cannot be written, or could not be read
     again.
     """
+    if path.suffix.lower() not in ("", ".vis"):
+        raise InputError(
+            _(
+                "{file} cannot be written: runs are kept in files *.vis alone. Save "
+                "them as {name}.",
+                file=short(path.name),
+                name=short(path.with_suffix(".vis").name),
+            )
+        )
     if not 0 <= shown < len(runs):
         raise InputError(
             _(

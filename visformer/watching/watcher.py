@@ -78,7 +78,10 @@ def watch(
     module, InputError for names that the model does not take.
     """
     if not isinstance(model, nn.Module):
-        raise wrong_type("model", model, _("a torch.nn.Module"))
+        allowed = _("a torch.nn.Module")
+        if isinstance(getattr(model, "model", None), nn.Module):
+            allowed = _("a torch.nn.Module, as its “model” is")
+        raise wrong_type("model", model, allowed)
     return Watcher(
         model,
         pad=pad,

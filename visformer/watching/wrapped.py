@@ -31,7 +31,8 @@ def wrap(
     """Return what ``visformer.Decoding`` decodes with as with a checkpoint.
 
     ``call`` takes int64 ids [B, S] and [B, T], or [B, T] alone, and gives logits
-    [B, T, V] (or what has them as ``logits``, or first). ``encode`` turns a text into
+    [B, T, V] (or what has them as ``logits``, or first); a module of transformers is
+    given them by the names that it has for them. ``encode`` turns a text into
     ids, ``decode`` ids into as many pieces; without them texts are ids with spaces
     between. Masks and weights are those of the model as ``watch`` sees them. Raises
     TypeError for what cannot be called so.
@@ -61,7 +62,7 @@ class WrappedModel(SteppedModel):
         self.bos, self.eos = whole_number("bos", bos), whole_number("eos", eos)
         self.pad, self._encode, self._decode = pad, encode, decode
         self.alone = _takes_one(call)
-        self.model = _Called(call)
+        self.model = _Called(call, _named_ids(call))
 
     def __repr__(self) -> str:
         """Name the model."""
@@ -182,8 +183,9 @@ class WrappedModel(SteppedModel):
 class _Called(nn.Module):
     """The function as a module, with the modules that it uses as its own."""
 
-    def __init__(self, call: Callable[..., Any]) -> None:
+    def __init__(self, call: Callable[..., Any], names: Sequence[str]) -> None:
         super().__init__()
+        self.names = names  # that it takes ids by; () for the first places
         found = dict(_modules_of(call))
         for name, module in found.items():
             self.add_module(name.replace(".", "_"), module)
@@ -191,7 +193,8 @@ class _Called(nn.Module):
         self.training = any(module.training for module in found.values())
 
     def forward(self, *ids: Tensor) -> Any:
-        output = self.call(*ids)
+        named = dict(zip(self.names, ids, strict=False))
+        output = self.call(**named) if named else self.call(*ids)
         logits = logits_of(output, *ids[-1].shape)
         if logits is None:
             shape = getattr(output, "shape", None)
@@ -205,11 +208,23 @@ class _Called(nn.Module):
         return as_logits(logits)
 
 
+def _signature(call: Callable[..., Any]) -> inspect.Signature | None:
+    try:
+        return inspect.signature(call.forward if isinstance(call, nn.Module) else call)
+    except (TypeError, ValueError):
+        return None
+
+
+def _named_ids(call: Callable[..., Any]) -> tuple[str, ...]:
+    """Return the names by which transformers' encoder-decoders take ids, or ()."""
+    taken, names = _signature(call), ("input_ids", "decoder_input_ids")
+    return names if taken and {*names} <= {*taken.parameters} else ()
+
+
 def _takes_one(call: Callable[..., Any]) -> bool:
     """Whether a function takes the target alone; TypeError if it takes neither."""
-    try:
-        taken = inspect.signature(call.forward if isinstance(call, nn.Module) else call)
-    except (TypeError, ValueError):
+    taken = _signature(call)
+    if taken is None or _named_ids(call):
         return False
     both = _takes(taken, 2)
     if not both and not _takes(taken, 1):
@@ -222,7 +237,9 @@ def _takes_one(call: Callable[..., Any]) -> bool:
         and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
     ]
     several = any(p.kind is p.VAR_POSITIONAL for p in taken.parameters.values())
-    return not both or (len(needed) == 1 and not several)
+    first = next(iter(taken.parameters), "")  # transformers' decoders need nothing
+    one = len(needed) == 1 or (not needed and first == "input_ids")
+    return not both or (one and not several)
 
 
 def _takes(taken: inspect.Signature, many: int) -> bool:
