@@ -36,7 +36,8 @@ def test_losses_of_a_decoding_are_of_what_was_chosen() -> None:
     decoding = visformer.Decoding("a b c")
     for trace in (decoding.step(2), decoding.finish(), decoding.feed("c b d")):
         ids = [step.id for step in trace.steps]
-        assert (trace.loss.dtype, len(trace.loss)) == (np.float32, len(trace))
+        assert trace.loss.dtype == np.float32
+        assert trace.loss.shape == (len(trace),)
         np.testing.assert_allclose(
             trace.loss, cross_entropy(trace, ids), rtol=1e-4, atol=1e-6
         )

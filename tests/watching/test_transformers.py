@@ -242,11 +242,8 @@ def test_a_module_is_wrapped_as_it_is(name: str) -> None:
     trace = decoding.finish()
     with torch.no_grad():
         ids = torch.tensor([trace.target_ids.tolist()])
-        own = (
-            model(ids)
-            if alone
-            else model(torch.tensor([source]), decoder_input_ids=ids)
-        )
+        given = [ids] if alone else [torch.tensor([source]), None, ids]
+        own = model(*given)
     torch.testing.assert_close(torch.tensor(trace.logits), own.logits[0])
     assert trace.kinds == (("decoder",) if alone else ("encoder", "decoder", "cross"))
     assert [step.id for step in trace.steps if step.origin == "model"] == (
