@@ -17,7 +17,6 @@ from tests.pictures.computed import looked_at, state_of
 from tests.traces import fed, make_trace
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
-from visformer.core.lens_rows import lens
 from visformer.core.side_runs import run_shuffled
 from visformer.language import _, ngettext
 from visformer.pictures.attention.cell_words import cell_words as attention_cell_words
@@ -305,7 +304,7 @@ def test_nan_is_neither_zero_nor_infinite() -> None:
 
 
 def lens_of(checkpoint: Checkpoint, trace: Trace) -> LensRows:
-    rows = dict(enumerate(lens(checkpoint, trace)))
+    rows = dict(enumerate(trace.lens()))
     return LensRows(of=trace.storage, strategy=GREEDY, rows=rows)
 
 
