@@ -20,7 +20,7 @@ from visformer.files import short
 from visformer.language import _
 
 MOST = 3.4e38  # what float32 holds
-Places = int | Sequence[int] | slice | None  # one of several, some of them, or all
+Nth = int | Sequence[int] | slice | None  # one of several, some of them, or all
 
 
 def wrong_type(argument: str, given: object, allowed: str) -> TypeError:

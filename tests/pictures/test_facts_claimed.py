@@ -17,6 +17,7 @@ from tests.pictures.computed import looked_at, state_of
 from tests.traces import fed, make_trace
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
+from visformer.core.lens_rows import read_streams
 from visformer.core.side_runs import run_shuffled
 from visformer.language import _, ngettext
 from visformer.pictures.attention.cell_words import cell_words as attention_cell_words
@@ -36,7 +37,7 @@ from visformer.session.state import State
 from visformer.values.arrays import Floats
 from visformer.values.change_text import parse
 from visformer.values.intervention import Intervention
-from visformer.values.lens import LensRows
+from visformer.values.lens import LensRows, streams
 from visformer.values.modified_positions import adds_positions
 from visformer.values.strategy import GREEDY
 from visformer.values.trace import Trace
@@ -304,7 +305,9 @@ def test_nan_is_neither_zero_nor_infinite() -> None:
 
 
 def lens_of(checkpoint: Checkpoint, trace: Trace) -> LensRows:
-    rows = dict(enumerate(trace.lens()))
+    chosen = np.array([step.id for step in trace.steps])
+    looks = read_streams(checkpoint, streams(trace, range(len(trace))), chosen)
+    rows = dict(enumerate(looks))
     return LensRows(of=trace.storage, strategy=GREEDY, rows=rows)
 
 

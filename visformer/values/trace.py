@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visformer.arguments import (
-    Places,
+    Nth,
     as_path,
     name_of,
     one_of,
@@ -225,7 +225,7 @@ class Trace:
         queries = self.source if kind == "encoder" else self.target
         return queries, self.target if kind == "decoder" else self.source
 
-    def mask(self, kind: Kind, layer: Places = None) -> Bools:
+    def mask(self, kind: Kind, layer: Nth = None) -> Bools:
         """Return a layer's mask, bool [Q, K], True = may attend; of several [L, Q, K].
 
         Raises InputError for a kind or a layer that the model has not; so do the next.
@@ -234,7 +234,7 @@ class Trace:
         mask, each = self.masks[kind], self.masks[kind].ndim == 3
         return stacked(layers, lambda at: np.asarray(mask[at] if each else mask))
 
-    def queries(self, kind: Kind, layer: Places = None, head: Places = None) -> Floats:
+    def queries(self, kind: Kind, layer: Nth = None, head: Nth = None) -> Floats:
         """Return one head's queries, float32 [Q, d]; of several [L, H, Q, d]."""
 
         def made(at: int, head: int | None) -> Floats:
@@ -243,11 +243,11 @@ class Trace:
 
         return self._each(kind, layer, head, made)
 
-    def keys(self, kind: Kind, layer: Places = None, head: Places = None) -> Floats:
+    def keys(self, kind: Kind, layer: Nth = None, head: Nth = None) -> Floats:
         """Return the keys that a head reads, float32 [K, d]; of all [L, H, K, d]."""
         return self._read(kind, layer, head, "keys")
 
-    def values(self, kind: Kind, layer: Places = None, head: Places = None) -> Floats:
+    def values(self, kind: Kind, layer: Nth = None, head: Nth = None) -> Floats:
         """Return the values that a head reads, float32 [K, value size].
 
         Of several [L, H, K, value size].
@@ -278,7 +278,7 @@ class Trace:
             None if captured is None else captured[heads],
         )
 
-    def scores(self, kind: Kind, layer: Places = None, head: Places = None) -> Floats:
+    def scores(self, kind: Kind, layer: Nth = None, head: Nth = None) -> Floats:
         """Return q.k times the scale plus what is added, before the mask.
 
         float32 [Q, K]; of all heads [H, Q, K], of all layers [L, H, Q, K].
@@ -290,9 +290,7 @@ class Trace:
 
         return self._each(kind, layer, head, made)
 
-    def attention(
-        self, kind: Kind, layer: Places = None, head: Places = None
-    ) -> Floats:
+    def attention(self, kind: Kind, layer: Nth = None, head: Nth = None) -> Floats:
         """Return the weights, float32 [Q, K], or [H, Q, K] for all heads.
 
         All layers are [L, H, Q, K], those of one head [L, Q, K]; lists and slices of
@@ -313,7 +311,7 @@ class Trace:
         return self._each(kind, layer, head, made)
 
     def entropy(
-        self, kind: Kind | None = None, layer: Places = None, head: Places = None
+        self, kind: Kind | None = None, layer: Nth = None, head: Nth = None
     ) -> Floats:
         """Return the entropy of each row of ``attention``, in bits: float32 [L, H, Q].
 
@@ -343,7 +341,7 @@ class Trace:
 
     # ---- hidden states and logits ----------------------------------------------------
 
-    def hidden(self, stack: StackName, layer: Places = None) -> Floats:
+    def hidden(self, stack: StackName, layer: Nth = None) -> Floats:
         """Return the residual stream, float32 [S or T, D]; of several [L, S or T, D].
 
         Layer 0 is what enters the first layer, n is what leaves layer n. Raises
@@ -412,7 +410,7 @@ class Trace:
             made[last:] = np.nan
         return made
 
-    def lens(self, rows: Places = None) -> tuple[LensRow, ...]:
+    def lens(self, rows: Nth = None) -> tuple[LensRow, ...]:
         """Return what each decoder layer would have predicted at some rows, or all.
 
         The logit lens: a layer's residual stream through the model's own final norm and
@@ -494,8 +492,8 @@ class Trace:
     def _each(
         self,
         kind: Kind,
-        layer: Places,
-        head: Places,
+        layer: Nth,
+        head: Nth,
         made: Callable[[int, int | None], Floats],
     ) -> Floats:
         """Return what is made of a layer and a head, or all; several are stacked."""
@@ -506,7 +504,7 @@ class Trace:
         heads = places("head", head, facts.heads)
         return stacked(layers, lambda at: stacked(heads, lambda one: made(at, one)))
 
-    def _read(self, kind: Kind, layer: Places, head: Places, name: str) -> Floats:
+    def _read(self, kind: Kind, layer: Nth, head: Nth, name: str) -> Floats:
         facts = self._facts(kind)
 
         def made(at: int, head: int | None) -> Floats:
