@@ -109,5 +109,7 @@ def test_label_smoothing_is_named_where_it_is_known() -> None:
 
 def test_no_limit_is_claimed_that_the_model_may_not_have() -> None:
     looked = scene()
-    assert "the model's own rule where it has one" in term_words("limit", looked)
+    said = term_words("limit", looked)
+    assert "the model's own rule where it has one" in said
+    assert said.endswith("With S = 5, 2 S + 50 = 60.")
     assert term_words("limit", replace(looked, limit=7)) == "At most 7 target tokens."

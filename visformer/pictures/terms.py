@@ -197,10 +197,17 @@ def _probability(scene: Scene) -> str:
 def _limit(scene: Scene) -> str:
     if scene.limit is not None:
         return _("At most {limit:,} target tokens.", limit=scene.limit)
-    return _(
+    said = _(
         "Maximum number of target tokens. Auto: the model's own rule where it has one, "
         "otherwise 2 S + 50 for S source tokens, and never more than its positions."
     )
+    if scene.trace is None:
+        return said
+    length = len(scene.trace.source)
+    now = _(
+        "With S = {length:,}, 2 S + 50 = {sum:,}.", length=length, sum=2 * length + 50
+    )
+    return " ".join((said, now))
 
 
 def _temperature(scene: Scene) -> str:
