@@ -237,7 +237,7 @@ def subject(
 def focus(trace: Trace, selection: Selection) -> AttentionCell:
     """Return the cell that is shown.
 
-    If none of this kind is selected: the last query and its strongest key.
+    If none of this kind is selected: the last query and the key that it reads most.
     """
     kind, cell = selection.kind, selection.cell
     if cell is not None and cell.kind == kind:
