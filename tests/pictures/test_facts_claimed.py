@@ -13,7 +13,7 @@ import torch
 
 from tests.general_traces import any_trace
 from tests.models import tiny_checkpoint
-from tests.pictures.computed import looked_at, state_of
+from tests.pictures.computed import looked_at, shown, state_of
 from tests.traces import fed, make_trace
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
@@ -285,11 +285,13 @@ def test_scores_that_overflow_are_not_called_broken_inputs() -> None:
     rows = trace.decoder_rows * np.float32(1e20)
     memory = trace.memory_rows * np.float32(1e20)
     huge = replace(trace, decoder_rows=rows, memory_rows=memory)
-    with np.errstate(over="ignore", invalid="ignore"):
-        looked = looked_at(state_of(tiny_checkpoint(), huge))
-        assert np.isnan(looked.weights[looked.query]).all()
-        said = stage_words(state_of(tiny_checkpoint(), huge), "softmax")
-    assert "The scores of this query overflow float32" in said
+    state = state_of(tiny_checkpoint(), huge)
+    looked = looked_at(state)
+    assert np.isnan(looked.weights[looked.query]).all()
+    assert "The scores of this query overflow float32" in stage_words(state, "softmax")
+    assert np.isnan(shown(state, "softmax").table.values[1:]).all()
+    for stage in ("scale", "mask", "product", "weighted"):
+        stage_words(state, stage)  # numpy warns of nothing
 
 
 def test_nan_is_neither_zero_nor_infinite() -> None:

@@ -80,13 +80,15 @@ class AttentionHeads:
             left = queries.reshape(-1, QUERIES, heads, width).transpose(2, 0, 1, 3)
             left, right = left[:, :, None], keys.reshape(-1, BLOCK, heads, width)
             right = right.transpose(2, 0, 3, 1)[:, None]
-            np.matmul(left, right, out=room.transpose(0, 1, 3, 2, 4))
+            with np.errstate(over="ignore", invalid="ignore"):  # they are shown
+                np.matmul(left, right, out=room.transpose(0, 1, 3, 2, 4))
         return products[:, start - first : max(start, stop) - first]
 
     def _scores(self, rows: slice) -> Floats:
         scores, keys = self._products(rows), len(self.keys)
         # dividing by the root of d, as the formula is written, keeps its last digit
-        scores /= np.float32(1 / self.scale if self.scale else np.inf)
+        with np.errstate(over="ignore", invalid="ignore"):
+            scores /= np.float32(1 / self.scale if self.scale else np.inf)
         if self.added is not None and scores.size:
             scores[..., :keys] += bias_rows(self.added, rows, self.mask.shape)
         return scores

@@ -140,6 +140,8 @@ def softmax_stage(subject: Subject) -> StagePicture:
     """Show the masked scores turned into weights, and check the result."""
     forbidden, masked = ~_mask(subject), _masked(subject)
     exact = _exact_row(subject)
+    if np.isnan(subject.weights[subject.query]).any():  # the model's own are not exact
+        exact = masked[subject.at].astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
         exponents = np.exp(exact - exact.max())
         chain = exponents / exponents.sum()

@@ -147,7 +147,8 @@ def picture(stage: Stage, looked_at: Subject) -> StagePicture | str:
 
 
 def _made(stage: Stage, looked_at: Subject) -> StagePicture:
-    made = stage.make(looked_at)
+    with np.errstate(over="ignore", invalid="ignore"):  # NaN and ∞ are shown
+        made = stage.make(looked_at)
     if stage.page != "feed_forward":
         return made
     return replace(made, maps=tuple(map(of_tokens, made.maps)))
