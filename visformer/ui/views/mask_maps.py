@@ -48,7 +48,7 @@ SHORT_NAMES: dict[MaskPart, str] = {
 }
 FIRST: tuple[Kind, MaskPart] = ("decoder", "combined")  # the mask that matters
 
-Places = dict[Kind, tuple[int, int]]  # the selected layer and head of each kind
+MaskPlaces = dict[Kind, tuple[int, int]]  # the selected layer and head of each kind
 MaskPlace = tuple[Kind, MaskPart]
 
 
@@ -101,7 +101,7 @@ class MaskMaps(QWidget):
         super().__init__()
         self._changed = Changed()
         self._trace: Trace | None = None
-        self._places: Places = {}
+        self._places: MaskPlaces = {}
         self._marked: AttentionCell | None = None
         self.large: MaskPlace = FIRST
         self._legend = paragraph(_("what the colours mean"))
@@ -183,7 +183,7 @@ class MaskMaps(QWidget):
         self._draw_large()
 
     def draw(
-        self, trace: Trace | None, places: Places, cell: AttentionCell | None
+        self, trace: Trace | None, places: MaskPlaces, cell: AttentionCell | None
     ) -> None:
         """Show the masks of a Trace, or say that there is none."""
         self._marked = cell

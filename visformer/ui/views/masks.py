@@ -15,7 +15,7 @@ from visformer.session import side_requests
 from visformer.session.state import Session, State
 from visformer.ui.views.mask_fields import leaking_step
 from visformer.ui.views.mask_lab import MaskLab
-from visformer.ui.views.mask_maps import MaskMaps, Places
+from visformer.ui.views.mask_maps import MaskMaps, MaskPlaces
 from visformer.ui.views.run_switch import Without
 from visformer.ui.views.view import PagedView, View
 from visformer.ui.widgets.batch_panel import BatchPanel
@@ -87,7 +87,7 @@ class MasksPage(View):
         state = self._state
         cell = None if state.batch else state.cell
         trace = chosen(state.batch, state.shown, row)
-        places: Places = {}
+        places: MaskPlaces = {}
         if trace is not None:
             places = {
                 kind: layer_and_head(trace, state.selection, kind)
