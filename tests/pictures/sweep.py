@@ -1,0 +1,307 @@
+"""Every sentence about a run, heard together with the run that it speaks of.
+
+``said(run)`` lets the doors of pictures/ speak about one run at several steps, layers,
+heads and cells. Claims are in ``claims_*.py``: for a template a predicate over the
+arrays of the Trace, or the reason why it claims nothing about the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tests.pictures.swept_runs import SweptRun
+from visformer import language
+from visformer.pictures import (
+    candidates,
+    leak_words,
+    logit_lens,
+    mask_lab,
+    masks,
+    modified_run,
+    output,
+    position_lab,
+    positions,
+    run_notices,
+    teacher_forcing,
+)
+from visformer.pictures.attention.attention import attention_map
+from visformer.pictures.attention.cell_words import cell_words
+from visformer.pictures.attention.finder import find_words
+from visformer.pictures.attention.gist import gist_of
+from visformer.pictures.attention.reading import reading
+from visformer.pictures.attention.strips import source_strip, target_strip
+from visformer.pictures.computation.stages import picture, stage_names, stage_of
+from visformer.pictures.computation.subject import subject
+from visformer.pictures.diagram.architecture import architecture
+from visformer.pictures.explanations import EXPLAINED, explanation
+from visformer.pictures.look import SUMMARIES, Look
+from visformer.pictures.scene import Scene
+from visformer.pictures.selection import AttentionCell, Selection
+from visformer.pictures.terms import TERMS, term_words
+from visformer.values.trace import Trace
+
+
+@dataclass(frozen=True, eq=False)
+class Said:
+    """One sentence, or a part of one, and what it speaks of."""
+
+    template: str
+    fields: dict[str, Any]
+    text: str
+    door: str  # who said it
+    run: SweptRun
+    trace: Trace  # up to the current step
+    scene: Scene
+
+    def __str__(self) -> str:
+        at, cell = self.scene.selection, self.scene.selection.cell
+        where = f"{self.run.name}, step {len(self.trace)}, {at.kind} {at.layer}"
+        return f"[{where} {at.head} {cell} {self.door}] {self.text}"
+
+
+Predicate = Callable[[Said], bool]
+Claims = dict[str, Predicate]  # by template: whether it is true of what it speaks of
+Reasons = dict[str, str]  # by template: why it claims nothing about the run
+
+
+class _Heard(str):
+    """A template that tells what it was filled with."""
+
+    __slots__ = ("tell",)
+    tell: Callable[[str, dict[str, Any], str], None]
+
+    def format(self, *args: object, **fields: object) -> str:
+        text = str.format(self, *args, **fields)
+        self.tell(str(self), fields, text)
+        return text
+
+
+class _Listening:
+    """A catalogue of English that tells which templates are taken from it."""
+
+    def __init__(self, tell: Callable[[str, dict[str, Any], str], None]) -> None:
+        self._tell = tell
+
+    def gettext(self, message: str) -> str:
+        if "{" not in message:
+            self._tell(message, {}, message)
+            return message
+        heard = _Heard(message)
+        heard.tell = self._tell
+        return heard
+
+    def ngettext(self, one: str, many: str, n: int) -> str:
+        return self.gettext(one if n == 1 else many)
+
+
+@contextmanager
+def listening(tell: Callable[[str, dict[str, Any], str], None]) -> Iterator[None]:
+    """Let every template that is used meanwhile be told, with its fields."""
+    before = language._catalogue
+    language._catalogue = _Listening(tell)  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        language._catalogue = before
+
+
+def said(
+    run: SweptRun, wanted: Container[str], *, fine: bool = False
+) -> Iterator[Said]:
+    """Yield what the doors say of a run with the ``wanted`` templates.
+
+    ``fine``: at every step, of every head and cell.
+    """
+    heard: list[tuple[str, dict[str, Any], str]] = []
+
+    def hear(template: str, fields: dict[str, Any], text: str) -> None:
+        if template in wanted:
+            heard.append((template, fields, text))
+
+    spoken: set[tuple[Any, ...]] = set()
+    with listening(hear):
+        for scene in scenes(run, fine=fine):
+            trace, at = scene.trace, scene.selection
+            assert trace is not None
+            for door, speak in DOORS.items():
+                # what does not look at all of the selection speaks once
+                looks = {"run": (), "layer": (at.kind, at.layer)}
+                subject = door, id(trace), looks.get(OF.get(door, ""), at)
+                last = len(trace) == len(run.trace)
+                if subject in spoken or not (fine or last or door in QUICK):
+                    continue
+                spoken.add(subject)
+                speak(run, trace, scene)
+                for template, fields, text in heard:
+                    yield Said(template, fields, text, door, run, trace, scene)
+                heard.clear()
+
+
+def scenes(run: SweptRun, *, fine: bool) -> Iterator[Scene]:
+    """Yield what may be on screen: steps, kinds, layers, heads and cells."""
+    whole, length = run.trace, len(run.trace)
+    steps = range(length + 1) if fine else {0, 1, (length + 1) // 2, length}
+    for step in sorted(steps):
+        trace = whole.until(step)
+        for at, selection in enumerate(_selections(trace, fine=fine)):
+            yield Scene(
+                trace=trace,
+                model=trace.model,
+                selection=selection,
+                look=LOOKS[at % len(LOOKS)] if fine else Look(),
+                stage=stage_names()[at % len(stage_names())],
+                lens=run.lens(trace),
+                limit=run.limit,
+                strategy=run.strategy,
+            )
+
+
+def _selections(trace: Trace, *, fine: bool) -> Iterator[Selection]:
+    for kind in trace.kinds:
+        queries, keys = (len(tokens) for tokens in trace.tokens(kind))
+        for layer in range(trace.layers(kind)):
+            for head in range(trace.heads(kind)) if fine else (layer % 2,):
+                selection = Selection(kind=kind, layer=layer, head=head)
+                yield selection
+                cells = [(q, k) for q in range(queries) for k in range(keys)]
+                for q, k in cells if fine else cells[layer :: max(3, len(cells) // 3)]:
+                    yield replace(selection, cell=AttentionCell(kind, q, k))
+
+
+LOOKS = (
+    *(Look(), Look(form="arcs"), Look(form="text"), Look(words=True)),
+    *(Look(summary=summary) for summary in SUMMARIES),
+    Look(hide=frozenset({"special", "pad"}), renormalise=True),
+)
+ORDERS: tuple[Any, ...] = ("entropy", "maximum", "alignment", "cell")
+OUTSIDE = ("source_tokens", "target_tokens", "prediction")  # blocks of the diagram
+BLOCKS = ("source_positions", "source_embedding", "decoder.norm", "output", "softmax")
+
+
+def _explain(run: SweptRun, trace: Trace, scene: Scene) -> None:
+    for place in EXPLAINED:
+        explanation(place, scene)
+    for stage in stage_names():
+        explanation(("computation",), replace(scene, stage=stage))
+
+
+def _terms(run: SweptRun, trace: Trace, scene: Scene) -> None:
+    looks = [*LOOKS, *(Look(order=order) for order in ORDERS)]
+    for term in TERMS:
+        for look in looks if term in ("summary", "order") else [scene.look]:
+            term_words(term, replace(scene, look=look))
+
+
+def _attention(run: SweptRun, trace: Trace, scene: Scene) -> None:
+    selection, look = scene.selection, scene.look
+    attention_map(trace, selection, look, selection.kind)
+    cell_words(trace, selection, look)
+    gist_of(reading(trace, selection, look, selection.kind))
+    if selection.cell is not None:
+        find_words(trace, selection.cell)
+    source_strip(trace, selection, look)
+    target_strip(trace, selection, look)
+
+
+def _masks(run: SweptRun, trace: Trace, scene: Scene) -> None:
+    kind, layer, head = scene.selection.kind, scene.selection.layer, 0
+    for part in masks.parts_of(trace):
+        masks.note(trace, kind, part, layer, head)
+        masks.solid_words(trace, kind, part, layer)
+        leak_words.mask_and_leaks(trace, kind, part, layer)
+    if (cell := scene.selection.cell) is not None:
+        masks.cell_words(trace, kind, layer, cell.query, cell.key)
+    masks.false_words(trace)
+    masks.row_name(trace, 0)
+    for side in ("source", "target"):
+        if getattr(trace, side):
+            masks.batch_table((trace,), side).summary  # noqa: B018
+    leak_words.leak_words(trace)
+    leak_words.empty_row_words(trace, head)
+    leak_words.run_words(trace)
+    mask_lab.row_words(trace, scene.selection)
+
+
+def _output(run: SweptRun, trace: Trace, scene: Scene) -> None:
+    output.output_picture(trace)
+    for row in range(len(trace)):
+        output.output_words(trace, row)
+    output.flow_words(trace)
+    output.softmax_words(trace, scene.lens)
+    table = candidates.candidate_table(trace)
+    candidates.kept_words(table)
+    candidates.others_words(table, 3)
+
+
+def _lens(run: SweptRun, trace: Trace, scene: Scene) -> None:
+    logit_lens.how_words(trace.model)
+    logit_lens.step_lens(trace, scene.lens)
+    logit_lens.all_lens(trace, scene.lens, "best")
+    logit_lens.rank_words(trace, scene.lens)
+    for layer in range(trace.layers("decoder") + 1 if len(trace) else 0):
+        logit_lens.lens_cell_words(trace, scene.lens, len(trace) - 1, layer)
+
+
+def _diagram(run: SweptRun, trace: Trace, scene: Scene) -> None:
+    at, known = scene.selection, trace.model.known is not None
+    stack = "encoder" if at.kind == "encoder" else "decoder"
+    attention = (
+        f"{stack}.{at.layer}.{'cross' if at.kind == 'cross' else 'self'}_attention"
+    )
+    inside = [attention, f"{attention}.mask"]
+    if known:
+        layer = f"{stack}.{at.layer}"
+        inside += [layer, f"{attention}.add", f"{layer}.feed_forward"]
+        inside += [f"{attention}_norm", *BLOCKS]
+    for block in (*OUTSIDE, *inside):
+        architecture(trace, trace.model, at, chosen=block)
+
+
+def _computation(run: SweptRun, trace: Trace, scene: Scene) -> None:
+    looked_at = subject(
+        trace, scene.selection, parameters=run.parameters, positions=run.table
+    )
+    for name in stage_names() if looked_at is not None else ():
+        assert looked_at is not None
+        made = picture(stage_of(name), looked_at)
+        for one in () if isinstance(made, str) else made.maps:
+            one.make()
+
+
+def _positions(run: SweptRun, trace: Trace, scene: Scene) -> None:
+    positions.nothing_words(trace.model)
+    table = run.table
+    if table is not None:
+        waves = positions.waves_of(table)
+        positions.table_words(table, waves=waves, model=trace.model)
+        position_lab.input_pictures(trace, table, "source")
+        position_lab.input_pictures(trace, table, "target")
+
+
+def _run(run: SweptRun, trace: Trace, scene: Scene) -> None:
+    run_notices.source_notice(trace)
+    run_notices.end_notice(trace, len(run.trace))
+    teacher_forcing.score_words(trace)
+    modified_run.export_words(trace)
+
+
+DOORS: dict[str, Callable[[SweptRun, Trace, Scene], None]] = {
+    "explanations": _explain,
+    "terms": _terms,
+    "attention": _attention,
+    "masks": _masks,
+    "output": _output,
+    "lens": _lens,
+    "diagram": _diagram,
+    "computation": _computation,
+    "positions": _positions,
+    "run": _run,
+}
+OF = {  # what doors look at that look at less than the cell
+    **dict.fromkeys(("output", "lens", "positions", "run"), "run"),
+    **dict.fromkeys(("terms", "diagram"), "layer"),
+}
+QUICK = {*DOORS} - {"diagram", "computation"}  # the others speak of every step in turn

