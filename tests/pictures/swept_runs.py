@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -16,12 +17,12 @@ from tests.models import BOS, EOS, PAD, tiny_checkpoint
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
 from visformer.core.layer_export import layer_parameters
-from visformer.core.lens_rows import lens
+from visformer.core.lens_rows import read_streams
 from visformer.core.passes import GivenMasks, run
 from visformer.values.arrays import Floats
 from visformer.values.facts import STACKS
 from visformer.values.layer_weights import LayerParameters
-from visformer.values.lens import LensRows
+from visformer.values.lens import LensRows, streams
 from visformer.values.strategy import GREEDY, Strategy
 from visformer.values.trace import Trace
 
@@ -73,7 +74,9 @@ class SweptRun:
         if self.checkpoint is None or not len(shown) or not shown.steps:
             return None
         heat, row = self.strategy.temperature, len(shown) - 1
-        read = lens(self.checkpoint, shown, [row], temperature=heat)
+        ids = np.array([shown.steps[row].id], np.int64)
+        hidden = streams(shown, [row])
+        read = read_streams(self.checkpoint, hidden, ids, temperature=heat)
         return LensRows(of=shown.storage, strategy=self.strategy, rows={row: read[0]})
 
 
