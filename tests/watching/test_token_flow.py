@@ -185,6 +185,12 @@ def written(x: Tensor, *parts: tuple[Any, Tensor]) -> Tensor:
     return y
 
 
+def written_through_a_view(x: Tensor) -> Tensor:
+    y = x.clone()
+    y.transpose(0, 1).copy_(x.flip(1).transpose(0, 1))
+    return y
+
+
 WRITTEN: dict[str, Callable[[Tensor], Tensor]] = {
     "shifted": lambda x: written(x, (slice(1, None), x[:, :-1])),
     "moved": lambda x: written(x, (slice(0, 2), x[:, 3:]), (slice(2, 5), x[:, :3])),
@@ -192,6 +198,7 @@ WRITTEN: dict[str, Callable[[Tensor], Tensor]] = {
     "index_copy": lambda x: torch.zeros_like(x).index_copy(1, ORDER, x),
     "two orders added": lambda x: 0 * x + x.flip(1),
     "chosen": lambda x: x.where(torch.arange(5)[:, None] > 2, x.flip(1)),
+    "through a view": written_through_a_view,
     "rows": lambda x: torch.zeros_like(x).index_copy(0, torch.tensor([1, 2, 0]), x),
 }
 
@@ -213,6 +220,86 @@ def test_embeddings_that_are_written_elsewhere_are_followed_or_numbered(
         moved = WRITTEN[case](ids[..., None])[..., 0]
         assert 0 not in moved  # where nothing was written, there is nothing to name
         assert_sources(watched, moved)
+
+
+AT = torch.arange(5)[:, None]
+
+
+def edited(x: Tensor, edit: Callable[[Tensor], Any]) -> Tensor:
+    y = x.roll(1, 1)
+    edit(y)
+    return y
+
+
+NOT_FOLLOWED: dict[str, Callable[[Tensor], Tensor]] = {
+    "erased": lambda x: edited(x, lambda y: y[:, 0].zero_()),
+    "erased, as many rows": lambda x: edited(x, lambda y: y[:, :1].fill_(0)),
+    "masked in place": lambda x: edited(x, lambda y: y.masked_fill_(AT == 0, 0)),
+    "times nothing": lambda x: edited(x, lambda y: y[:, 0].mul_(0)),
+    "times a mask": lambda x: x.roll(1, 1) * (AT > 0),
+    "where": lambda x: x.roll(1, 1).where(AT > 0, torch.tensor(0.0)),
+    "another for one": lambda x: torch.where(AT == 0, x[:, 1:2], x),
+    "swapped by where": lambda x: torch.where(
+        AT == 0, x[:, 4:], torch.where(AT == 4, x[:, :1], x)
+    ),
+    "masked": lambda x: x.masked_fill(AT == 0, 0),
+    "masked_scatter": lambda x: x.masked_scatter((AT > 2).expand(x.shape), x),
+    "index_fill": lambda x: x.roll(1, 1).index_fill(1, torch.tensor([0]), 0),
+    "sort": lambda x: x.sort(1).values,
+    "topk": lambda x: x.topk(5, 1).values,
+    "cumsum": lambda x: x.cumsum(1),
+    "cummax": lambda x: x.cummax(1).values,
+    "padded and cut": lambda x: pad(x, (0, 0, 1, -1)),
+    "lerp": lambda x: x.lerp(x.roll(1, 1), 1.0),
+    "lerp in place": lambda x: edited(x, lambda y: y[:, 1:].lerp_(x[:, :-1], 1)),
+    "copied over": lambda x: edited(x, lambda y: y[:, 1:].mul_(0).add_(x[:, :-1])),
+    "shifted features": lambda x: torch.cat([x[..., :4], x.flip(1)[..., 4:]], -1),
+    "take": lambda x: x.take(torch.arange(x.numel()).view(x.shape).flip(1)),
+    "put": lambda x: torch.zeros_like(x).put_(torch.arange(120).flip(0), x),
+    "scatter_add": lambda x: torch.zeros_like(x).scatter_add(
+        1, ORDER[:, None].expand(x.shape), x
+    ),
+    "as_strided": lambda x: x.contiguous().as_strided(x.shape, (40, 0, 1)),
+    "packed": lambda x: torch.zeros_like(x).masked_scatter(
+        torch.ones(x.shape).bool(), x[torch.ones(x.shape[:2]).bool()].roll(1, 0)
+    ),
+    "channels": lambda x: torch.channel_shuffle(pad(x, (0, 0, 0, 1)), 3)[:, :5],
+    "pooled": lambda x: torch.nn.functional.max_pool1d(x.mT, 3, 1, 1).mT,
+    "sampled": lambda x: torch.func.vmap(lambda a: a.sort(0).values)(x),
+}
+
+
+@pytest.mark.parametrize("case", NOT_FOLLOWED)
+def test_what_stands_where_no_token_did_is_numbered(case: str) -> None:
+    model = Moving(NOT_FOLLOWED[case], after=True)
+    watched = called(model, some_ids(5 if "many rows" in case else 3, 5))
+    assert_own(watched, model)
+    assert_numbered(watched, "source", 5)
+
+
+HIDDEN: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "masked": lambda x, mask: x.masked_fill(mask[..., None], 0),
+    "times": lambda x, mask: x * ~mask[..., None],
+    "where": lambda x, mask: torch.where(mask[..., None], 0.0, x),
+    "written": lambda x, mask: x.index_put((mask,), torch.tensor(0.0)),
+    "beside a mixture": lambda x, _mask: x + x.cumsum(1),
+    "scaled by position": lambda x, _mask: x * torch.arange(1, 6)[:, None],
+    "normed": lambda x, _mask: nn.BatchNorm1d(WIDTH)(x.mT).mT,
+    "in place": lambda x, _mask: x.mul_(2).add_(1),
+}
+
+
+@pytest.mark.parametrize("case", HIDDEN)
+def test_tokens_whose_padding_is_hidden_keep_their_names(case: str) -> None:
+    class Model(Encoder):
+        def forward(self, ids: Tensor) -> Tensor:
+            return self.read(HIDDEN[case](self.embed(ids), ids == 0))
+
+    model, ids = Model(), some_ids(3, 5)
+    ids[0, 3:] = 0
+    watched = called(model, ids)
+    assert_own(watched, model)
+    assert_sources(watched, ids)
 
 
 @pytest.mark.parametrize("case", MOVED)

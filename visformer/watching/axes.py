@@ -20,7 +20,9 @@ MADE, WEIGHT, INPUT = range(3)  # where an axis comes from; the better known is 
 class DataAxis:
     """One axis; identical where it means the same positions."""
 
-    __slots__ = ("at", "cuts", "origin", "parent", "parts", "rows", "size", "twins")
+    __slots__ = (
+        *("at", "cuts", "lost", "origin", "parent", "parts", "rows", "size", "twins"),
+    )
 
     def __init__(
         self,
@@ -31,6 +33,7 @@ class DataAxis:
         parts: Sequence[tuple[DataDimension, int, int]] = (),
         *,
         rows: bool = False,
+        lost: bool = False,
     ) -> None:
         self.size, self.origin, self.parent = size, origin, parent
         # which of the parent's positions it has: from one on, or each, int64 [size];
@@ -38,6 +41,8 @@ class DataAxis:
         self.at = at
         self.parts = tuple(parts)  # what was joined: axes, size, marks
         self.rows = rows  # counts the rows of a table: learned queries, positions
+        # what stands where is unknown: of what was sorted, or put together anew
+        self.lost: bool = lost or (parent is not None and parent.lost)
         self.cuts: dict[tuple[str, Any, int], tuple[DataAxis, ...]] = {}
         self.twins: list[DataAxis] = []  # others that were added to it, one by one
 
@@ -71,8 +76,9 @@ class DataAxis:
         return None
 
     def join(self, other: DataAxis) -> None:
-        """Note that both count the same positions."""
-        if other is not self and self.positions_on(other) is None:
+        """Note that both count the same positions, where it is known which."""
+        lost = self.lost or other.lost
+        if other is not self and not lost and self.positions_on(other) is None:
             self.twins.append(other)
             other.twins.append(self)
 
@@ -169,7 +175,10 @@ def positions_on(dimension: DataDimension, axis: DataAxis) -> Tensor | None:
 def elsewhere(dimensions: DataDimensions) -> DataDimensions:
     """Return dimensions of the same kinds, where it is not known what stands where."""
     return tuple(
-        tuple(DataAxis(axis.size, axis.origin, axis, rows=axis.rows) for axis in one)
+        tuple(
+            DataAxis(axis.size, axis.origin, axis, rows=axis.rows, lost=True)
+            for axis in one
+        )
         for one in dimensions
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from visformer.watching.axes import (
     DataDimension,
     DataDimensions,
     aligned,
+    better,
     elsewhere,
     fresh,
     kept,
@@ -23,19 +25,31 @@ from visformer.watching.axes import (
 )
 from visformer.watching.ledger import Ledger, Picked
 from visformer.watching.score_trail import Again
+from visformer.watching.seen_instead import RECURRENT
 
 REGROUPS = {"view", "_unsafe_view", "reshape", "_reshape_alias", "unsqueeze", "squeeze"}
+TURNS = {"transpose", "t", "permute", "select", "unbind", "slice"}
 REDUCTIONS = {
     *("sum", "mean", "amax", "amin", "max", "min", "argmax", "argmin", "logsumexp"),
     *("prod", "norm", "linalg_vector_norm", "var", "std", "any", "all"),
 }
+ARRANGES = {*REGROUPS, *TURNS, "cat", "stack", "expand"}
 PIECES = {"split", "split_with_sizes", "chunk", "unsafe_split"}
 MATRIX = {"mm", "bmm", "addmm", "baddbmm"}
 MOVES = {"flip", "roll", "index_select", "index", "gather", "repeat"}
 WRITES = {  # of some positions, wherever they come from
     *("index_copy", "index_copy_", "index_put", "index_put_", "scatter", "scatter_"),
     *("slice_scatter", "select_scatter", "masked_scatter", "masked_scatter_"),
+    *("index_fill", "index_fill_"),
 }
+STANDING = re.compile(  # beside what torch tells of: numbers, or rows, where they were
+    "norm|softmax|dropout|quantize|convolution|bernoulli|uniform|lift_fresh|detach"
+    "|^(_to_copy|alias|copy|masked_fill|where|fill|zero|glu|prelu|complex|polar|_conj"
+    "|hardswish|log_sigmoid_forward|view_as_real|view_as_complex|real|imag)_?$|"
+    + "|".join(RECURRENT)
+)
+# what they give still has the contents of either in their places
+ADDS = {"add", "sub", "rsub", "mul", "div", "addcmul"}
 
 
 def results_of(
@@ -45,10 +59,13 @@ def results_of(
     ledger: Ledger,
     out: Any,
     again: Again | None,
+    *,
+    pointwise: bool,
 ) -> list[tuple[Tensor, DataDimensions]]:
     """Return the tensors that an operation made, with their dimensions.
 
-    ``again`` does the operation with another tensor in the place of the first one.
+    ``again`` does the operation with another tensor in the place of the first one;
+    ``pointwise`` says that each number follows from those in the same place.
     """
     outs = list(out) if isinstance(out, tuple | list) else [out]
     outs = [one for one in outs if isinstance(one, Tensor)]
@@ -60,11 +77,33 @@ def results_of(
     if (looked_up := ids_looked_up(name, args, ins, ledger)) is not None:
         ids = ledger.known(looked_up).dimensions
         return [(one, (*ids, *several[0][1:])) for one in outs]
-    if name in WRITES and not any(ledger.known(one).trail for one in ins):
-        return [(one, elsewhere(several[0])) for one in outs]
+    scores = any(ledger.known(one).trail for one in ins)
+    if name in WRITES and not scores:
+        hides = _fills_given(ins, ledger)
+        return [(one, several[0] if hides else elsewhere(several[0])) for one in outs]
     if name in MOVES and again is not None:
         return [(one, _moved(several[0], ins[0], again, one)) for one in outs]
-    return [(one, _dimensions(name, args, ins, several, one, ledger)) for one in outs]
+    made = [(one, _dimensions(name, args, ins, several, one, ledger)) for one in outs]
+    pointwise = pointwise or name in ARRANGES | REDUCTIONS or scores
+    if pointwise or STANDING.search(name):
+        return made
+    return [(one, _without_places(dimensions)) for one, dimensions in made]
+
+
+def _fills_given(ins: Sequence[Tensor], ledger: Ledger) -> bool:
+    """Whether positions that an input tells of, as padding, get what is no input's."""
+    masks = [one for one in ins if one.dtype == torch.bool]
+    values = [one for one in ins[1:] if one.dtype != torch.bool]
+    told = all(ledger.marks([one]) for one in masks)
+    return bool(masks) and told and not ledger.marks(values)
+
+
+def _without_places(dimensions: DataDimensions) -> DataDimensions:
+    """Dimensions of which it is not known what of an input stands where."""
+    return tuple(
+        elsewhere((one,))[0] if any(axis.origin == INPUT for axis in one) else one
+        for one in dimensions
+    )
 
 
 def ids_looked_up(
@@ -106,7 +145,8 @@ def _moved(
             result.append(before[varying[0]][0].moved(along))
         else:  # which positions they are differs from row to row, say
             origins = [axis.origin for at in varying for axis in before[at]]
-            result.append(fresh((n,), max(origins, default=MADE))[0])
+            origin = max(origins, default=MADE)
+            result.append((DataAxis(n, origin, lost=True),) * (n > 1))
     return tuple(result)
 
 
@@ -124,20 +164,27 @@ def _dimensions(
     first = several[0]
     if name in REGROUPS:
         return regrouped(first, shape)
-    if name in ("transpose", "t", "permute", "select", "unbind", "slice"):
+    if name in TURNS:
         return _picked(name, args, first, shape)
     if name == "cat":
         return _joined(args, ins, several, shape, ledger)
     if name == "stack":
         at = (args[1] if len(args) > 1 else 0) % len(shape)
-        rest = aligned(several, shape[:at] + shape[at + 1 :])
+        others = shape[:at] + shape[at + 1 :]
+        settled = _without_conflicts(several, ins, others, ledger, adds=True)
+        rest = aligned(several, others, settled)
         return (*rest[:at], *fresh(shape[at : at + 1], MADE), *rest[at:])
     if name == "expand":
         return aligned([first], shape)
     if name in REDUCTIONS:
         return _reduced(args, first, shape)
+    if name == "copy_" and not ledger.known(ins[0]).trail:  # what was there is gone
+        made = _combined(ins[1:], several[1:], shape, ledger)
+        pairs = zip(made, elsewhere(first), strict=True)
+        return tuple(map(better, *zip(*pairs, strict=True))) if made else made
     if shape == _broadcast(ins):
-        return _combined(ins, several, shape, ledger)
+        made = _combined(ins, several, shape, ledger, adds=name.rstrip("_") in ADDS)
+        return _without_erased(name, ins, made, ledger)
     return kept(first, shape) if len(shape) != len(first) else _where_same(first, shape)
 
 
@@ -146,6 +193,8 @@ def _combined(
     several: Sequence[DataDimensions],
     shape: tuple[int, ...],
     ledger: Ledger,
+    *,
+    adds: bool = False,
 ) -> DataDimensions:
     """Dimensions of what several tensors give, number by number.
 
@@ -155,36 +204,93 @@ def _combined(
     scores = [one.dimensions for one in map(ledger.known, ins) if one.trail is not None]
     if scores:
         return aligned(several, shape, scores[:1])
-    given = [d for x, d in zip(ins, several, strict=True) if ledger.marks([x])]
-    if not given:
-        return aligned(several, shape)
-    given = _without_conflicts(given, shape)
+    settled = _without_conflicts(several, ins, shape, ledger, adds=adds)
     features = [tuple(dimensions[-1:]) for dimensions in several]
     last = aligned(features, shape[-1:])
-    return (*aligned(several, shape, given)[:-1], *last)
+    return (*aligned(several, shape, settled)[:-1], *last)
 
 
 def _without_conflicts(
-    several: Sequence[DataDimensions], shape: tuple[int, ...]
+    several: Sequence[DataDimensions],
+    ins: Sequence[Tensor],
+    shape: tuple[int, ...],
+    ledger: Ledger,
+    *,
+    adds: bool,
 ) -> list[DataDimensions]:
     """Note which axes of inputs were put together, position by position.
 
-    Where two orders of the same were, it is not known what stands where.
+    Where two orders of the same were, it is not known what stands where; masks and
+    factors aside. A sum with what has no known order still has what is known of the
+    other in its place, as after a mixture of tokens.
     """
-    made = [list(one) for one in several]
+    given = [(list(d), x) for d, x in zip(several, ins, strict=True)]
+    given = [(d, x) for d, x in given if ledger.marks([x])]
+    alike = [
+        d for d, x in given if x.dtype != torch.bool and x.shape[-1:] == shape[-1:]
+    ]
     for back, n in enumerate(reversed(shape), 1):
-        there = [d for d in made if len(d) >= back and size_of(d[-back]) == n > 1]
-        there = [d for d in there if len(d[-back]) == 1]
-        axes = [d[-back][0] for d in there if d[-back][0].origin == INPUT]
-        for one in axes[1:]:
-            at = one.positions_on(axes[0])
-            at = axes[0].positions_on(one) if at is None else at
-            if at is None:
-                axes[0].join(one)
-            elif not torch.equal(at, torch.arange(n)):
-                for dimensions in there:
-                    (dimensions[-back],) = elsewhere((dimensions[-back],))
-    return [tuple(one) for one in made]
+        there = [d for d in alike if len(d) >= back and size_of(d[-back]) == n > 1]
+        there = [d for d in there if any(axis.origin == INPUT for axis in d[-back])]
+        lost = [d for d in there if any(axis.lost for axis in d[-back])]
+        if adds and len(lost) < len(there):
+            known = next(d[-back] for d in there if d not in lost)
+            for d in lost:
+                d[-back] = known
+        if not all(_stand_alike(there[0][-back], d[-back]) for d in there[1:]):
+            for d in there:
+                (d[-back],) = elsewhere((d[-back],))
+    return [tuple(d) for d, _x in given]
+
+
+def _stand_alike(first: DataDimension, second: DataDimension) -> bool:
+    """Whether two dimensions have the same positions; those of two inputs are joined.
+
+    Of what is counted otherwise, as if it had other axes, nothing is known.
+    """
+    if [axis.size for axis in first] != [axis.size for axis in second]:
+        return True
+    for one, other in zip(first, second, strict=True):
+        at = other.positions_on(one)
+        at = one.positions_on(other) if at is None else at
+        if at is None and one.lost != other.lost:
+            return False
+        if at is None and one.origin == other.origin == INPUT:
+            one.join(other)
+        elif at is not None and not torch.equal(at, torch.arange(one.size)):
+            return False
+    return True
+
+
+def _without_erased(
+    name: str, ins: Sequence[Tensor], made: DataDimensions, ledger: Ledger
+) -> DataDimensions:
+    """Dimensions where positions that no input told of were filled, or cut out.
+
+    What stood there is gone. A mask that an input tells of, as of padding, hides it.
+    """
+    if name.removesuffix("_") not in ("mul", "masked_fill", "where") or len(ins) < 2:
+        return made
+    if any(known.trail or known.random for known in map(ledger.known, ins)):
+        return made
+    given = [bool(ledger.marks([one])) for one in ins]
+    if len(ins) == 3:  # where; of two contents one may stand for many of the other
+        both = given[1] and given[2]
+        gone = ~ins[0] if given[1] else ins[0]
+        told = ins[1].shape == ins[2].shape if both else given[0]
+    else:
+        at = 1 if given[0] else 0
+        gone = ins[at] if name.startswith("masked_fill") else ins[at] == 0
+        told = given[at] or ledger.is_weight(ins[at])
+    if told or not any(given) or not bool(gone.any()):
+        return made
+    if gone.dim() and gone.shape[-1] > 1:  # features
+        gone = gone.all(-1, keepdim=True)
+    result = list(made)
+    for at in range(-gone.dim(), 0) if bool(gone.any()) else ():
+        if gone.shape[at] > 1:
+            (result[at],) = _without_places((result[at],))
+    return tuple(result)
 
 
 def _broadcast(ins: Sequence[Tensor]) -> tuple[int, ...] | None:
@@ -206,7 +312,7 @@ def _where_same(before: DataDimensions, shape: tuple[int, ...]) -> DataDimension
     """Keep the dimensions whose size did not change, wherever they are."""
     new = aligned([before], shape) if len(before) == len(shape) else kept(before, shape)
     return tuple(
-        (DataAxis(n, max((a.origin for a in old), default=MADE)),)
+        (DataAxis(n, max((a.origin for a in old), default=MADE), lost=True),)
         if n > 1 and now and now[0].origin == MADE and not now[0].parent
         else now
         for now, old, n in zip(new, (*before, *new), shape, strict=False)
@@ -250,7 +356,7 @@ def _stretch(
     if len(before) == 1:
         return before[0].moved(start + step * torch.arange(size))
     origin = max((axis.origin for axis in before), default=MADE)
-    return (DataAxis(size, origin),) * (size > 1)
+    return (DataAxis(size, origin, lost=True),) * (size > 1)
 
 
 def _pieces(
@@ -301,9 +407,12 @@ def _joined(
 ) -> DataDimensions:
     at = (args[1] if len(args) > 1 else 0) % len(shape)
     whole = [i for i, one in enumerate(ins) if one.dim() == len(shape)]
-    rest = aligned(
-        [(*several[i][:at], (), *several[i][at + 1 :]) for i in whole], shape
-    )
+    around = [(*several[i][:at], (), *several[i][at + 1 :]) for i in whole]
+    settled = []
+    if at == len(shape) - 1:  # features
+        those = [ins[i] for i in whole]
+        settled = _without_conflicts(around, those, shape, ledger, adds=True)
+    rest = aligned(around, shape, settled)
     parts = [(several[i][at], ins[i].shape[at], ledger.marks([ins[i]])) for i in whole]
     outer: DataDimension
     parts = [part for part in parts if part[1]]  # an empty cache adds nothing
@@ -314,7 +423,8 @@ def _joined(
         outer = (DataAxis(len(parts), MADE), *parts[0][0])
     else:
         origin = max((a.origin for axes, _n, _m in parts for a in axes), default=MADE)
-        outer = (DataAxis(shape[at], origin, parts=parts),) if shape[at] > 1 else ()
+        joined = DataAxis(shape[at], origin, parts=parts, lost=True)
+        outer = (joined,) if shape[at] > 1 else ()
     return (*rest[:at], outer, *rest[at + 1 :])
 
 
@@ -328,3 +438,16 @@ def _reduced(
     gone = {at % len(before) for at in dims}
     left = tuple(d for at, d in enumerate(before) if at not in gone)
     return left if len(left) == len(shape) else fresh(shape, MADE)
+
+
+def puts_anew(
+    name: str, args: tuple[Any, ...], ins: Sequence[Tensor], ledger: Ledger
+) -> bool:
+    """Whether an operation in place puts other numbers in the place of those it had."""
+    if name == "copy_" or not ins[0].is_floating_point():
+        return name == "copy_"
+    if name in ("fill_", "zero_", "masked_fill_"):
+        return not ledger.marks(ins[1:])
+    nothing = name == "mul_" and not isinstance(args[1], Tensor) and args[1] == 0
+    other = any(x.shape == ins[0].shape and ledger.marks([x]) for x in ins[1:])
+    return nothing or (other and name.removesuffix("_") not in ADDS)

@@ -147,7 +147,8 @@ class InputMarks:
             return
         axes = self._ledger.known(ids).dimensions
         for axis in (one for dimension in axes for one in dimension):
-            axis.origin = INPUT  # what ids are counted by counts tokens
+            # what ids are counted by counts tokens, wherever they came from
+            axis.origin, axis.lost = INPUT, False
         kept = ids.detach().cpu().clone()
         names = [one.name for one in self.inputs if one.mark & marks]
         self.read.append(

@@ -78,6 +78,11 @@ def place_of(tensor: Tensor) -> ViewKey:
     return int(tensor.storage_offset()), tuple(tensor.shape), tuple(tensor.stride())
 
 
+def _extents(place: ViewKey) -> list[tuple[int, int]]:
+    """Return size and stride of each dimension of a view."""
+    return list(zip(place[1], place[2], strict=True))
+
+
 class Ledger:
     """What is known of the tensors of one pass, or of several."""
 
@@ -139,19 +144,29 @@ class Ledger:
         held.marks |= marks
         held.views[place_of(tensor)] = known
 
-    def scramble(self, part: Tensor) -> None:
-        """Forget what stands where in all numbers of which a part is written anew."""
-        storage = storage_of(part)
-        held = self._held.get(storage) if storage is not None else None
-        views = {} if held is None else held.views
+    def rewrite(self, part: Tensor, before: DataDimensions, *, anew: bool) -> None:
+        """Follow an edit of a part in place, in all other views of its numbers.
+
+        ``before`` are its dimensions as they were; ``anew`` tells that other numbers
+        stand there now, so that the whole of an axis is no longer of one order.
+        """
+        views, own = self.views(part), place_of(part)
+        now = dict(zip(_extents(own), views[own].dimensions, strict=True))
+        was = dict(zip(_extents(own), before, strict=True))
+        changed = {extent for extent in now if now[extent] != was[extent]}
+        if not anew and not changed:
+            return
         for place, known in [*views.items()]:
-            if math.prod(place[1]) > part.numel() and known.trail is None:
-                several = zip(known.dimensions, place[1], strict=True)
-                dimensions = tuple(
-                    one if n in part.shape else elsewhere((one,))[0]
-                    for one, n in several
-                )
-                views[place] = replace(known, dimensions=dimensions)
+            if place == own or known.trail is not None:
+                continue
+            larger = math.prod(place[1]) > part.numel()
+            dimensions = tuple(
+                elsewhere((one,))[0]
+                if larger and (extent in changed or extent not in now)
+                else (now[extent] if extent in changed else one)
+                for extent, one in zip(_extents(place), known.dimensions, strict=True)
+            )
+            views[place] = replace(known, dimensions=dimensions)
 
     def marks(self, tensors: Iterable[Tensor]) -> int:
         """Return what tensors depend on, taken together."""

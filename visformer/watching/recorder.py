@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tag, Tensor
 from torch._C import DispatchKey
 from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -31,6 +31,7 @@ from visformer.watching.axis_rules import (
     REGROUPS,
     ids_looked_up,
     picks,
+    puts_anew,
     results_of,
 )
 from visformer.watching.captured import Captured, Unclear
@@ -185,12 +186,11 @@ class Recorder(TorchDispatchMode):
         again = doing_again(func, args, kwargs, ins[0]) if ins else None
         if name in LIKE:
             weights = any(ledger.known(x).trail for x in ins)  # stand as they did
-            for one, dimensions in results_of(name, args, ins, ledger, out, again):
+            like = results_of(name, args, ins, ledger, out, again, pointwise=True)
+            for one, dimensions in like:
                 own = dimensions if weights else elsewhere(dimensions)
                 ledger.learn(one, Known(own, random=name in DRAWN), 0)
             return
-        if name == "copy_":
-            ledger.scramble(ins[0])
         if (ids := ids_looked_up(name, args, ins, ledger)) is not None:
             self._embeds(self.calls.current, ins[0], ids)
         marks = self._marks_after(name, ins)
@@ -216,7 +216,8 @@ class Recorder(TorchDispatchMode):
         if name in ("native_dropout", "bernoulli_"):
             random = random and name == "bernoulli_"
             self.dropout[self.calls.current.path] += 1
-        results = results_of(name, args, ins, ledger, out, again)
+        stands = Tag.pointwise in func.tags or KERNEL.search(name) is not None
+        results = results_of(name, args, ins, ledger, out, again, pointwise=stands)
         weighs = self._weighed(name, args, ins, knowns) if marks and not trail else None
         picked = tuple(dict.fromkeys(pick for known in knowns for pick in known.picked))
         counts = name == "arange" or any(known.counts for known in knowns)
@@ -228,6 +229,8 @@ class Recorder(TorchDispatchMode):
             ledger.learn(one, Known(*told, trail, weighs, counts), marks)
             trail = trail if name in ("split", "split_with_sizes", "unbind") else None
         if args and out is args[0]:  # in place
+            anew = puts_anew(name, args, ins, ledger)
+            ledger.rewrite(out, knowns[0].dimensions, anew=anew)
             follow_edit(ledger, func, args, kwargs)
 
     def _see_outside(self, name: str, ins: list[Tensor]) -> None:
