@@ -226,8 +226,11 @@ def _without_conflicts(
     """
     given = [(list(d), x) for d, x in zip(several, ins, strict=True)]
     given = [(d, x) for d, x in given if ledger.marks([x])]
+    factors = {(1,)} if shape[-1:] != (1,) else set()
     alike = [
-        d for d, x in given if x.dtype != torch.bool and x.shape[-1:] == shape[-1:]
+        d
+        for d, x in given
+        if x.dtype != torch.bool and tuple(x.shape[-1:]) not in factors
     ]
     for back, n in enumerate(reversed(shape), 1):
         there = [d for d in alike if len(d) >= back and size_of(d[-back]) == n > 1]
