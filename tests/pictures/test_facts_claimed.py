@@ -138,7 +138,7 @@ def test_positions_that_are_not_known_are_not_described() -> None:
 def test_a_table_that_a_run_was_not_given_is_not_called_its_own() -> None:
     _checkpoint, trace = decoded("positions constant 0")
     said = explanation(("positions", "table"), scene(trace))
-    assert said.endswith("This run was given others.")
+    assert said.endswith("Changed in this run: positions constant 0.")
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "none"])

@@ -171,7 +171,8 @@ def _positions(scene: Scene) -> str:
     words = _(_TABLES[known is None or known.positions in ("sinusoidal", "halves")])
     if trace is None or trace.intervention.positions is None:
         return words
-    return " ".join((words, _("This run was given others.")))
+    change = _("Changed in this run: {change}", change=trace.intervention.positions)
+    return f"{words} {change}."
 
 
 def _position_input(scene: Scene) -> str:
