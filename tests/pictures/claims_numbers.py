@@ -6,17 +6,16 @@ A claim is a template, and a predicate over the arrays of the run that it is sai
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from tests.pictures.sweep import Claims, Reasons, Said
 from visformer.pictures.attention.maps import layer_and_head
 from visformer.text import visible
 from visformer.values.arrays import Bools, Floats
 from visformer.values.facts import Kind
-
-Claim = Callable[[Any], bool]  # of a sentence: its fields, its trace, its scene
 
 
 def number(text: object) -> float:
@@ -25,7 +24,7 @@ def number(text: object) -> float:
     return float(written)
 
 
-def is_near(said: Any, field: str, wanted: float, most: float = 6e-3) -> bool:
+def is_near(said: Said, field: str, wanted: float, most: float = 6e-3) -> bool:
     """Whether a field is a number, to the digits that are written; NaN is NaN."""
     told = number(said.fields[field])
     if math.isnan(wanted) or math.isnan(told):
@@ -36,33 +35,33 @@ def is_near(said: Any, field: str, wanted: float, most: float = 6e-3) -> bool:
 # ---- attention ---------------------------------------------------------------------
 
 
-def place(said: Any) -> tuple[Kind, int, int]:
+def place(said: Said) -> tuple[Kind, int, int]:
     """Return the kind, the layer and the head that are looked at."""
     at = said.scene.selection
     return at.kind, *layer_and_head(said.trace, at, at.kind)
 
 
-def head(said: Any) -> Floats:
+def head(said: Said) -> Floats:
     """Return the weights of the head that is looked at, [Q, K]."""
-    return said.trace.attention(*place(said))  # type: ignore[no-any-return]
+    return said.trace.attention(*place(said))
 
 
-def layer_heads(said: Any) -> Floats:
+def layer_heads(said: Said) -> Floats:
     """Return the weights of all heads of its layer, [H, Q, K]."""
-    return said.trace.attention(*place(said)[:2])  # type: ignore[no-any-return]
+    return said.trace.attention(*place(said)[:2])
 
 
-def mask(said: Any) -> Bools:
-    return said.trace.mask(*place(said)[:2])  # type: ignore[no-any-return]
+def mask(said: Said) -> Bools:
+    return said.trace.mask(*place(said)[:2])
 
 
-def row(said: Any) -> int:
+def row(said: Said) -> int:
     """Return the query in focus, or the last one."""
     at, cell = said.scene.selection, said.scene.selection.cell
     return len(said.trace.tokens(at.kind)[0]) - 1 if cell is None else cell.query
 
 
-def rows_named(said: Any) -> Iterator[Floats]:
+def rows_named(said: Said) -> Iterator[Floats]:
     """Yield the rows whose query has the name that is said."""
     queries = said.trace.tokens(said.scene.selection.kind)[0]
     for name, weights in zip(queries, head(said), strict=True):
@@ -75,7 +74,7 @@ def most_read(weights: Floats) -> int:
     return int((weights >= weights.max() * (1 - 1e-6)).sum())
 
 
-def reads_most(said: Any) -> bool:
+def reads_most(said: Said) -> bool:
     """Whether a row named reads one key with the weight said, and no other as much."""
     keys = [visible(key) for key in said.trace.tokens(said.scene.selection.kind)[1]]
     return any(
@@ -86,7 +85,7 @@ def reads_most(said: Any) -> bool:
     )
 
 
-def reads_alike(said: Any) -> bool:
+def reads_alike(said: Said) -> bool:
     return any(
         most_read(weights) == said.fields["n"]
         and is_near(said, "weight", float(weights.max()))
@@ -108,18 +107,18 @@ def entropies(weights: Floats) -> float:
     return float(-(shares * logs).sum(-1).mean())
 
 
-def masked_weights(said: Any) -> Floats:
+def masked_weights(said: Said) -> Floats:
     return head(said)[~mask(said)]
 
 
-def scale(said: Any) -> float:
+def scale(said: Said) -> float:
     """Return the scale times the root of the head's width: 1 in the paper."""
     kind, layer, _head = place(said)
     known = said.trace.scale(kind, layer) * math.sqrt(said.trace.head_size(kind))
     return float(known)
 
 
-def inputs_are_finite(said: Any) -> bool:
+def inputs_are_finite(said: Said) -> bool:
     query, keys = (
         said.trace.queries(*place(said))[row(said)],
         said.trace.keys(*place(said)),
@@ -127,7 +126,7 @@ def inputs_are_finite(said: Any) -> bool:
     return bool(np.isfinite(query).all() and np.isfinite(keys).all())
 
 
-def even(said: Any) -> float:
+def even(said: Said) -> float:
     """Return the mean largest weight if each row read its open keys alike."""
     allowed = mask(said)
     counts = np.where(allowed.any(-1), allowed.sum(-1), allowed.shape[1])
@@ -137,63 +136,65 @@ def even(said: Any) -> float:
 # ---- the stream, the output --------------------------------------------------------
 
 
-def is_pre_norm(said: Any) -> bool:
+def is_pre_norm(said: Said) -> bool:
     return bool(said.trace.model.config.norm_first)
 
 
-def positions_added(said: Any) -> Floats:
+def positions_added(said: Said) -> Floats:
     """Return what enters the encoder beside the embeddings, [S, D]."""
+    assert said.run.checkpoint is not None
     model = said.run.checkpoint.model
     table = model.source_embedding.weight.detach().numpy()
     factor = math.sqrt(table.shape[1]) if model.config.embedding_scale else 1.0
     entered = said.trace.hidden("encoder", 0)
-    return entered - np.float32(factor) * table[said.trace.source_ids]  # type: ignore[no-any-return]
+    rows: Floats = entered - np.float32(factor) * table[said.trace.source_ids]
+    return rows
 
 
-def adds(said: Any) -> bool:
+def adds(said: Said) -> bool:
     if said.run.checkpoint is None:  # its embeddings are not at hand
         return bool(said.trace.model.config.positions != "none")
     return bool(np.abs(positions_added(said)).max() > 1e-4)
 
 
-def adds_own(said: Any) -> bool:
-    if said.run.checkpoint is None:
+def adds_own(said: Said) -> bool:
+    if said.run.table is None:
         return adds(said)
     found = positions_added(said)
     return bool(np.allclose(found, said.run.table[: len(found)], atol=1e-4))
 
 
-def lens_row(said: Any) -> Any:
+def lens_row(said: Said) -> Any:
     lens = said.scene.lens
     return None if lens is None else lens.rows.get(len(said.trace) - 1)
 
 
-def settled(said: Any) -> bool:
+def settled(said: Said) -> bool:
     """Whether the step's token is the best from the layer said on, and not before."""
     look, at = lens_row(said), int(said.fields["layer"])
     best = look.chosen_probabilities >= look.probabilities.max(-1) * (1 - 1e-6)
     return bool(best[at:].all() and (at == 0 or not best[at - 1]))
 
 
-def ranks_are_known(said: Any) -> bool:
+def ranks_are_known(said: Said) -> bool:
     """Whether a rank stands where there is a probability, and nowhere else."""
     ranks = str(said.fields["ranks"]).split(" → ")
     known = ~np.isnan(lens_row(said).chosen_probabilities)
     return bool(([rank != "–" for rank in ranks] == known).all())
 
 
-def others(said: Any) -> bool:
+def others(said: Said) -> bool:
     """Whether what the best three leave is what is said; NaN of NaN."""
     candidates = said.trace.steps[-1].candidates[:3]
     rest = 1 - math.fsum(one.probability for one in candidates)
     return is_near(said, "probability", rest)
 
 
-def is_nan(said: Any) -> bool:
+def is_nan(said: Said) -> bool:
     return bool(np.isnan(head(said)[row(said)]).any())
 
 
-CLAIMS: dict[str, Claim] = {
+CLAIMS: Claims = {
     # attention
     "“{query}” reads “{key}” most ({weight}): rows are source words, {strong} what "
     "they read.": reads_most,
@@ -261,7 +262,9 @@ CLAIMS: dict[str, Claim] = {
     "{embedding} is what enters layer 1: no position is added.": lambda s: not adds(s),
     "{token}: x is embedding + position (x − position is the scaled embedding).": adds,
     "{token}: x is the scaled embedding; no position is added.": lambda s: not adds(s),
-    "Changed in this run: {change}": lambda s: s.trace.intervention.positions,
+    "Changed in this run: {change}": lambda s: (
+        s.trace.intervention.positions is not None
+    ),
     "no positional encoding": lambda s: not adds(s),
     # the output
     "A longer bar is a likelier next token; “{token}” is the best from layer {layer} "
@@ -279,7 +282,7 @@ CLAIMS: dict[str, Claim] = {
         s.fields["kept"] == len(s.trace.steps[-1].candidates)
     ),
 }
-NO_CLAIMS: dict[str, str] = {
+NO_CLAIMS: Reasons = {
     "In the paper, embedding plus position is what enters layer 1.": (
         "it is said before a model is open"
     ),
