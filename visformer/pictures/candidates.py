@@ -13,6 +13,7 @@ from visformer.language import _, ngettext
 from visformer.pictures.absent import without_steps_words
 from visformer.pictures.choices import (
     WHO,
+    choice_sentence,
     is_best,
     is_fed,
     model_says,
@@ -218,6 +219,8 @@ def candidate_table(
 
 def _summary(step: Step, *, choosable: bool) -> str:
     origin, token = _(WHO[who_chose(step)]), visible(step.token)
+    if not step.computed:
+        return choice_sentence(step)
     if math.isnan(step.probability):
         return _(
             "{origin}: “{token}”\nall probabilities are NaN:\nno rank, no entropy",

@@ -104,6 +104,8 @@ def who_chose(step: Step) -> Who:
 
 def short_choice(step: Step) -> str:
     """Name a step's token, who chose it, and the model's own where it is another."""
+    if not step.computed:
+        return _("“{token}”; no logits were computed", token=visible(step.token))
     if math.isnan(step.probability):
         return _("“{token}”; all probabilities are NaN", token=visible(step.token))
     return _(_SHORT[who_chose(step), is_best(step)], **_fields(step))
@@ -111,6 +113,11 @@ def short_choice(step: Step) -> str:
 
 def choice_sentence(step: Step) -> str:
     """Say the same as a whole sentence."""
+    if not step.computed:
+        return _(
+            "The model computed no logits for this row; the step's token is “{token}”.",
+            token=visible(step.token),
+        )
     if math.isnan(step.probability):
         return _(
             "All its probabilities are NaN: it predicts nothing; the step's token is "

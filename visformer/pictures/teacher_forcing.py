@@ -53,7 +53,9 @@ def score(trace: Trace) -> Score | None:
     """Return how well the model predicts the reference; None where none is fed."""
     if not is_taught(trace):
         return None
-    steps = [step for step in trace.steps if step.origin == "reference"]
+    steps = [one for one in trace.steps if one.origin == "reference" and one.computed]
+    if not steps:
+        return None
     total = math.fsum(step.loss for step in steps)
     return Score(len(steps), sum(map(is_best, steps)), total)
 

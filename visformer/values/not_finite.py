@@ -29,7 +29,7 @@ def not_finite_words(trace: Trace) -> str:
 
     Of a run whose steps are numbers nothing is read: it is "" at once.
     """
-    if not any(math.isnan(step.probability) for step in trace.steps):
+    if not any(math.isnan(one.probability) and one.computed for one in trace.steps):
         return ""
     stacks: tuple[StackName, ...] = ("encoder", "decoder")
     for stack in stacks:

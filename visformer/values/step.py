@@ -107,6 +107,11 @@ class Step:
         """
         return -math.log(self.probability) if self.probability != 0 else math.inf
 
+    @property
+    def computed(self) -> bool:
+        """Whether the model computed logits here; else its numbers are NaN."""
+        return bool(self.candidates) or not math.isnan(self.probability)
+
 
 def chosen_tokens(steps: Sequence[Step]) -> tuple[str, ...]:
     """Return the token of each step; of steps in a file without reading them."""

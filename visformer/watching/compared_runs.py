@@ -15,7 +15,6 @@ from visformer.values.step import Step
 from visformer.values.trace import Trace
 from visformer.values.watched_attention import WatchedAttention, WatchedKind
 from visformer.watching.compared import STACKS, Comparison
-from visformer.watching.watched_steps import watched_logits
 from visformer.watching.watcher import Watched
 
 SAME = 1e-4  # weights that differ by less are the same
@@ -133,15 +132,13 @@ class _ComparedRow(NamedTuple):
 
 def _rows(run: ComparedRun) -> list[_ComparedRow]:
     """Return the rows of a run, with their logits where they are known."""
-    if not isinstance(run, Watched):
-        known = [None if x.output_weight is None else x.logits for x in run]
-        return [_ComparedRow(*row) for row in zip(run, known, strict=True)]
-    traces = run.traces
-    length = max((len(x) or len(x.source) for x in traces), default=0)
-    logits = watched_logits(run, len(traces), length)
-    if logits is None:
-        return [_ComparedRow(trace, None) for trace in traces]
-    return [_ComparedRow(*row) for row in zip(traces, logits.numpy(), strict=True)]
+    traces = run.traces if isinstance(run, Watched) else run
+    return [
+        _ComparedRow(
+            one, one.logits if one.output_weight is not None else one.own_logits
+        )
+        for one in traces
+    ]
 
 
 def _like(rows: list[_ComparedRow], others: list[_ComparedRow]) -> list[_ComparedRow]:

@@ -33,7 +33,6 @@ from visformer.watching.switches import (
     switched,
     switches_of,
 )
-from visformer.watching.watched_steps import output_of
 from visformer.watching.watcher import Watched, difference, watch
 
 Compared = nn.Module | Checkpoint | SteppedModel | Watched | Trace
@@ -70,7 +69,7 @@ def compare(
     ids = _ids((a, b), source, target)
     runs = _ran(a, ids), _ran(b, ids)
     found = compared(*runs)
-    outputs = [output_of(run) for run in runs if isinstance(run, Watched)]
+    outputs = [run.returned.last for run in runs if isinstance(run, Watched)]
     known = len(outputs) == 2 and all(x is not None for x in outputs)
     said = replace(
         found,

@@ -6,7 +6,6 @@ known is kept by storage, offset, shape and strides. Storages are held weakly.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -90,7 +89,7 @@ class Ledger:
         self._held: WeakKeyDictionary[object, _Storage] = WeakKeyDictionary()
         tensors = [*model.parameters(), *model.buffers()]
         self._weights = {id(s): s for s in map(storage_of, tensors) if s is not None}
-        self._marks = itertools.count(2)
+        self.marked = 2  # how many marks there were
 
     def forget(self) -> None:
         """Let go of all tensors: what is known of one may hold others."""
@@ -99,7 +98,8 @@ class Ledger:
 
     def new_mark(self) -> int:
         """Return a mark that nothing has yet."""
-        return 1 << next(self._marks)
+        self.marked += 1
+        return 1 << (self.marked - 1)
 
     def is_weight(self, tensor: Tensor) -> bool:
         """Whether a tensor is a parameter or a buffer, or a view of one."""

@@ -37,13 +37,14 @@ class Hook:
 
 
 Began = Callable[[nn.Module, ModuleCall, tuple[Any, ...], dict[str, Any]], Given | None]
-Ended = Callable[[nn.Module, Any], None]
+Ended = Callable[[ModuleCall, Any], None]
 
 
 class ModuleCalls:
-    """The stack of calls; of those that no other module made, both ends are told.
+    """The stack of calls.
 
-    ``began`` may return other arguments for one, ``ended`` is given what it returned.
+    ``began`` is told of those that no other module made, and may return other arguments
+    for one; ``ended`` of all, and is given what each returned.
 
     It has hooks on each module while it runs, since those on all modules at once are
     not told the keywords, and make a compiled model warn.
@@ -109,7 +110,7 @@ class ModuleCalls:
     def _leave(self, module: nn.Module, args: Any, result: Any) -> None:
         mine = threading.get_ident() == self._thread
         if mine and any(running is module for running, _call in self._stack):
-            while self._stack.pop()[0] is not module:
-                pass  # what ended without saying so
-            if not self._stack:
-                self._ended(module, result)
+            running, call = self._stack.pop()
+            while running is not module:  # what ended without saying so
+                running, call = self._stack.pop()
+            self._ended(call, result)

@@ -43,7 +43,7 @@ def observed(watched: Watched) -> Observation:
     given = _given(run)
     labels = _labels(watched, given)
     pad, two = watched.watcher.pad, bool(watched.targets)
-    output = watched.returned if watched.output is None else watched.output
+    output = watched.returned.last if watched.output is None else watched.output
     logits = _rows_of(output, given, watched.time_axis)
     predicted = _predicted(logits, given)
     next_token = (

@@ -102,7 +102,8 @@ class SteppedModel(ABC):
     def _readout(self) -> Readout | None:
         source, begun = SourceTokens([max(self.bos, 0)] * 3), [max(self.bos, 0)] * 2
         watched, logits = self.watched_pass(source, begun, NO_CHANGES)
-        found = streams_of(watched.streams, layers_of(watched.last_run))
+        layers = layers_of(watched.last_run)
+        found = streams_of(watched.streams, layers, watched.shown[0])
         return readout_of(watched.watcher.model, found.get("decoder"), logits[None])
 
     def differences(self) -> dict[str, object]:

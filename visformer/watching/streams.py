@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -22,7 +22,9 @@ from visformer.values.arrays import Floats, Ids
 from visformer.values.facts import Kind, StackFacts, StackName
 from visformer.values.lens import LensRow
 from visformer.values.watched_attention import WatchedAttention
+from visformer.watching.ledger import Ledger
 from visformer.watching.module_calls import COMPILED, Hook
+from visformer.watching.watched_runs import RunRows
 
 CLOSE = 1e-3  # of logits computed again, relative to max(1, the largest one)
 
@@ -32,6 +34,7 @@ class LayerStream:
     """What one pass had before, between and after the layers of one list."""
 
     layers: list[nn.Module]
+    order: int = 0  # how many marks there were when it began
     hidden: list[Tensor] = field(default_factory=list)  # up to L + 1 of [B, T, D]
     norm: nn.Module | None = None  # what is given the last of them, outside the layers
     output: Tensor | None = None  # what that norm makes of it
@@ -49,6 +52,11 @@ class LayerStream:
             d_model=width, hidden=hidden, output=output, read_out=read_out
         )
 
+    def each(self, change: Callable[[Tensor], Tensor]) -> LayerStream:
+        """Return it with each tensor changed."""
+        output = None if self.output is None else change(self.output)
+        return replace(self, hidden=[*map(change, self.hidden)], output=output)
+
     def part(self, name: str, at: int) -> Tensor:
         """Return what a Trace calls ``hidden`` or ``output``, [B, T, D]."""
         kept = self.hidden[at] if name == "hidden" else self.output
@@ -57,10 +65,11 @@ class LayerStream:
 
 
 class StreamRecorder:
-    """Keeps, of the last pass, what enters and leaves the layers of each list."""
+    """Keeps, of each pass, what enters and leaves the layers of each list."""
 
-    def __init__(self, model: nn.Module) -> None:
-        self.streams: dict[str, LayerStream] = {}  # by the path of the list
+    def __init__(self, model: nn.Module, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self.streams: dict[str, list[LayerStream]] = {}  # by the path of the list
         self._modules = {
             path.replace(COMPILED, ""): module for path, module in model.named_modules()
         }
@@ -70,12 +79,12 @@ class StreamRecorder:
             parts = [*module.children()]
             is_list = isinstance(module, nn.ModuleList | nn.Sequential)
             if is_list and parts and all([*part.children()] for part in parts):
-                self.streams[path] = LayerStream(parts)
+                self.streams[path] = [LayerStream(parts)]
 
     def start(self) -> None:
         """Begin to follow."""
         try:
-            for path, stream in self.streams.items():
+            for path, (stream,) in self.streams.items():
                 for at, layer in enumerate(stream.layers):
                     self._follow(path, at, layer)
             inside = tuple(f"{path}." for path in self.streams)
@@ -96,19 +105,19 @@ class StreamRecorder:
     def _follow(self, path: str, at: int, layer: nn.Module) -> None:
         def enter(_layer: nn.Module, args: Any, kwargs: Any) -> None:
             given = _first([*args, *kwargs.values()])
-            hidden = self.streams[path].hidden
+            hidden = self.streams[path][-1].hidden
             with self._unseen() as mine:
                 if not mine:
                     return
                 if at == 0:
-                    fresh = LayerStream(self.streams[path].layers)
-                    fresh.hidden = [] if given is None else [_kept(given)]
-                    self.streams[path] = fresh
+                    layers, marked = self.streams[path][0].layers, self._ledger.marked
+                    entered = [] if given is None else [_kept(given)]
+                    self.streams[path].append(LayerStream(layers, marked, entered))
                 elif len(hidden) != at + 1 or not _same(given, hidden[-1]):
                     hidden.clear()
 
         def leave(_layer: nn.Module, _args: Any, result: Any) -> None:
-            made, hidden = _first([result]), self.streams[path].hidden
+            made, hidden = _first([result]), self.streams[path][-1].hidden
             with self._unseen() as mine:
                 if not mine:
                     return
@@ -132,7 +141,7 @@ class StreamRecorder:
     def _normed(self, norm: nn.Module, args: Any, result: Any) -> None:
         given, made = _first(args), _first([result])
         with self._unseen() as mine:
-            for stream in self.streams.values() if mine else ():
+            for *_before, stream in self.streams.values() if mine else ():
                 if (
                     stream.whole
                     and made is not None
@@ -156,8 +165,9 @@ def _same(given: Tensor | None, kept: Tensor) -> bool:
 
 
 def streams_of(
-    streams: Mapping[str, LayerStream],
+    streams: Mapping[str, Sequence[LayerStream]],
     layers: Mapping[Kind, Sequence[WatchedAttention]],
+    shown: RunRows,
 ) -> dict[StackName, LayerStream]:
     """Return the streams of the layers that hold a Trace's attention, [B, T, D].
 
@@ -172,20 +182,21 @@ def streams_of(
     for stack, wanted in kinds.items():
         several = [layers[kind] for kind in wanted if kind in layers]
         lists = sorted(streams, key=len) if several else []
-        path = next((x for x in lists if _holds(x, streams[x], several)), None)
-        if path is not None:
-            rows, _heads, length, _keys = several[0][0].weights.shape
-            laid = _laid_out(streams[path], (rows, length))
-            found |= {} if laid is None else {stack: laid}
+        for path in lists:
+            if not _holds(path, len(streams[path][0].layers), several):
+                continue
+            whole = _joined(path, streams[path], shown)
+            found |= {} if whole is None else {stack: whole}
+            break
     return found
 
 
 def _holds(
-    path: str, stream: LayerStream, several: Sequence[Sequence[WatchedAttention]]
+    path: str, count: int, several: Sequence[Sequence[WatchedAttention]]
 ) -> bool:
     """Whether each layer of a list has one of each kind of attention."""
-    return stream.whole and all(
-        len(each) == len(stream.layers)
+    return all(
+        len(each) == count
         and all(
             f"{one.module}.".startswith(f"{path}.{at}.") for at, one in enumerate(each)
         )
@@ -193,20 +204,40 @@ def _holds(
     )
 
 
-def _laid_out(stream: LayerStream, shape: tuple[int, int]) -> LayerStream | None:
-    rows, length = shape
-    found = tuple(stream.hidden[0].shape[:2])
-    if rows == length and rows > 1:
+def _joined(
+    path: str, streams: Sequence[LayerStream], shown: RunRows
+) -> LayerStream | None:
+    """Return what the steps of some rows had, along their history; None if unknown."""
+    parts: list[tuple[LayerStream, Tensor]] = []
+    ways = {False, True}  # whether the sequence comes before the batch
+    for step, taken in zip(shown.run.steps, shown.taken(), strict=False):
+        own = [one for one in step.values() if f"{one.module}.".startswith(f"{path}.")]
+        if not own:
+            continue
+        begun = min((one.mark & -one.mark).bit_length() for one in own)
+        stream = next(x for x in reversed(streams) if x.order < begun)
+        rows, _heads, length, _keys = own[0].weights.shape
+        if not stream.whole:
+            return None
+        found = tuple(stream.hidden[0].shape[:2])
+        ways &= {
+            turned for turned in ways if found == (rows, length)[:: 1 - 2 * turned]
+        }
+        read = shown.read_of(own[0]) if shown.run.is_encoder(own[0]) else taken
+        parts.append((stream, read))
+    if not ways or (len(ways) == 2 and len(parts[0][0].hidden[0]) > 1):
         return None
-    if found == shape:
-        return stream
-    if found != (length, rows):
-        return None
-    return LayerStream(
-        stream.layers,
-        [one.transpose(0, 1) for one in stream.hidden],
-        stream.norm,
-        None if stream.output is None else stream.output.transpose(0, 1),
+    at = int(min(ways))
+    laid = [
+        one.each(lambda x, read=read: x.transpose(0, at)[read])  # type: ignore[misc]
+        for one, read in parts
+    ]
+    several = [[x.hidden[at] for x in laid] for at in range(len(laid[0].hidden))]
+    outputs = [x.output for x in laid if x.output is not None]
+    return replace(
+        laid[0],
+        hidden=[torch.cat(each, 1) for each in several],
+        output=torch.cat(outputs, 1) if len(outputs) == len(laid) else None,
     )
 
 
@@ -260,12 +291,17 @@ def readout_of(
 ) -> Readout | None:
     """Return what makes a pass's logits [B, T, V] of its stream; None: nothing does.
 
-    Tried are the model's own linear layers and embeddings of V rows, after the norm
-    that the stream went through, if any; plain, or divided by sqrt(D) as T5's.
+    Rows of NaN are not known. Tried are the model's own linear layers and embeddings of
+    V rows, after the norm that the stream went through, if any; plain, or divided by
+    sqrt(D) as T5's.
     """
-    if stream is None or logits is None or not bool(logits.isfinite().all()):
+    if stream is None or logits is None:
         return None
-    last, largest = stream.hidden[-1], float(logits.abs().max().clamp(min=1))
+    known = ~logits.isnan().all(-1)  # other rows were not computed
+    last, logits = stream.hidden[-1][known], logits[known]
+    if not logits.numel() or not bool(logits.isfinite().all()):
+        return None
+    largest = float(logits.abs().max().clamp(min=1))
     shape, seen = (logits.shape[-1], last.shape[-1]), set()
     for module in model.modules():
         if not isinstance(module, nn.Linear | nn.Embedding):

@@ -25,9 +25,10 @@ from visformer.values.trace import Trace
 from visformer.values.watched_attention import TOLERANCE, WatchedAttention
 from visformer.watching.row_tokens import RowTokens, tokens_of
 from visformer.watching.streams import LayerStream, readout_of, streams_of
-from visformer.watching.watched_steps import steps_of, watched_logits
+from visformer.watching.watched_steps import logits_of_rows, steps_of
 
 if TYPE_CHECKING:
+    from visformer.watching.watched_runs import RunRows
     from visformer.watching.watcher import Watched
 
 MASKED = -1e4  # what is added and is not above this is a mask
@@ -51,36 +52,39 @@ def traces_of(watched: Watched) -> list[Trace]:
 
     None where no attention was verified.
     """
-    several = watched.hypotheses or [watched.last_run]
     return [
         trace
-        for attentions in several
-        if (layers := layers_of(attentions))
-        for trace in _of_layers(watched, layers)
+        for shown in watched.shown
+        if (layers := layers_of(watched.attentions_of(shown)))
+        for trace in _of_layers(watched, layers, shown)
     ]
 
 
-def _of_layers(watched: Watched, layers: Layers) -> list[Trace]:
+def _of_layers(watched: Watched, layers: Layers, shown: RunRows) -> list[Trace]:
     sizes = dict(zip(("source", "target"), lengths(layers), strict=True))
     tokens = tokens_of(watched, layers, sizes)
-    streams = streams_of(watched.streams, layers)
-    logits = watched_logits(watched, len(tokens), sizes["target"])
+    streams = streams_of(watched.streams, layers, shown)
+    found = logits_of_rows(watched, shown)
+    wanted = len(tokens), sizes["target"] or sizes["source"]
+    if found is not None and found.logits.shape[:2] != wanted:
+        found = None
+    logits = None if found is None else found.logits
     readout = readout_of(watched.watcher.model, streams.get("decoder"), logits)
     facts = _facts(watched, layers, streams, read_out=readout is not None)
     made = [
         _trace(facts, layers, at, row, watched, streams)
         for at, row in enumerate(tokens)
     ]
-    if logits is None:
+    if found is None:
         return made
     return [
         replace(
             trace,
             own_logits=read_only(own.numpy()),
-            steps=steps_of(own, row),
+            steps=steps_of(own, found.known, row),
             own_lens=None if readout is None else partial(readout.rows, row.piece),
         )
-        for trace, own, row in zip(made, logits, tokens, strict=True)
+        for trace, own, row in zip(made, found.logits, tokens, strict=True)
     ]
 
 

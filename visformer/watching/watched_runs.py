@@ -32,30 +32,15 @@ class WatchedRun:
     parents: list[Tensor] = field(default_factory=list)  # int64 [B], of steps[1:]
     carried: set[AttentionSlot] = field(default_factory=set)  # of the run before
 
-    def all_rows(self) -> list[Captured]:
-        """Return the attention of all rows of the last step, each with its history."""
-        several = self.steps[-1].values()
-        own = [x for x in several if not self._is_encoder(x)] or several
-        rows = max((len(x.weights) for x in own), default=1)
-        return self.of_rows(len(self.steps) - 1, torch.arange(rows))
+    def all_rows(self) -> RunRows:
+        """Return all rows of the last step."""
+        several = self.own(-1) or self.steps[-1].values()
+        rows = max((len(x.weights) for x in several), default=1)
+        return RunRows(self, len(self.steps) - 1, torch.arange(rows))
 
-    def of_rows(self, step: int, rows: Tensor) -> list[Captured]:
-        """Return the attention of some rows of a step, int64 [B], with their history.
-
-        That of an encoder is of the rows which these read.
-        """
-        at = self._history(step, rows)
-        several: dict[AttentionSlot, list[Captured]] = {}
-        for here, taken in zip(self.steps, at, strict=False):
-            for slot, one in here.items():
-                own = one if self._is_encoder(one) else _of(one, taken)
-                several.setdefault(slot, []).append(own)
-        made = [_steps_joined(parts) for parts in several.values()]
-        first = [x for x in self.steps[0].values() if not self._is_encoder(x)]
-        return [
-            _read_rows(one, first, at[0]) if self._is_encoder(one) else one
-            for one in made
-        ]
+    def own(self, step: int) -> list[Captured]:
+        """Return the attention of a step that is no encoder's."""
+        return [x for x in self.steps[step].values() if not self.is_encoder(x)]
 
     def branched(self) -> bool:
         """Whether rows went on from other rows, as beams do."""
@@ -63,32 +48,61 @@ class WatchedRun:
 
     def ids(self, step: int) -> Tensor | None:
         """Return the ids that each row of a step has read, [B, T]; None: not known."""
-        last = [x for x in self.steps[step].values() if not self._is_encoder(x)]
+        last = self.own(step)
         if not last:
             return None
-        at = self._history(step, torch.arange(len(last[0].weights)))
         parts = []
-        for here, taken in zip(self.steps, at, strict=False):
-            known = [
-                x.query_ids
-                for x in here.values()
-                if not self._is_encoder(x) and x.query_ids is not None
-            ]
+        for before, taken in enumerate(
+            self.history(step, torch.arange(len(last[0].weights)))
+        ):
+            several = [x.query_ids for x in self.own(before)]
+            known = [ids for ids in several if ids is not None]
             if not known or len(known[0]) <= int(taken.max()):
                 return None
             parts.append(known[0][taken])
         return torch.cat(parts, 1)
 
-    def _history(self, step: int, rows: Tensor) -> list[Tensor]:
+    def history(self, step: int, rows: Tensor) -> list[Tensor]:
         """Return the rows of each step up to this one that some rows went on from."""
         at = [rows]
         for parents in reversed(self.parents[:step]):
             at.append(parents[at[-1]])
         return at[::-1]
 
-    def _is_encoder(self, one: Captured) -> bool:
+    def is_encoder(self, one: Captured) -> bool:
         depends = (one.marks[0] | one.marks[1]) & self.sides.target
         return bool(self.sides.target) and not depends and not any(one.learned)
+
+
+class RunRows(NamedTuple):
+    """Some rows of a step, int64 [B], each with its history."""
+
+    run: WatchedRun
+    step: int
+    rows: Tensor
+
+    def taken(self) -> list[Tensor]:
+        """Return the rows of each step up to this one, int64 [B] each."""
+        return self.run.history(self.step, self.rows)
+
+    def attentions(self) -> list[Captured]:
+        """Return their attention; of an encoder, that of the rows which they read."""
+        at, run = self.taken(), self.run
+        several: dict[AttentionSlot, list[Captured]] = {}
+        for here, taken in zip(run.steps, at, strict=False):
+            for slot, one in here.items():
+                own = one if run.is_encoder(one) else _of(one, taken)
+                several.setdefault(slot, []).append(own)
+        made = [_steps_joined(parts) for parts in several.values()]
+        return [
+            _of(one, self.read_of(one)) if run.is_encoder(one) else one for one in made
+        ]
+
+    def read_of(self, one: Captured) -> Tensor:
+        """Return the row of an encoder's attention that each row reads, int64 [B]."""
+        own = torch.arange(len(one.weights))
+        read = _read_rows(one, self.run.own(0))
+        return own if read is None else read[self.taken()[0]]
 
 
 class ReadHistory(NamedTuple):
@@ -112,11 +126,11 @@ def histories(several: Sequence[WatchedRun]) -> list[ReadHistory]:
 
 def history_of(
     sequence: Tensor, share: float, several: Sequence[ReadHistory]
-) -> list[Captured]:
-    """Return the attention of the longest beginning of a sequence that was read.
+) -> RunRows | None:
+    """Return the row that read the longest beginning of a sequence.
 
     ``sequence`` is int64 [T], whose last ids were chosen and perhaps never read. Of
-    rows that read the same, it is the one about the ``share`` of all; [] of none.
+    rows that read the same, it is the one about the ``share`` of all; None of none.
     """
     for ids, run, step in several:
         length = ids.shape[1]
@@ -125,8 +139,8 @@ def history_of(
         at = (ids == sequence[:length]).all(1).nonzero()[:, 0]
         if len(at):
             nearest = (at + 0.5 - share * len(ids)).abs().argmin()
-            return run.of_rows(step, at[nearest][None])
-    return []
+            return RunRows(run, step, at[nearest][None])
+    return None
 
 
 def runs(
@@ -152,7 +166,7 @@ def runs(
             kept = {
                 slot: one
                 for slot, one in run.steps[0].items()
-                if slot not in slots and run._is_encoder(one)
+                if slot not in slots and run.is_encoder(one)
             }
             run = WatchedRun(sides, [dict(kept)], carried=set(kept))
             several.append(run)
@@ -220,10 +234,10 @@ def _of(one: Captured, rows: Tensor) -> Captured:
     return one if int(rows.max()) >= len(one.weights) else one.rows(rows)
 
 
-def _read_rows(one: Captured, several: Iterable[Captured], rows: Tensor) -> Captured:
-    """Return an encoder's attention with a row for each row that reads it.
+def _read_rows(one: Captured, several: Iterable[Captured]) -> Tensor | None:
+    """Return which row of an encoder's attention each row of the first step reads.
 
-    ``rows`` are those of the first step, whose attention ``several`` are.
+    ``several`` are the attention of that step; None where it cannot be told.
     """
     for cross in several:
         if not cross.marks[1] & one.mark:
@@ -234,8 +248,8 @@ def _read_rows(one: Captured, several: Iterable[Captured], rows: Tensor) -> Capt
             batch = one.batch_axes[0]
             read = positions_on(cross.batch_axes[1], batch[0]) if batch else None
         if read is not None and len(read) == len(cross.weights):
-            return _of(one, read[rows])
-    return one
+            return read
+    return None
 
 
 def _steps_joined(steps: Sequence[Captured]) -> Captured:

@@ -2,26 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
 from visformer.core.rows import Distribution
-from visformer.values.step import Origin, Step
+from visformer.values.step import Candidates, Origin, Step
+from visformer.watching.module_calls import ModuleCall
 
 if TYPE_CHECKING:
     from visformer.watching.row_tokens import RowTokens
+    from visformer.watching.watched_runs import RunRows
     from visformer.watching.watcher import Watched
 
 
-def steps_of(logits: Tensor | None, tokens: RowTokens) -> tuple[Step, ...]:
-    """Return the steps of a row by its logits, [T, V]; () without them, or its ids."""
-    most = max(int(tokens.target_ids.max()), tokens.last or 0)
-    if logits is None or not tokens.known or most >= logits.shape[-1]:
+class RowLogits(NamedTuple):
+    """What the model predicts after each token of some rows."""
+
+    logits: Tensor  # float32 [B, T, V], on the CPU
+    known: Tensor  # bool [T]: whether it computed them; where not, they are NaN
+
+
+def steps_of(logits: Tensor, known: Tensor, tokens: RowTokens) -> tuple[Step, ...]:
+    """Return the steps of a row by its logits [T, V], as far as known; () without ids.
+
+    A step of unknown logits has the token that was read next, and no candidates.
+    """
+    if not len(tokens.target) or not known[-1]:
         return ()
-    rows = Distribution(logits, tokens.piece)
+    most = max(int(tokens.target_ids.max()), tokens.last or 0)
+    if not tokens.known or most >= logits.shape[-1]:
+        return ()
+    rows, places = Distribution(logits[known], tokens.piece), known.cumsum(0) - 1
     ids = [int(id) for id in tokens.target_ids[1:]]
     choices: list[tuple[int, Origin]] = [(id, "reference") for id in ids]
     if tokens.last is None:
@@ -29,57 +48,131 @@ def steps_of(logits: Tensor | None, tokens: RowTokens) -> tuple[Step, ...]:
     else:
         choices.append((tokens.last, "reference"))
     pieces = [tokens.piece(id) for id, _origin in choices]
+    texts = itertools.accumulate(pieces, "{} {}".format)
+    none = Candidates(np.zeros(0), (), np.zeros(0))
     return tuple(
-        rows.step(at, id, origin, " ".join(pieces[: at + 1]))
-        for at, (id, origin) in enumerate(choices)
+        rows.step(int(place), id, origin, text)
+        if there
+        else Step(id, piece, math.nan, 1, none, math.nan, origin, text)
+        for (id, origin), piece, text, there, place in zip(
+            choices, pieces, texts, known, places, strict=True
+        )
     )
 
 
-def output_of(watched: Watched) -> Any:
-    """Return the result of a watched call; of several, of the last one."""
-    return watched.returned if watched.output is None else watched.output
+class Returned(NamedTuple):
+    """What a module returned, where it may be logits of some rows."""
+
+    order: int  # how many marks there were: those of attention before it are less
+    outermost: int  # the call at the top
+    tensor: Tensor
 
 
-def watched_logits(watched: Watched, rows: int, length: int) -> Tensor | None:
-    """Return float32 logits [B, T, V] of B rows, T tokens, if the model gave them."""
-    model = watched.watcher.model
-    tables = [one for one in model.modules() if isinstance(one, nn.Embedding)]
-    # the last dimension counts tokens where it has as many as an embedding has rows
-    sizes = {one.num_embeddings for one in tables} - {x.embedding_dim for x in tables}
-    first = watched.time_axis == 0
-    found = logits_of(output_of(watched), rows, length, sizes=sizes, time_first=first)
-    return None if found is None or not length else as_logits(found)
+class LogitsKept:
+    """Keeps what may be logits: what is named so, or counts tokens in the last axis.
 
-
-def logits_of(
-    output: Any,
-    rows: int,
-    length: int,
-    *,
-    sizes: set[int] | None = None,
-    time_first: bool = False,
-) -> Tensor | None:
-    """Find logits in what a model returned: [B, T, V] of B rows, T tokens.
-
-    They are what is called ``logits``, or else the first tensor of a fitting shape
-    whose last dimension is among ``sizes`` (None: any): [B, T, V] or [T, B, V], or of
-    known sizes [B T, V], with each token's rows together if ``time_first``. They may be
-    probabilities: see ``as_logits``.
+    Of a call that returns ids or a loss alone, as one that is a loop itself, what its
+    parts return is kept.
     """
-    named: Any = output.get("logits") if isinstance(output, Mapping) else None
-    named = getattr(output, "logits", named)
-    for one in (named, *tree_leaves(output)):
-        if not isinstance(one, Tensor) or not one.is_floating_point():
-            continue
-        known = one.shape[-1:].numel() in (sizes or ())
-        if one.dim() == 2 and known and len(one) == rows * length:
+
+    def __init__(self, model: nn.Module) -> None:
+        self.last: Any = None  # by the last call that no other module made
+        self._kept: list[Returned] = []
+        tables = [one for one in model.modules() if isinstance(one, nn.Embedding)]
+        # it counts tokens where it has as many as an embedding has rows
+        sizes = {one.num_embeddings for one in tables}
+        self._sizes = sizes - {one.embedding_dim for one in tables}
+
+    def note(self, call: ModuleCall, result: Any, order: int) -> None:
+        """Note what a call returned."""
+        if call.parent:
+            found = [result] if isinstance(result, Tensor) else []
+        else:
+            self.last = result
+            leaves = [x for x in tree_leaves(result) if isinstance(x, Tensor)]
+            found = [_named_logits(result), *leaves]
+            if any(x.is_floating_point() and x.dim() > 1 for x in leaves):
+                own = call.outermost
+                self._kept = [x for x in self._kept if x.outermost != own]
+        for at, one in enumerate(found):
+            if not isinstance(one, Tensor) or not one.is_floating_point():
+                continue
+            named = at == 0 and not call.parent and one is found[0]
+            if one.dim() < 4 and (named or one.shape[-1:].numel() in self._sizes):
+                with _disable_current_modes():
+                    kept = one.detach().to("cpu", torch.float32, copy=True)
+                self._kept.append(Returned(order, call.outermost, kept))
+
+    def between(self, after: int, before: int) -> list[Tensor]:
+        """Return what came between two marks, the latest first."""
+        found = [x for x in self._kept if after <= x.order < before]
+        found.sort(key=lambda x: x.order, reverse=True)
+        return [x.tensor for x in found]
+
+
+def logits_of_rows(watched: Watched, shown: RunRows) -> RowLogits | None:
+    """Return logits of rows, each from the step that computed it; None: none did."""
+    run, first, returned = shown.run, watched.time_axis == 0, watched.returned
+    starts = [(one.mark & -one.mark).bit_length() for one in watched.found]
+    parts: list[Tensor] = []  # of each step [B, T or 1, V], the last rows of it
+    lengths: list[int] = []
+    for step, taken in enumerate(shown.taken()):
+        own = run.own(step)
+        if not own:
+            return None
+        after = max(one.mark.bit_length() for one in own)
+        before = min((x for x in starts if x > after), default=after + 2**31)
+        several = returned.between(after, before)
+        rows, length = len(own[-1].weights), max(x.weights.shape[2] for x in own)
+        made = laid_logits(several, rows, length, time_first=first)
+        fits = made is not None and int(taken.max()) < len(made)
+        parts.append(made[taken] if fits and made is not None else torch.zeros(0, 0, 0))
+        lengths.append(length)
+    found = next((x for x in parts if len(x)), None)
+    if found is None or any(len(x) and x.shape[2] != found.shape[2] for x in parts):
+        return None
+    whole = found.new_full((len(found), sum(lengths), found.shape[2]), torch.nan)
+    known = torch.zeros(sum(lengths), dtype=torch.bool)
+    for part, end in zip(parts, itertools.accumulate(lengths), strict=True):
+        there = slice(end - part.shape[1], end)
+        whole[:, there], known[there] = part if len(part) else whole[:, there], True
+    return RowLogits(whole, known)
+
+
+def laid_logits(
+    several: Sequence[Tensor], rows: int, length: int, *, time_first: bool
+) -> Tensor | None:
+    """Return the first that are logits of rows: float32 [B, T, V], or [B, 1, V].
+
+    They may be [B, T, V], [T, B, V], [B T, V], with each token's rows together if
+    ``time_first``; of the last token alone [B, 1, V], [1, B, V], [B, V], or [V].
+    """
+    for one in several:
+        if one.dim() == 2 and len(one) == rows * length:
             one = one.unflatten(0, (length, rows) if time_first else (rows, length))
-        if one.dim() == 3 and (known or sizes is None or one is named):
-            turned = one.transpose(0, 1)
-            for laid in (turned, one) if time_first else (one, turned):
-                if laid.shape[:2] == (rows, length):
-                    return laid  # type: ignore[no-any-return]
+            one = one.transpose(0, 1) if time_first else one
+        elif one.dim() < 3:
+            one = one.reshape(-1, 1, one.shape[-1])
+        turned = one.transpose(0, 1)
+        several_ways = (turned, one) if time_first else (one, turned)
+        for shape in ((rows, length), (rows, 1)):
+            for laid in several_ways:
+                if laid.shape[:2] == shape:
+                    return as_logits(laid)
     return None
+
+
+def logits_of(output: Any, rows: int, length: int) -> Tensor | None:
+    """Find logits [B, T, V] of B rows, T tokens in what a function returned."""
+    several = [_named_logits(output), *tree_leaves(output)]
+    found = [x for x in several if isinstance(x, Tensor) and x.is_floating_point()]
+    whole = [x for x in found if x.dim() == 3 and x.shape[:2].numel() == rows * length]
+    return laid_logits(whole, rows, length, time_first=False)
+
+
+def _named_logits(output: Any) -> Any:
+    named = output.get("logits") if isinstance(output, Mapping) else None
+    return getattr(output, "logits", named)
 
 
 def as_logits(numbers: Tensor) -> Tensor:

@@ -44,7 +44,14 @@ from visformer.watching.surroundings import (
     returned_sequences,
     same_chances,
 )
-from visformer.watching.watched_runs import WatchedRun, histories, history_of, runs
+from visformer.watching.watched_runs import (
+    RunRows,
+    WatchedRun,
+    histories,
+    history_of,
+    runs,
+)
+from visformer.watching.watched_steps import LogitsKept
 
 if TYPE_CHECKING:
     from visformer.values.certificate import Certificate
@@ -179,9 +186,9 @@ class Watched:
         self.fast_difference = 0.0  # of the output of a call that took them
         self.inputs: list[Input] = []
         self.read: list[IdsRead] = []
-        self.streams: dict[str, LayerStream] = {}  # by the path of the layers' list
+        self.streams: dict[str, list[LayerStream]] = {}  # by the path of the layers
         self.sequences: list[Tensor] = []  # int64 [T] each, that ``generate`` returned
-        self.returned: Any = None  # by the last call that no other module made
+        self.returned = LogitsKept(watcher.model)
 
     @cached_property
     def sides(self) -> Sides:
@@ -226,25 +233,29 @@ class Watched:
     @cached_property
     def last_run(self) -> list[WatchedAttention]:
         """The attention of the last pass; the steps of a cached loop joined."""
-        return [self._public(one, 0) for one in self._runs[-1].all_rows()]
+        return self.attentions_of(self._runs[-1].all_rows())
 
     @cached_property
-    def hypotheses(self) -> list[list[WatchedAttention]]:
-        """The attention of each sequence that beams returned, along its own history.
+    def shown(self) -> list[RunRows]:
+        """What Traces are of: each sequence that beams returned, with its own history.
 
-        [] where rows of the last run are what was returned, or no history is known.
+        Else the rows of the last run: they are what was returned, or all that is known.
         """
-        rows = len(self.last_run[0].weights) if self.last_run else 0
-        if len(self.sequences) == rows and not any(x.branched() for x in self._runs):
-            return []
+        last = self._runs[-1].all_rows()
+        branched = any(x.branched() for x in self._runs)
+        if len(self.sequences) in (0, len(last.rows)) and not branched:
+            return [last]
         many, known = len(self.sequences), histories(self._runs)
         several = [
             history_of(one, (at + 0.5) / many, known)
             for at, one in enumerate(self.sequences)
         ]
-        if not all(several):
-            return []
-        return [[self._public(one, 0) for one in history] for history in several]
+        found = [one for one in several if one is not None]
+        return found if many and len(found) == many else [last]
+
+    def attentions_of(self, shown: RunRows) -> list[WatchedAttention]:
+        """Return the attention of some rows, with their history."""
+        return [self._public(one, 0) for one in shown.attentions()]
 
     @cached_property
     def _runs(self) -> list[WatchedRun]:
@@ -333,7 +344,7 @@ class _Watching:
         self._marks = InputMarks(model, self._ledger, sources, targets)
         self._calls = ModuleCalls(model, self._began, self._ended)
         self._recorder = Recorder(self._ledger, self._calls, self._marks.embed)
-        self._streams = StreamRecorder(model)
+        self._streams = StreamRecorder(model, self._ledger)
         self._stack = ExitStack()
         try:
             self._stack.enter_context(_one_at_a_time)
@@ -370,8 +381,8 @@ class _Watching:
             self._recorder.batch_size = len(given[-1])
         return changed
 
-    def _ended(self, module: nn.Module, returned: Any) -> None:
-        self.watched.returned = returned
+    def _ended(self, call: ModuleCall, result: Any) -> None:
+        self.watched.returned.note(call, result, self._ledger.marked)
 
     def close(self) -> None:
         """Put everything back and keep what was found."""

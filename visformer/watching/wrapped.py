@@ -15,7 +15,7 @@ from visformer.errors import InputError
 from visformer.language import _
 from visformer.values.intervention import Intervention
 from visformer.watching.stepped import SourceTokens, SteppedModel
-from visformer.watching.watched_steps import as_logits, logits_of
+from visformer.watching.watched_steps import logits_of
 from visformer.watching.watcher import Watched, watch
 
 
@@ -205,7 +205,7 @@ class _Called(nn.Module):
                     given=f"{type(output).__name__}{sizes}",
                 )
             )
-        return as_logits(logits)
+        return logits
 
 
 def _signature(call: Callable[..., Any]) -> inspect.Signature | None:
