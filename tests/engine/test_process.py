@@ -292,3 +292,22 @@ def test_target_tokens_are_found_by_what_is_typed() -> None:
     assert found.tokens[0] == (side.size - 1, wanted)  # itself before what contains it
     assert all(wanted.casefold() in token.casefold() for _id, token in found.tokens)
     assert replies.find_tokens(checkpoint, 5, FindTokens(text=" ")).tokens == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "ids"),
+    [
+        ("elle", (3, 1, 2, 4)),
+        ("_elle", (3, 2)),
+        ("▁", (0, 3, 2)),
+        ("Elles", (2,)),
+        ("_", (5,)),
+    ],
+)
+def test_of_tokens_as_alike_the_one_that_begins_a_word_comes_first(
+    text: str, ids: tuple[int, ...]
+) -> None:
+    tokens = "▁", "elle", "▁elles", "▁elle", "belle", "_"
+    found = replies.named(text, tokens)
+    assert tuple(id for id, _token in found) == ids
+    assert all(tokens[id] == token for id, token in found)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from visformer.analysis.subwords import SPACE, bare
 from visformer.engine.messages import (
     AllTokens,
     AllTokensDone,
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
     from visformer.core.checkpoint import Checkpoint
 
 MOST_FOUND = 50  # tokens
-WORD_START = "▁"  # sentencepiece's sign for a space
 
 log = logging.getLogger(__name__)
 
@@ -66,20 +67,29 @@ def batch(checkpoint: Checkpoint | None, number: int, request: Batch) -> BatchDo
 def find_tokens(
     checkpoint: Checkpoint | None, number: int, request: FindTokens
 ) -> TokensFound:
-    """Find the tokens that are, begin with or contain a text; "_" begins a word."""
+    """Find the tokens that are, begin with or contain a text."""
     side = open_one(checkpoint).tokenizer.target
-    wanted = request.text.strip().casefold()
-    wanted = wanted.replace("_", WORD_START, 1) if wanted[:1] == "_" else wanted
-    found: list[tuple[int, int, str]] = []
-    for id in range(side.size) if wanted else ():
-        token = side.token(id)
-        place = token.casefold().find(wanted)
-        if place >= 0:
-            bare = len(token.removeprefix(WORD_START)) - len(wanted)
-            found.append((max(place, bare), id, token))
-    best = sorted(found)[:MOST_FOUND]
-    tokens = tuple((id, token) for _unlike, id, token in best)
-    return TokensFound(number=number, text=request.text, tokens=tokens)
+    found = named(request.text, (side.token(id) for id in range(side.size)))
+    return TokensFound(number=number, text=request.text, tokens=found)
+
+
+def named(text: str, tokens: Iterable[str]) -> tuple[tuple[int, str], ...]:
+    """Return the ids and tokens that a text names, the most alike first.
+
+    Of tokens as alike the one that begins a word comes first: that is what is meant
+    where nobody types its mark. With the mark, or "_" for it, only such are meant.
+    """
+    typed = text.strip().casefold()
+    begins_only = typed[:1] == SPACE or (typed[:1] == "_" and len(typed) > 1)
+    wanted = typed[begins_only:]
+    found: list[tuple[int, bool, int, str]] = []
+    for id, token in enumerate(tokens if typed else ()):
+        begins = token.startswith(SPACE)
+        place = bare(token).casefold().find(wanted)
+        if place >= 0 and (begins or not begins_only):
+            unlike = max(place, len(bare(token)) - len(wanted))
+            found.append((unlike, not begins, id, token))
+    return tuple((id, token) for *_unlike, id, token in sorted(found)[:MOST_FOUND])
 
 
 def shuffle(checkpoint: Checkpoint | None, number: int, request: Shuffle) -> Shuffled:

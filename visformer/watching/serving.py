@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -28,6 +27,7 @@ from visformer.engine.messages import (
     Stopped,
     TokensFound,
 )
+from visformer.engine.replies import named
 from visformer.errors import VisformerError
 from visformer.language import _
 from visformer.values.intervention import NO_CHANGES
@@ -36,7 +36,6 @@ from visformer.watching.wrapped_decoding import WrappedDecoding
 
 GONE = (EOFError, OSError)  # the window has been closed
 MOST_WORDS = 120  # characters of an error of the model's
-MOST_FOUND = 50  # tokens of one name
 MOST_PASSES = 128  # tokens at most: every step is a whole pass
 
 
@@ -98,7 +97,8 @@ class _WrappedServer:
                 whole = self._wrapped.distribution(*asked, request.row)
                 self._send(AllTokensDone(number=number, distribution=whole))
             elif isinstance(request, FindTokens):
-                found = tuple(self._named(request.text))
+                pieces = self._wrapped.pieces(range(self._vocabulary))
+                found = named(request.text, pieces)
                 self._send(TokensFound(number=number, text=request.text, tokens=found))
             else:
                 words = _("A model that runs in a program of your own cannot do this.")
@@ -112,15 +112,6 @@ class _WrappedServer:
             first = f"{type(error).__name__}: {error}".partition("\n")[0][:MOST_WORDS]
             words = _("Your model raised {error}.", error=first)
             self._send(Refused(number=number, reason=words))
-
-    def _named(self, text: str) -> Iterator[tuple[int, str]]:
-        """Yield tokens of a name: the same, then those that begin so."""
-        wanted = text.strip().casefold()
-        pieces = self._wrapped.pieces(range(self._vocabulary)) if wanted else []
-        bare = [piece.lstrip("▁").casefold() for piece in pieces]
-        matches = [at for at, piece in enumerate(bare) if piece.startswith(wanted)]
-        matches.sort(key=lambda at: len(bare[at]))
-        yield from ((at, pieces[at]) for at in matches[:MOST_FOUND])
 
     def _send(self, answer: Answer) -> None:
         self._connection.send(answer)
