@@ -14,6 +14,7 @@ from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
 from visformer.core.translation import translate
 from visformer.formats.loading import load
+from visformer.pictures.attention.telling_head import telling_head
 from visformer.values.trace_file import read_trace
 
 
@@ -53,6 +54,16 @@ def test_sample_sentences_translate(en_fr: Checkpoint) -> None:
     cat, tired = translate(en_fr, ["I have a cat.", animal])
     assert cat == "J'ai un chat."
     assert tired == "L'animal n'a pas traversé la rue parce qu'il était trop fatigué."
+
+
+def test_student_is_read_for_etudiant_where_the_sample_opens(
+    en_fr: Checkpoint,
+) -> None:
+    trace = Decoding(en_fr, "I am a student.").finish()
+    kind, layer, head, step = telling_head(trace)
+    assert (kind, trace.steps[step - 1].token) == ("cross", "▁étudiant")
+    row = trace.attention(kind, layer, head)[step - 1]
+    assert trace.source[int(row.argmax())] == "▁student"
 
 
 def test_the_handouts_sentence_translates() -> None:

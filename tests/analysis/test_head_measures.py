@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from visformer.analysis.head_measures import (
+    agreement,
     entropy,
     maximum,
     neighbour,
@@ -82,3 +83,21 @@ def test_place_correlation_is_pearsons_of_mean_places() -> None:
     blind = np.insert(weights, 1, np.nan, axis=0)
     expected = np.corrcoef([0, 2, 3], [0, 1.5, 1])[0, 1]
     assert place_correlation(blind) == pytest.approx(expected)
+
+
+def test_agreement_is_the_weight_on_what_most_heads_read() -> None:
+    """Two of three heads read key 1 in row 1; all read key 2, which is no content."""
+    weights = np.array(
+        [
+            [[0.1, 0.9, 0.0], [0.0, 0.0, 1.0]],
+            [[0.2, 0.6, 0.2], [0.0, 0.2, 0.8]],
+            [[0.7, 0.3, 0.0], [0.3, 0.1, 0.6]],
+        ],
+        np.float32,
+    )
+    content = np.array([True, True, False])
+    assert agreement(weights, content) == pytest.approx([0.9, 0.6, 0.3])
+    # with key 2 counted: row 1 has a share of 2/3, row 2 of 1
+    both = [(2 / 3 * a + b) / (5 / 3) for a, b in ((0.9, 1.0), (0.6, 0.8), (0.3, 0.6))]
+    assert agreement(weights, np.ones(3, bool)) == pytest.approx(both)
+    assert np.isnan(agreement(weights, np.zeros(3, bool))).all()

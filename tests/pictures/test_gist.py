@@ -32,8 +32,8 @@ def resting() -> Floats:
 @pytest.mark.parametrize(
     ("kind", "weights", "words"),
     [
-        ("cross", EYE, "aligned 1.00"),
-        ("cross", EYE[::-1], "aligned backwards −1.00"),
+        ("cross", EYE, "in order 1.00"),
+        ("cross", EYE[::-1], "in reverse order −1.00"),
         ("decoder", EYE, "reads itself: 1.00"),
         ("decoder", np.eye(N, k=-1, dtype=np.float32), "reads the token before: 1.00"),
         ("encoder", np.eye(N, k=1, dtype=np.float32), "reads the token after: 1.00"),

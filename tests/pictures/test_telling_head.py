@@ -10,7 +10,7 @@ import pytest
 
 from tests.traces import make_trace
 from visformer import paths
-from visformer.analysis.head_measures import maximum, place_correlation
+from visformer.analysis.head_measures import agreement, maximum, place_correlation
 from visformer.pictures.attention import telling_head as telling
 from visformer.pictures.attention.telling_head import telling_head
 from visformer.session.runs import look_at_telling_head
@@ -31,10 +31,15 @@ def test_the_first_picture_is_il_reading_it() -> None:
     assert row.max() > 0.9
 
 
-def test_it_is_the_best_aligned_head_backwards_too() -> None:
+def test_it_is_sharp_in_order_and_agrees_with_the_others() -> None:
     trace = make_trace(9, 8, layers=3, heads=4, sharpness=8)
+    every = np.concatenate([trace.attention("cross", layer) for layer in range(3)])
+    ends = trace.model.bos, trace.model.eos
+    agreed = agreement(every, ~np.isin(trace.source_ids, ends)).reshape(3, 4)
     measures = {
-        (layer, head): abs(place_correlation(weights)) * maximum(weights)
+        (layer, head): abs(place_correlation(weights))
+        * maximum(weights)
+        * agreed[layer, head]
         for layer in range(3)
         for head, weights in enumerate(trace.attention("cross", layer))
     }

@@ -1,4 +1,4 @@
-"""One number per head: how spread out, how peaked, how aligned its attention is.
+"""One number per head: how spread out, how peaked, how much in order its attention is.
 
 Each is a mean over the queries, without those whose weights are NaN; it is NaN if no
 query is left.
@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from visformer.values.arrays import Floats, row_entropy
+from visformer.values.arrays import Bools, Floats, row_entropy
 
 OFFSETS = {"previous": -1, "itself": 0, "next": 1}  # the key minus the query
 
@@ -48,6 +48,26 @@ def place_correlation(weights: Floats) -> float:
     places -= places.sum() / len(places)
     spread = math.sqrt((queries @ queries) * (places @ places))
     return max(-1.0, min(1.0, float(queries @ places) / spread))
+
+
+def agreement(weights: Floats, content: Bools) -> Floats:
+    """Return how far each head reads what most heads read, [N] of [N, Q, K], in [0, 1].
+
+    A query's key is the one of ``content`` [K] that is the largest weight of most
+    heads, which is its share of heads; a head's measure is its weight on that key, mean
+    over the queries, each counted by its share. NaN where no share is left.
+    """
+    heads, queries, keys = weights.shape
+    most = np.nan_to_num(weights).argmax(axis=-1)  # [N, Q]
+    votes = np.stack([(most == key).sum(axis=0) for key in range(keys)], axis=-1)
+    votes = votes * content  # [Q, K]
+    ties = np.nan_to_num(weights).mean(axis=0)  # [Q, K] below 1: among equal votes
+    key = (votes + ties * content).argmax(axis=-1)  # [Q]
+    share = votes[np.arange(queries), key] / max(1, heads)  # [Q]
+    on_key = weights[:, np.arange(queries), key]  # [N, Q]
+    with np.errstate(invalid="ignore"):
+        measures: Floats = (on_key @ share) / share.sum()
+    return measures
 
 
 def offset_mass(weights: Floats, offset: int) -> float:

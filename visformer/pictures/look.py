@@ -35,7 +35,7 @@ ORDERS: dict[Order, str] = {
     "place": N_("by layer and head"),
     "entropy": N_("by entropy"),
     "maximum": N_("by maximum"),
-    "alignment": N_("by alignment"),
+    "alignment": N_("most in order"),
     "cell": N_("the locked cell"),
 }
 

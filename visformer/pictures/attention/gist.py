@@ -14,7 +14,7 @@ from visformer.words import decimals
 
 FEWEST = 5  # rows from which a habit can be told
 MOST = 1 << 18  # weights up to which it is measured at every step
-ALIGNED, HABIT, SPREAD = (
+IN_ORDER, HABIT, SPREAD = (
     0.6,
     0.4,
     0.3,
@@ -67,18 +67,18 @@ def gist_of(shown: Reading | None) -> Gist:
 
 def _along(weights: Floats) -> Gist | None:
     along = place_correlation(weights)
-    if not abs(along) >= ALIGNED:  # NaN, too: where all read the same place
+    if not abs(along) >= IN_ORDER:  # NaN, too: where all read the same place
         return None
     measure = decimals(along, 2)
-    words = _("aligned {measure}", measure=measure)
+    words = _("in order {measure}", measure=measure)
     if along < 0:
-        words = _("aligned backwards {measure}", measure=measure)
+        words = _("in reverse order {measure}", measure=measure)
     meaning = _(
         "Correlation of a query's position q with the mean position of the keys that "
         "it reads, Σ k · w(q, k): {measure}. 1 is in order, −1 backwards; these words "
         "are shown from ±{least} on.",
         measure=measure,
-        least=ALIGNED,
+        least=IN_ORDER,
     )
     return Gist(words, meaning)
 

@@ -30,12 +30,12 @@ WORDS: dict[Order, str] = {
     ),
 }
 ALONG = N_(
-    "strongest alignment first: correlation of a query's position with the mean "
+    "most in order first: correlation of a query's position with the mean "
     "position of the keys it reads (1 in order, −1 backwards)"
 )
 BESIDE = N_(
-    "highest alignment first: mean weight on the previous, the same or the next token, "
-    "whichever is largest"
+    "most weight on a neighbour first: mean weight on the previous, the same or the "
+    "next token, whichever is largest"
 )
 NEIGHBOURS = {
     "previous": N_("prev {weight}"),

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 
-from visformer.analysis.head_measures import maximum, offset_mass, place_correlation
+from visformer.analysis.head_measures import (
+    agreement,
+    maximum,
+    offset_mass,
+    place_correlation,
+)
 from visformer.pictures.attention.mosaic import is_large
+from visformer.pictures.attention.token_groups import hidden_tokens
 from visformer.pictures.attention.weights import head_weights
 from visformer.values.arrays import Floats
 from visformer.values.facts import Kind
@@ -27,22 +32,30 @@ class TellingHead(NamedTuple):
 
 
 def telling_head(trace: Trace) -> TellingHead:
-    """Return the best aligned cross head, and an open choice in mid-sentence.
+    """Return a cross head that is sharp, in order and agrees, and an open choice.
 
-    Without cross-attention it is the head that reads a neighbour most. The heads of a
-    long sentence are not measured: its first one is returned.
+    It agrees with the heads that read the same: see ``agreement``. Without
+    cross-attention it is the head that reads a neighbour most. The heads of a long
+    sentence are not measured: its first one is returned.
     """
     order: tuple[Kind, ...] = ("cross", "decoder", "encoder")
     kind = next(kind for kind in order if kind in trace.kinds)
     middle = (len(trace) + 1) // 2
     if is_large(trace, kind) or not trace.tokens(kind)[0]:
         return TellingHead(kind, 0, 0, middle)
-    places = np.ndindex(trace.layers(kind), trace.heads(kind))
-    layer, head = max(places, key=lambda at: _measure(trace, kind, *at))
+    places = list(np.ndindex(trace.layers(kind), trace.heads(kind)))
+    weights = np.stack([head_weights(trace, kind, *at) for at in places])  # [N, Q, K]
+    measures = np.array([_measure(head, kind) for head in weights])  # [N]
+    if kind == "cross":
+        groups = hidden_tokens(trace, "source")
+        ends = groups["special"] | groups["pad"]
+        content = [at not in ends for at in range(len(trace.source))]
+        measures = measures * agreement(weights, np.array(content))
+    best = int(np.where(np.isnan(measures), -1, measures).argmax())
+    layer, head = places[best]
     if kind == "encoder" or not trace.steps:
         return TellingHead(kind, layer, head, middle)
-    weights = head_weights(trace, kind, layer, head)
-    return TellingHead(kind, layer, head, _open_step(trace, weights))
+    return TellingHead(kind, layer, head, _open_step(trace, weights[best]))
 
 
 def telling_row(weights: Floats) -> int:
@@ -53,14 +66,11 @@ def telling_row(weights: Floats) -> int:
     return int(others.max(axis=1).argmax())
 
 
-def _measure(trace: Trace, kind: Kind, layer: int, head: int) -> float:
-    """Return how telling a head is, -1 where it has no numbers."""
-    weights = head_weights(trace, kind, layer, head)
+def _measure(weights: Floats, kind: Kind) -> float:
+    """Return how telling a head's weights are by themselves; NaN: it has no numbers."""
     if kind == "cross":
-        value = abs(place_correlation(weights)) * maximum(weights)
-    else:
-        value = max(offset_mass(weights, -1), offset_mass(weights, 1))
-    return -1.0 if math.isnan(value) else value
+        return abs(place_correlation(weights)) * maximum(weights)
+    return max(offset_mass(weights, -1), offset_mass(weights, 1))
 
 
 def _open_step(trace: Trace, weights: Floats) -> int:

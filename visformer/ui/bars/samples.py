@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QMenu, QPushButton
 
 from visformer import paths
 from visformer.language import N_, _
+from visformer.session.runs import NO_MODEL
 
 if TYPE_CHECKING:
     from visformer.ui.window import MainWindow
@@ -86,6 +87,7 @@ def choose(window: MainWindow, text: str, model: str) -> None:
     """Translate a sample with its own model, which is opened if another one is."""
     opened = window.session.state.opened
     if opened is not None and opened.path == model:
+        window.session.set(led=NO_MODEL)  # each shows something in a head of its own
         window.translate(text)
         return
     window.source.setText(text)
