@@ -17,6 +17,7 @@ import pytest
 import torch
 
 from tests.models import tiny_checkpoint
+from visformer.core.all_tokens import named
 from visformer.core.decoding import Decoding
 from visformer.engine import process, replies
 from visformer.engine.messages import (
@@ -308,6 +309,6 @@ def test_of_tokens_as_alike_the_one_that_begins_a_word_comes_first(
     text: str, ids: tuple[int, ...]
 ) -> None:
     tokens = "▁", "elle", "▁elles", "▁elle", "belle", "_"
-    found = replies.named(text, tokens)
+    found = named(text, tokens)
     assert tuple(id for id, _token in found) == ids
     assert all(tokens[id] == token for id, token in found)

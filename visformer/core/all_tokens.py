@@ -1,8 +1,8 @@
-"""Every token of the vocabulary with its probability, after one row of a run."""
+"""Every token of the vocabulary: its probability after a row, and its name."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor
@@ -15,6 +15,9 @@ from visformer.errors import InputError
 from visformer.language import _
 from visformer.values.arrays import Floats, read_only
 from visformer.values.distribution import WholeDistribution
+
+SPACE = "▁"  # before a piece that begins a word
+MOST_FOUND = 50  # tokens of one name
 
 
 @torch.inference_mode()
@@ -50,3 +53,22 @@ def whole_distribution(
         tokens=tuple(map(token, order.tolist())),
         probabilities=host(p[ids]),
     )
+
+
+def named(text: str, tokens: Iterable[str]) -> tuple[tuple[int, str], ...]:
+    """Return the ids and tokens that a text names, the most alike first.
+
+    Of tokens as alike the one that begins a word comes first: that is what is meant
+    where nobody types its mark. With the mark, or "_" for it, only such are meant.
+    """
+    typed = text.strip().casefold()
+    begins_only = typed[:1] == SPACE or (typed[:1] == "_" and len(typed) > 1)
+    wanted = typed[begins_only:]
+    found: list[tuple[int, bool, int, str]] = []
+    for id, token in enumerate(tokens if typed else ()):
+        begins = token.startswith(SPACE)
+        place = token.removeprefix(SPACE).casefold().find(wanted)
+        if place >= 0 and (begins or not begins_only):
+            unlike = max(place, len(token.removeprefix(SPACE)) - len(wanted))
+            found.append((unlike, not begins, id, token))
+    return tuple((id, token) for *_unlike, id, token in sorted(found)[:MOST_FOUND])

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from visformer.analysis.subwords import SPACE, bare
 from visformer.engine.messages import (
     AllTokens,
     AllTokensDone,
@@ -29,7 +27,6 @@ from visformer.values.trace import Trace
 if TYPE_CHECKING:
     from visformer.core.checkpoint import Checkpoint
 
-MOST_FOUND = 50  # tokens
 
 log = logging.getLogger(__name__)
 
@@ -68,28 +65,11 @@ def find_tokens(
     checkpoint: Checkpoint | None, number: int, request: FindTokens
 ) -> TokensFound:
     """Find the tokens that are, begin with or contain a text."""
+    from visformer.core.all_tokens import named
+
     side = open_one(checkpoint).tokenizer.target
     found = named(request.text, (side.token(id) for id in range(side.size)))
     return TokensFound(number=number, text=request.text, tokens=found)
-
-
-def named(text: str, tokens: Iterable[str]) -> tuple[tuple[int, str], ...]:
-    """Return the ids and tokens that a text names, the most alike first.
-
-    Of tokens as alike the one that begins a word comes first: that is what is meant
-    where nobody types its mark. With the mark, or "_" for it, only such are meant.
-    """
-    typed = text.strip().casefold()
-    begins_only = typed[:1] == SPACE or (typed[:1] == "_" and len(typed) > 1)
-    wanted = typed[begins_only:]
-    found: list[tuple[int, bool, int, str]] = []
-    for id, token in enumerate(tokens if typed else ()):
-        begins = token.startswith(SPACE)
-        place = bare(token).casefold().find(wanted)
-        if place >= 0 and (begins or not begins_only):
-            unlike = max(place, len(bare(token)) - len(wanted))
-            found.append((unlike, not begins, id, token))
-    return tuple((id, token) for *_unlike, id, token in sorted(found)[:MOST_FOUND])
 
 
 def shuffle(checkpoint: Checkpoint | None, number: int, request: Shuffle) -> Shuffled:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from visformer.core.all_tokens import named
 from visformer.engine.messages import (
     AllTokens,
     AllTokensDone,
@@ -27,7 +28,6 @@ from visformer.engine.messages import (
     Stopped,
     TokensFound,
 )
-from visformer.engine.replies import named
 from visformer.errors import VisformerError
 from visformer.language import _
 from visformer.values.intervention import NO_CHANGES
