@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -296,9 +297,20 @@ def _is_plain(name: str) -> bool:
 
 def _is_within(path: Path, folder: Path) -> bool:
     try:
-        return path.resolve().is_relative_to(folder.resolve())
+        return followed(path).is_relative_to(folder.resolve())
     except (OSError, RuntimeError):  # a link that leads to itself
         return False
+
+
+def followed(path: Path) -> Path:
+    """Return where links lead; RuntimeError where they lead in a circle.
+
+    Python's own does not raise it from 3.13 on.
+    """
+    found = path.resolve()
+    if found.is_symlink():
+        raise RuntimeError(os.strerror(errno.ELOOP))
+    return found
 
 
 def save_result(path: Path, data: bytes) -> None:
@@ -307,7 +319,7 @@ def save_result(path: Path, data: bytes) -> None:
     A pipe or a device, such as /dev/stdout, takes it as it comes.
     """
     try:
-        path = path.resolve()  # a link stays a link
+        path = followed(path)  # a link stays a link
         if path.exists() and not path.is_file():
             path.write_bytes(data)
         else:

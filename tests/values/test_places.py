@@ -76,7 +76,7 @@ def test_a_rollout_is_the_one_that_the_window_shows() -> None:
 
 def test_only_vis_files_are_written(tmp_path: Any) -> None:
     for name in ("x.npz", "run.json", "x.vis.gz"):
-        with pytest.raises(InputError, match=r"kept in files \*\.vis alone"):
+        with pytest.raises(InputError, match=r"only as \.vis: choose a name"):
             TRACE.save(tmp_path / name)
         assert not (tmp_path / name).exists()
     for name in ("x.vis", "X.VIS", "plain"):

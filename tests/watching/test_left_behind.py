@@ -175,8 +175,9 @@ def test_what_a_model_is_given_is_not_used_up() -> None:
     assert watched.output_difference == 0.0
 
 
-# of torch's own
+# torch's own warning is another kind from 2.14 on
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.torch.jit:FutureWarning")
 def test_a_scripted_and_a_compiled_model_are_seen_through() -> None:
     class Small(nn.Module):
         def __init__(self) -> None:
@@ -199,6 +200,7 @@ def test_a_scripted_and_a_compiled_model_are_seen_through() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.torch.jit:FutureWarning")
 @pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")
 def test_a_scripted_and_a_quantised_model_are_seen_through() -> None:
     layer = nn.TransformerEncoderLayer(16, 4, 32, batch_first=True).eval()

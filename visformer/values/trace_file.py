@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from visformer.errors import InputError
-from visformer.files import short, written_whole
+from visformer.files import check_suffix, followed, short, written_whole
 from visformer.language import _
 from visformer.values.storage.file_blocks import MAGIC, START, VERSION, BlockFile
 from visformer.values.storage.older_files import read_older
@@ -40,15 +40,7 @@ def write_session(
     stays one. Raises InputError where they cannot be written, or could not be read
     again.
     """
-    if path.suffix.lower() not in ("", ".vis"):
-        raise InputError(
-            _(
-                "{file} cannot be written: runs are kept in files *.vis alone. Save "
-                "them as {name}.",
-                file=short(path.name),
-                name=short(path.with_suffix(".vis").name),
-            )
-        )
+    check_suffix(path, ".vis")
     if not 0 <= shown < len(runs):
         raise InputError(
             _(
@@ -58,7 +50,7 @@ def write_session(
             )
         )
     try:
-        with written_whole(path.resolve(), private=private) as file:
+        with written_whole(followed(path), private=private) as file:
             write_runs(file, runs, shown, work)
     except OSError as error:
         raise InputError(
