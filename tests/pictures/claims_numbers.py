@@ -147,8 +147,9 @@ def positions_added(said: Said) -> Floats:
     table = model.source_embedding.weight.detach().numpy()
     factor = math.sqrt(table.shape[1]) if model.config.embedding_scale else 1.0
     entered = said.trace.hidden("encoder", 0)
-    rows: Floats = entered - np.float32(factor) * table[said.trace.source_ids]
-    return rows
+    scaled: Floats = (factor * table).astype(np.float32)
+    made: Floats = entered - scaled[said.trace.source_ids]
+    return made
 
 
 def adds(said: Said) -> bool:
