@@ -21,6 +21,7 @@ from visformer.core.lens_rows import read_streams
 from visformer.core.side_runs import run_shuffled
 from visformer.language import _, ngettext
 from visformer.pictures.attention.cell_words import cell_words as attention_cell_words
+from visformer.pictures.attention.finder import head_finder
 from visformer.pictures.candidates import candidate_table, kept_words, others_words
 from visformer.pictures.computation.stages import picture, stage_names, stage_of
 from visformer.pictures.diagram.architecture import architecture
@@ -205,6 +206,18 @@ def test_a_norm_is_said_to_be_where_the_model_has_it(first: bool) -> None:
     assert ("→ norm" in [one.sign for one in made.maps]) == (not first)
 
 
+def test_a_norm_over_several_tokens_is_not_said_to_be_of_one() -> None:
+    for length in (0, 4):
+        _checkpoint, trace = decoded(encoder_norm_length=length)
+        encoder = replace(HEAD, kind="encoder")
+        said = stage_said(trace, "norms", selection=encoder)
+        assert ("several tokens at once" in said) == bool(length)
+        assert "over one token's numbers" in stage_said(trace, "norms")  # the decoder's
+        said = all_words(trace, "encoder.0.self_attention_norm")
+        assert ("applied to 4 rows of D = 16 at once" in said) == bool(length)
+        assert ("each row separately" in said) != bool(length)
+
+
 def test_of_a_model_whose_blocks_are_not_known_only_attention_is_explained() -> None:
     trace = any_trace()
     known = {"product", "scale", "mask", "softmax", "weighted"}
@@ -241,6 +254,12 @@ def test_the_weight_of_masked_keys_is_the_runs(change: str) -> None:
     else:
         most = probability(float(masked.max()))
         assert f"the largest weight of a masked key is {most} " in formula
+
+
+def test_of_equal_heads_none_is_called_the_one_that_reads_most() -> None:
+    _checkpoint, trace = decoded("scale 0")
+    found = head_finder(trace, HEAD, AttentionCell("cross", 1, 2))
+    assert found.done == "most in 4 heads alike: 0.2500"
 
 
 def test_equal_weights_are_not_called_the_most() -> None:
@@ -296,7 +315,8 @@ def test_scores_that_overflow_are_not_called_broken_inputs() -> None:
 
 def test_nan_is_neither_zero_nor_infinite() -> None:
     _checkpoint, trace = broken("self_attention.query.weight", math.nan)
-    (*_tokens, others) = token_bars(trace)
+    (first, *_tokens, others) = token_bars(trace)
+    assert first.words == "“<pad>”, p = NaN"  # it has no rank
     assert math.isnan(others.p)
     assert others_words(candidate_table(trace), 8) == "22 others  NaN"
     nan = Score(tokens=2, agreed=0, total=math.nan)

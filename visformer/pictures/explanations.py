@@ -275,6 +275,10 @@ _STAGES: dict[str, str] = {
         "The norm of this layer takes the mean over one token's numbers, not over a "
         "batch."
     ),
+    "norms of several tokens": N_(
+        "The norm of this layer takes the mean over the numbers of several tokens at "
+        "once."
+    ),
 }
 
 
@@ -317,6 +321,9 @@ def _told(stage: str, trace: Trace, kind: Kind, layer: int, found: Reads) -> str
         return "softmax of NaN"
     if stage == "softmax" and trace.is_captured(kind, layer):
         return "captured weights"
+    if stage == "norms" and known is not None:
+        lengths = known.encoder_norm_length, known.decoder_norm_length
+        return "norms of several tokens" if lengths[kind != "encoder"] else stage
     if stage == "residual" and known is not None and known.norm_first:
         return "residual before a norm"
     return stage

@@ -29,6 +29,8 @@ class TokenBar(NamedTuple):
         """The bar in words."""
         if not self.rank:
             return _("{tokens}: {p} together", tokens=self.name, p=probability(self.p))
+        if math.isnan(self.p):
+            return _("“{token}”, p = NaN", token=self.name)
         return _(
             "rank {rank:,}: “{token}”, p = {p}",
             rank=self.rank,

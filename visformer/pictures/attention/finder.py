@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from visformer.language import _
+from visformer.language import _, ngettext
 from visformer.pictures.attention.maps import labels
 from visformer.pictures.attention.weights import row_weights
 from visformer.pictures.picture import Matrix, shade
@@ -76,6 +76,14 @@ def _most_words(values: Floats) -> str:
     best = _best(values)
     if best is None:
         return ""
+    alike = int(np.isclose(values, values[best], rtol=1e-6, atol=0).sum())
+    if alike > 1:
+        return ngettext(
+            "most in {n} head: {weight}",
+            "most in {n} heads alike: {weight}",
+            alike,
+            weight=probability(float(values[best])),
+        )
     return _(
         "most in {head}: {weight}",
         head=head_words(*best),

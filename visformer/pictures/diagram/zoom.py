@@ -175,13 +175,14 @@ def _residual(figure: Figure, id: str) -> None:
 def _norm(figure: Figure, id: str) -> None:
     model = figure.model
     config = model.config
-    figure.say(
-        _(
-            "{norm}, applied to each row separately, over its D = {width:,} numbers",
-            norm=norm_words(model),
-            width=config.d_model,
-        )
+    tokens = getattr(config, f"{block_path(id).stack}_norm_length")
+    template = N_(
+        "{norm}, applied to each row separately, over its D = {width:,} numbers"
     )
+    if tokens:
+        template = N_("{norm}, applied to {tokens:,} rows of D = {width:,} at once")
+    norm = norm_words(model)
+    figure.say(_(template, norm=norm, width=config.d_model, tokens=tokens))
     figure.say(_norm_formula(config))
     figure.say(f"ε = {number(config.norm_eps)}")
     figure.say_parameters(id)
