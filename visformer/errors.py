@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Iterator
 
 MOST_CHARACTERS = 200  # of a sentence that is shown
+_SENTENCE = re.compile(r"[.!?] (?=[A-Z“])")
 _LONG_WORD = re.compile(r"\S{41,}")
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|“[^”]*”")
 
@@ -60,7 +61,11 @@ def brief(sentence: str) -> str:
     words = _LONG_WORD.sub(lambda word: f"{word[0][:24]}…{word[0][-12:]}", sentence)
     if len(words) <= MOST_CHARACTERS:
         return words
-    return f"{words[:120]} … {words[-77:]}"  # what is wrong, and what to do
+    ends = [match.end() for match in _SENTENCE.finditer(words)]
+    advice = next((words[at:] for at in ends if len(words) - at < 140), words[-77:])
+    room = MOST_CHARACTERS - len(advice) - 3
+    start = words[: len(words) - len(advice)][:room].rpartition(" ")[0]
+    return f"{start} … {advice}"  # what is wrong, and, whole, what to do
 
 
 def stack_words(error: BaseException) -> str:

@@ -168,7 +168,8 @@ def check_memory(needed: int, name: str, free: int | None = None) -> None:
 def refuse_foreign(start: bytes, name: str) -> None:
     """Raise CheckpointError if a file starts like another kind of file."""
     text = start.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
-    if text.startswith((b"<!doctype", b"<html", b"<head", b"<?xml")):
+    page = text.startswith((b"<!doctype", b"<html", b"<head"))
+    if page or (text.startswith(b"<?xml") and b"html" in text):
         raise CheckpointError(
             _(
                 "{file} is a web page, so the download went wrong. Download the file "

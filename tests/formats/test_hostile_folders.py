@@ -16,7 +16,7 @@ from torch import Tensor
 from tests.formats.folders import edit_config, write_letters
 from tests.formats.hostile import STATE, refused_folder, saved
 from visformer.files import short
-from visformer.formats.foreign import supported
+from visformer.formats.foreign import way_in
 from visformer.formats.loading import load
 from visformer.formats.weight_file import read_weights
 
@@ -39,7 +39,7 @@ def test_folder_without_config(tmp_path: Path) -> None:
 def test_lone_files_name_their_tensors(tmp_path: Path) -> None:
     assert refused_folder(saved(tmp_path / "m.pt", STATE)) == (
         "m.pt holds 2 tensors (a.weight, b), which do not match any known model. "
-        + supported()
+        + way_in()
     )
     own = {"encoder.layers.0.self_attention.query.weight": torch.ones(1)}
     save_file(own, tmp_path / "model.safetensors")

@@ -160,41 +160,47 @@ def test_a_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert read == ["m.pt"]
 
 
+_OWN = "encoder.layers.0.self_attn.out_proj.weight"
 FOREIGN = {
-    "T5": "encoder.block.0.layer.0.SelfAttention.q.weight",
-    "BERT": "bert.encoder.layer.11.attention.self.query.weight",
-    "DistilBERT": "distilbert.transformer.layer.0.attention.q_lin.weight",
-    "GPT": "transformer.h.0.attn.c_attn.weight",
-    "a language model": "model.layers.0.self_attn.q_proj.weight",
-    "Whisper": "model.encoder.conv1.weight",
-    "BART": "model.encoder.layernorm_embedding.weight",
-    "NLLB": "model.decoder.layer_norm.bias",
-    "OpenNMT": "encoder.embeddings.make_embedding.emb_luts.0.weight",
-    "fairseq": "encoder.layers.0.self_attn_layer_norm.weight",
-    "JoeyNMT": "decoder.layers.0.trg_trg_att.k_layer.weight",
-    "The Annotated Transformer": "encoder.layers.0.self_attn.linears.0.weight",
-    "a vision Transformer": "blocks.0.attn.qkv.weight",
-    "a recurrent network": "encoder.rnn.weight_ih_l0",
+    "T5": ("encoder.block.0.layer.0.SelfAttention.q.weight",),
+    "BERT": ("bert.encoder.layer.11.attention.self.query.weight",),
+    "DistilBERT": ("distilbert.transformer.layer.0.attention.q_lin.weight",),
+    "GPT": ("transformer.h.0.attn.c_attn.weight",),
+    "Llama": ("model.layers.0.self_attn.q_proj.weight",),
+    "Whisper": ("model.encoder.conv2.weight", _OWN),
+    "BART": ("model.encoder.layernorm_embedding.weight",),
+    "NLLB": (
+        "model.decoder.layer_norm.bias",
+        "model.decoder.layers.0.encoder_attn.k_proj.weight",
+    ),
+    "OpenNMT": ("encoder.embeddings.make_embedding.emb_luts.0.weight",),
+    "fairseq": ("encoder.layers.0.self_attn_layer_norm.weight", _OWN),
+    "JoeyNMT": ("decoder.layers.0.trg_trg_att.k_layer.weight",),
+    "The Annotated Transformer": ("encoder.layers.0.self_attn.linears.0.weight",),
+    "a vision Transformer": ("patch_embed.proj.weight", "blocks.0.attn.qkv.weight"),
+    "a recurrent network": ("encoder.rnn.weight_ih_l0",),
 }
-
-
-OF_TRANSFORMERS = {
-    *("T5", "BERT", "DistilBERT", "GPT", "a language model", "BART", "NLLB"),
-}
+OF_TRANSFORMERS = {"T5", "BERT", "DistilBERT", "GPT", "Llama", "BART", "NLLB"}
+UNKNOWN = (  # names that several programs have
+    "encoder.layers.0.self_attn_layer_norm.weight",
+    "encoder.conv1.weight",
+    "blocks.0.attn.qkv.weight",
+    "model.decoder.layer_norm.bias",
+)
 
 
 @pytest.mark.parametrize("what", FOREIGN)
 def test_models_that_are_not_read_are_named(tmp_path: Path, what: str) -> None:
-    names = [FOREIGN[what], "encoder.layers.0.self_attn.out_proj.weight", "norm.weight"]
+    names = [*FOREIGN[what], "norm.weight"]
     path = saved(tmp_path / "m.pt", {name: torch.ones(2, 2) for name in names})
     with pytest.raises(CheckpointError) as caught:
         load(path, heads=2, pad=1, device="cpu")
-    assert str(caught.value).startswith(f"m.pt holds {what}")
-    way = "give the model to visformer.wrap."
+    assert str(caught.value).startswith(f"m.pt has the tensor names of {what}")
+    way = "Load it yourself and call visformer.watch(model)(…) or visformer.wrap."
     if what == "a recurrent network":
-        way = "It has no attention to show."
+        way = "None of its tensors is called attention."
     elif what in OF_TRANSFORMERS:
-        way = "Open the whole folder that transformers wrote, with its config.json."
+        way = "or load it yourself and call visformer.watch(model)(…)."
     assert str(caught.value).endswith(way)
     assert len(str(caught.value)) <= 200
 
@@ -274,3 +280,15 @@ def test_the_model_that_a_tutorial_is_based_on(tmp_path: Path) -> None:
     assert made.layout == "modular"
     for name, weight in plain.model.named_parameters():
         assert torch.equal(made.model.get_parameter(name), weight), name
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_nothing_is_called_by_a_name_that_several_have(
+    tmp_path: Path, name: str
+) -> None:
+    tensors = {name: torch.ones(2, 2), "rnn.weight_ih_l0": torch.ones(2, 2)}
+    path = saved(tmp_path / "m.pt", {**tensors, "attention.v": torch.ones(2, 2)})
+    with pytest.raises(CheckpointError) as caught:
+        load(path, heads=2, device="cpu")
+    assert "has the tensor names" not in str(caught.value)
+    assert str(caught.value).endswith("visformer.watch(model)(…) or visformer.wrap.")

@@ -15,14 +15,14 @@ AT_ONCE = {
     "config.json beside",
 }
 REFUSED = {  # with which words
-    "numpy.savez": "is a file of NumPy, which is not read",
+    "numpy.savez": "was made for NumPy, which is not read",
     "TorchScript": "is a TorchScript program, not weights",
     "an archive .zip": "Unpack it",
     "an archive .tar.gz": "Unpack it",
     "a module in memory": "does not say how many heads it has",
     "a state dict in memory": "does not say how many heads it has",
-    "The Annotated Transformer": "give the model to visformer.wrap",
-    "fairseq": "give the model to visformer.wrap",
+    "The Annotated Transformer": "Load it yourself and call visformer.watch",
+    "fairseq": "Load it yourself and call visformer.watch",
     "only an optimizer": "holds no state dict of tensors",
     "a folder with several epochs": "holds several files of weights",
     "an ONNX file": "visformer.wrap",

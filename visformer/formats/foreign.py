@@ -3,48 +3,58 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from visformer.errors import CheckpointError
 from visformer.files import exists, short
 from visformer.language import N_, _
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 _URL = re.compile(r"(https?|hf):/{1,2}(?:huggingface\.co/|hf\.co/)?(.*)", re.IGNORECASE)
 _HUB = re.compile(r"([A-Za-z0-9][\w.-]*)/([A-Za-z0-9][\w.-]*)")
+_WHOLE = "torch.int8", "torch.uint8"
 _RECURRENT = N_("a recurrent network")
-_KNOWN = {  # what it is -> a pattern that matches names only in such files
-    "T5": r"(en|de)coder\.block\.\d+\.layer\.\d+\.(Self|EncDec)Attention\.",
-    N_("BERT, an encoder without a decoder"): r"\.layer\.\d+\.attention\.self\.query\.",
-    N_("DistilBERT, an encoder without a decoder"): r"layer\.\d+\.attention\.q_lin\.",
-    N_("GPT, a decoder without an encoder"): (
-        r"(^|\.)h\.\d+\.(attn|attention|self_attention)\.|gpt_neox\.layers\."
+_ATTENTION = re.compile(r"att", re.IGNORECASE)
+_KNOWN: dict[str, tuple[str, ...]] = {  # what it is -> patterns; each matches a name
+    "T5": (r"(en|de)coder\.block\.\d+\.layer\.\d+\.(Self|EncDec)Attention\.",),
+    "BERT": (r"\.layer\.\d+\.attention\.self\.query\.",),
+    "DistilBERT": (r"layer\.\d+\.attention\.q_lin\.",),
+    "GPT": (r"(^|\.)h\.\d+\.(attn|attention|self_attention)\.|gpt_neox\.layers\.",),
+    N_("Llama or a relative"): (
+        r"^(model\.)?layers\.\d+\.self_attn\.(q_proj|qkv_proj)\.",
     ),
-    N_("a language model like Llama, a decoder without an encoder"): (
-        r"^(model\.)?layers\.\d+\.self_attn\.(q_proj|qkv_proj)\."
+    "Whisper": (r"encoder\.conv2\.", r"encoder\.(blocks|layers)\.\d+\.(self_)?attn\."),
+    N_("BART or mBART"): (r"(en|de)coder\.layernorm_embedding\.",),
+    N_("NLLB, M2M100 or another relative of Marian"): (
+        r"^model\.(en|de)coder\.layer_norm\.",
+        r"^model\.decoder\.layers\.\d+\.encoder_attn\.k_proj\.",
     ),
-    "Whisper": r"encoder\.conv1\.",
-    N_("BART or mBART"): r"(en|de)coder\.layernorm_embedding\.",
-    N_(
-        "NLLB, M2M100 or another relative of Marian"
-    ): r"^model\.(en|de)coder\.layer_norm\.",
-    "OpenNMT": r"make_embedding\.emb_luts\.|\.(self_attn|context_attn)\.linear_keys\.",
+    "OpenNMT": (
+        r"make_embedding\.emb_luts\.|\.(self_attn|context_attn)\.linear_keys\.",
+    ),
     "fairseq": (
         r"^(en|de)coder\.(version$|embed_positions\._float_tensor$|layers\.\d+\."
-        r"(self_attn_layer_norm|encoder_attn_layer_norm|layer_norms|encoder_attn)\.)"
+        r"(self_attn_layer_norm|encoder_attn_layer_norm|layer_norms|encoder_attn)\.)",
+        r"^(en|de)coder\.(layers\.\d+\.\w+\.([kqv]_proj\.|in_proj_|out_proj\.)|version$)",
     ),
-    "JoeyNMT": r"\.(trg_trg_att|src_trg_att|src_src_att)\.[kqv]_layer\.",
-    "The Annotated Transformer": r"\.self_attn\.linears\.\d\.",
-    N_("a vision Transformer"): r"blocks\.\d+\.attn\.qkv\.|patch_embed",
-    _RECURRENT: r"\.weight_(ih|hh)_l\d|\.bias_ih_l\d",
+    "JoeyNMT": (r"\.(trg_trg_att|src_trg_att|src_src_att)\.[kqv]_layer\.",),
+    "The Annotated Transformer": (r"\.self_attn\.linears\.\d\.",),
+    N_("a vision Transformer"): (r"patch_embed",),
+    _RECURRENT: (r"(^|\.)(weight|bias)_(ih|hh)_l\d",),
 }
 
 
 def foreign(names: Iterable[str]) -> str:
     """Name the kind of model that has these tensors; "" if it is not recognised."""
     every = list(names)
-    for what, pattern in _KNOWN.items():
-        if any(map(re.compile(pattern).search, every)):
+    for what, patterns in _KNOWN.items():
+        if what == _RECURRENT and any(map(_ATTENTION.search, every)):
+            continue
+        if all(any(map(re.compile(one).search, every)) for one in patterns):
             return _(what)
     return ""
 
@@ -57,17 +67,62 @@ _FILES: dict[str, tuple[bytes, int, str]] = {  # what it is -> first bytes, wher
     "Keras": (b"\x89HDF", 0, ".h5"),
     "Keras 3": (b"", 0, ".keras"),
     "TensorFlow": (b"", 0, ".pb"),
-    "NumPy": (b"", 0, ".npz"),
+    "NumPy": (b"\x93NUMPY", 0, ".npz"),
+    "Flax": (b"", 0, ".msgpack"),
+    "CTranslate2": (b"Spec\0", -1, ""),  # after the model's name
+    "OpenVINO": (b"", 0, ".xml"),
+    "Core ML": (b"", 0, ".mlmodel"),
+    "PaddlePaddle": (b"", 0, ".pdparams"),
+}
+_IN_PYTORCH = N_(
+    "{name} was made for {program}, which is not read. If the model exists in "
+    "PyTorch, load it there and call visformer.watch(model)(…) or visformer.wrap."
+)
+_DISTRIBUTED = N_(
+    "{name} is a distributed checkpoint (DCP). Run dcp_to_torch_save(folder, "
+    "“model.pt”) of torch.distributed.checkpoint.format_utils, and open model.pt."
+)
+_ADAPTER = N_(
+    "{name} is an adapter without its base model. Load both with peft, call "
+    "merge_and_unload(), save the result with save_pretrained and open that folder."
+)
+_QUANTISED = N_(
+    "{name} holds quantised weights, which are not read. Open the unquantised model, "
+    "or load it in its own program and call visformer.watch(model)(…)."
+)
+_ADAPTED = re.compile(r"\.(lora_(A|B|embedding|magnitude)|hada_w|ia3_l|prompt_encoder)")
+_PACKED = re.compile(
+    r"(^|\.)(zero_point|qweight|qzeros|absmax|quant_map|SCB|weight_scale)$"
+)
+# what a folder holds -> what it is: the words, or the program
+_FOLDERS: dict[str, str] = {
+    "adapter_config.json": _ADAPTER,
+    "*.distcp": _DISTRIBUTED,
+    "_CHECKPOINT_METADATA": "orbax",
+    "manifest.ocdbt": "orbax",
+    "saved_model.pb": "TensorFlow",
+    "*.ckpt*.index": "TensorFlow",
+    "tf_model.h5": "TensorFlow",
+    "flax_model.msgpack": "Flax",
+    "*.onnx": "ONNX",
+    "*.gguf": "GGUF",
+    "model_index.json": "diffusers",
+    "*.mlmodel": "Core ML",
 }
 
 
-def way_in(what: str) -> str:
-    """Say the shortest way to see a model whose files are not read."""
-    if what.startswith(_(_RECURRENT)):
-        return _("It has no attention to show.")
+def way_in(what: str = "", *, held: bool = False) -> str:
+    """Say the shortest way to see a model whose files are not read, or that is held."""
+    if what == _(_RECURRENT):
+        return _("None of its tensors is called attention.")
+    if held:
+        return _("Call visformer.watch(model)(…), or visformer.wrap to type into it.")
     if any(name in what for name in _TRANSFORMERS):
-        return _("Open the whole folder that transformers wrote, with its config.json.")
-    return _("Load it in its own program and give the model to visformer.wrap.")
+        return _(
+            "Open the folder that has its config.json, or load it yourself and call "
+            "visformer.watch(model)(…)."
+        )
+    return _("Load it yourself and call visformer.watch(model)(…) or visformer.wrap.")
 
 
 def refuse_other_programs(start: bytes, name: str) -> None:
@@ -75,17 +130,42 @@ def refuse_other_programs(start: bytes, name: str) -> None:
 
     ``start`` are its first bytes, ``name`` its name.
     """
+    if name.lower().endswith((".distcp", ".metadata")):
+        raise CheckpointError(_(_DISTRIBUTED, name=name))
     for what, (magic, at, ending) in _FILES.items():
-        told = magic and start[at : at + len(magic)] == magic
+        place = start[6:48] if at < 0 else start[at : at + len(magic)]
+        told = magic and magic in place
         if told or (ending and name.lower().endswith(ending)):
-            raise CheckpointError(
-                _(
-                    "{file} is a file of {program}, which is not read. If the model "
-                    "exists in PyTorch, load it there and give it to visformer.wrap.",
-                    file=name,
-                    program=what,
-                )
-            )
+            raise CheckpointError(_(_IN_PYTORCH, name=name, program=what))
+
+
+def refuse_other_folders(folder: Path) -> None:
+    """Raise CheckpointError for a folder that another program wrote."""
+    name = short(folder.resolve().name)
+    for pattern, what in _FOLDERS.items():
+        if next(folder.glob(pattern), None) is not None:
+            known = what in (_ADAPTER, _DISTRIBUTED)
+            words = what if known else _IN_PYTORCH
+            raise CheckpointError(_(words, name=name, program=what))
+
+
+def refuse_other_tensors(
+    tensors: Mapping[str, Tensor], name: str, *, held: bool
+) -> None:
+    """Raise CheckpointError for tensors that are no model of ours to open."""
+    if any(map(_ADAPTED.search, tensors)):
+        raise CheckpointError(_(_ADAPTER, name=name))
+    whole = any(t.dim() > 1 and str(t.dtype) in _WHOLE for t in tensors.values())
+    if whole or any(map(_PACKED.search, tensors)):
+        raise CheckpointError(_(_QUANTISED, name=name))
+    if what := foreign(tensors):
+        told = _(
+            "{name} has the tensor names of {model}, which is not read. {way}",
+            name=name,
+            model=what,
+            way=way_in(what, held=held),
+        )
+        raise CheckpointError(told.strip())
 
 
 def remote_words(path: str) -> str:
@@ -109,12 +189,4 @@ def remote_words(path: str) -> str:
         "“{url}” is an address, and nothing is downloaded here. Download it, then open "
         "the file or folder.",
         url=short(path),
-    )
-
-
-def supported() -> str:
-    """Say in one sentence which models Visformer opens."""
-    return _(
-        "Visformer opens its own folders and those of transformers, and models of "
-        "torch.nn.Transformer and the five tutorials."
     )

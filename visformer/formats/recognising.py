@@ -7,7 +7,7 @@ from pathlib import Path
 
 from visformer.errors import CheckpointError
 from visformer.files import exists, is_file, is_folder, listed, read_json, short
-from visformer.formats.foreign import foreign, way_in
+from visformer.formats.foreign import refuse_other_folders, refuse_other_tensors
 from visformer.formats.found_vocabularies import VOCABULARY
 from visformer.formats.hugging_face.folder_files import WEIGHT_FILES
 from visformer.formats.layout_spec import Files, LayoutSpec
@@ -16,12 +16,13 @@ from visformer.formats.layouts.marian import is_read
 from visformer.formats.misfits import guessed_layout
 from visformer.formats.native_config import CONFIG
 from visformer.formats.renaming import count_known, joined
-from visformer.formats.weight_file import WeightFile, WeightReader
+from visformer.formats.weight_file import INDEX, WeightFile, WeightReader
 from visformer.language import _
 from visformer.values.trace_file import is_trace_file
 
 Location = str | Path | tuple[str | Path, str | Path]
 _BESIDE_WEIGHTS = re.compile(r"optimi[sz]er|scheduler|training_args|rng_state|scaler")
+_PART = re.compile(r"-\d{5}-of-\d{5}(?=\.\w+$)")  # of a file of weights in several
 _ENDINGS = (".pt", ".pth", ".bin", ".ckpt", ".safetensors")
 
 
@@ -48,9 +49,12 @@ def resolved(
         return layout or recognised_layout(files) or _in_two_files(), files
     path = Path(path)
     folder = path if is_folder(path) else path.parent
-    stands_for_it = path == folder or path.name in (CONFIG, *WEIGHT_FILES)
-    if stands_for_it and (named := _named_layout(folder)):
-        return layout or named, (WeightFile(folder, reader),)
+    if path == folder:
+        _refuse_no_model(folder)
+    named = _PART.sub("", path.name.removesuffix(INDEX))
+    stands_for_it = path == folder or named in (CONFIG, *WEIGHT_FILES)
+    if stands_for_it and (config := _named_layout(folder)):
+        return layout or config, (WeightFile(folder, reader),)
     files = tuple(WeightFile(file, reader) for file in weights_of(path, folder))
     layout = layout or recognised_layout(files) or "native"
     whole = layout == "native" and path == folder
@@ -65,16 +69,13 @@ def _in_two_files() -> str:
 def weights_of(path: Path, folder: Path) -> tuple[Path, ...]:
     """Return the file itself, or the only weight file in a folder."""
     if path != folder and path.name != CONFIG:
-        return (path,) if exists(path) else ()
-    inside = folder.iterdir() if is_folder(folder) else iter(())
-    weights = [
-        file
-        for file in inside
-        if file.suffix in _ENDINGS
-        and is_file(file)
-        and not VOCABULARY.search(file.stem)
-        and not _BESIDE_WEIGHTS.match(file.stem)
-    ]
+        whole = path.with_name(_PART.sub("", path.name) + INDEX)
+        if not exists(path) or not _PART.search(path.name):
+            return (path,) if exists(path) else ()
+        if not is_file(whole):
+            raise _without_index(path)
+        return (whole,)
+    weights = _weights_inside(folder)
     if len(weights) > 1 and not exists(folder / CONFIG):
         raise CheckpointError(
             _(
@@ -87,6 +88,54 @@ def weights_of(path: Path, folder: Path) -> tuple[Path, ...]:
     return tuple(weights) if len(weights) == 1 else ()
 
 
+def _weights_inside(folder: Path) -> list[Path]:
+    """Return the files of weights in a folder, an index for all that it names."""
+    inside = sorted(folder.iterdir()) if is_folder(folder) else []
+    weights = [
+        file
+        for file in inside
+        if file.name.removesuffix(INDEX).endswith(_ENDINGS)
+        and is_file(file)
+        and not VOCABULARY.search(file.stem)
+        and not _BESIDE_WEIGHTS.match(file.stem)
+    ]
+    whole = {file.name.removesuffix(INDEX) for file in weights if INDEX in file.name}
+    parts = [file for file in weights if _PART.search(file.name)]
+    for file in parts:
+        if _PART.sub("", file.name) not in whole:
+            raise _without_index(file)
+    return [file for file in weights if file not in parts]
+
+
+def _without_index(part: Path) -> CheckpointError:
+    return CheckpointError(
+        _(
+            "{file} is a part of a model, and the list of its parts is missing: copy "
+            "{index} into the folder.",
+            file=short(part.name),
+            index=short(_PART.sub("", part.name) + INDEX, 60),
+        )
+    )
+
+
+def _refuse_no_model(folder: Path) -> None:
+    """Raise CheckpointError for a folder without weights that is known to be so."""
+    weights = [f for f in _weights_inside(folder) if not f.name.startswith("adapter_")]
+    if weights:
+        return
+    refuse_other_folders(folder)
+    inner = [f.name for f in folder.iterdir() if is_folder(f) and _weights_inside(f)]
+    if inner and not exists(folder / CONFIG):
+        raise CheckpointError(
+            _(
+                "{folder} holds no model itself, but folders with models. Choose one "
+                "of them: {names}.",
+                folder=short(folder.resolve().name),
+                names=listed(sorted(inner), room=60),
+            )
+        )
+
+
 def recognised_layout(files: Files) -> str:
     """Return the layout that knows most of the tensors' names; "" if none does.
 
@@ -95,15 +144,9 @@ def recognised_layout(files: Files) -> str:
     if not files:
         return ""
     names = list(dict.fromkeys(n for file in files for n in file.weights.tensors))
-    if what := foreign(names):
-        raise CheckpointError(
-            _(
-                "{file} holds {model}, which is not read. {way}",
-                file=files[0].name,
-                model=what,
-                way=way_in(what),
-            )
-        )
+    for file in files:
+        held = file.reader.holds(file.path)
+        refuse_other_tensors(file.weights.tensors, file.name, held=held)
     counts = {layout: _count_known(spec, files) for layout, spec in LAYOUTS.items()}
     most = max(counts.values())
     best = [layout for layout, count in counts.items() if count == most]

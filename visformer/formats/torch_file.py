@@ -40,6 +40,17 @@ def check_archive(data: bytes, name: str) -> None:
             _("{file} is truncated or damaged. Download or copy it again.", file=name)
         ) from error
     names = [entry.filename for entry in entries]
+    if any(
+        entry.endswith(("archive_format", "serialized_exported_program.json"))
+        for entry in names
+    ):
+        raise CheckpointError(
+            _(
+                "{file} is a program of torch.export, not weights. Call "
+                "visformer.watch(torch.export.load(file).module())(…) with its inputs.",
+                file=name,
+            )
+        )
     if not any(entry.endswith("/data.pkl") for entry in names):
         raise CheckpointError(
             _(

@@ -21,7 +21,14 @@ import torch
 from torch import Tensor
 
 from visformer.errors import CheckpointError
-from visformer.files import amount, read_regular, refuse_foreign, short
+from visformer.files import (
+    amount,
+    inside,
+    read_json,
+    read_regular,
+    refuse_foreign,
+    short,
+)
 from visformer.formats.foreign import refuse_other_programs
 from visformer.formats.name_rules import NameRules
 from visformer.formats.saved import options_of, state_of
@@ -29,8 +36,11 @@ from visformer.formats.torch_file import SAVE, check_archive, unpickled
 from visformer.language import _
 from visformer.tokenizers.vocabularies import vocabularies_in
 
+INDEX = ".index.json"  # of weights in several files
+MOST_FILES = 512
 MAX_FILE = 20 << 30
 MAX_HEADER = 16 << 20
+_NO_HEADER = 1 << 48  # bytes: what is read as its size is text
 MAX_TENSORS = 20_000
 MAX_RANK = 4
 MAX_DIMENSION = 1 << 24
@@ -130,7 +140,12 @@ class WeightFile:
 
 
 def read_weights(path: Path) -> Weights:
-    """Read a file's tensors and its digest; CheckpointError if that is not safe."""
+    """Read a file's tensors and its digest; CheckpointError if that is not safe.
+
+    An index stands for all the files that it names.
+    """
+    if path.name.endswith(INDEX):
+        return _in_several(path)
     data, name = read_regular(path, MAX_FILE), short(path.name)
     refuse_foreign(data[:512], name)
     refuse_other_programs(data[:512], path.name)
@@ -153,9 +168,43 @@ def read_weights(path: Path) -> Weights:
     return Weights(tensors, hashlib.sha256(data).hexdigest(), options, vocabularies)
 
 
+def _in_several(path: Path) -> Weights:
+    """Read the files that an index names, as one."""
+    index = short(path.name)
+    places = read_json(path, MAX_HEADER).get("weight_map")
+    if not isinstance(places, Mapping) or not all(
+        isinstance(name, str) for name in places.values()
+    ):
+        raise CheckpointError(
+            _(
+                "{file} does not say which file holds which tensor. Download it again.",
+                file=index,
+            )
+        )
+    files = [n for n in dict.fromkeys(places.values()) if not n.endswith(INDEX)]
+    if not 0 < len(files) <= MOST_FILES:
+        raise CheckpointError(
+            _(
+                "{file} names {n:,} files of weights; between 1 and {most:,} are read.",
+                file=index,
+                n=len(files),
+                most=MOST_FILES,
+            )
+        )
+    tensors: dict[str, Tensor] = {}
+    together = hashlib.sha256()
+    for name in files:
+        part = inside(path.parent, name, key="weight_map", of=index)
+        weights = read_weights(part)
+        tensors |= weights.tensors
+        together.update(weights.digest.encode())
+    return Weights(tensors, together.hexdigest(), {})
+
+
 def _parse_safetensors(data: bytes, name: str) -> dict[str, Tensor]:
     (header,) = struct.unpack("<Q", data[:8].ljust(8, b"\xff"))
-    if data[8:9] not in (b"{", b""):
+    text = not name.endswith(".safetensors")
+    if data[8:9] not in (b"{", b"") or (text and header > _NO_HEADER):
         raise CheckpointError(
             _(
                 "{file} is neither a safetensors nor a PyTorch file. Choose the file "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,15 +10,13 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from visformer.errors import CheckpointError
-from visformer.files import inside, is_file, read_json, read_regular, short
-from visformer.formats.weight_file import WeightReader
+from visformer.files import is_file, read_json, read_regular, short
+from visformer.formats.weight_file import INDEX, WeightReader
 from visformer.language import _
 from visformer.tokenizers.tokenizer import MAX_TOKENIZER
 
 CONFIG = "config.json"
 WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")
-INDEX = ".index.json"  # of weights in several files
-MOST_FILES = 512
 MOST_NUMBER = 1 << 40  # of any setting
 MOST_POSITIONS = 1 << 20
 MOST_LABELS = 1 << 16  # transformers writes a name for each
@@ -39,23 +36,15 @@ class FolderWeights(NamedTuple):
     file: str  # its name, for a sentence
 
 
-def has_weights(folder: Path) -> bool:
-    """Whether a folder holds weights that can be read."""
-    names = [name + more for name in WEIGHT_FILES for more in ("", INDEX)]
-    return any(is_file(folder / name) for name in names)
-
-
 def read_tensors(folder: Path, reader: WeightReader) -> FolderWeights:
     """Read the weights, whole or in several files; CheckpointError if there are none.
 
     Pickles are read by our own reader: nothing of theirs runs.
     """
-    for name in WEIGHT_FILES:
+    for name in (n + more for n in WEIGHT_FILES for more in ("", INDEX)):
         if is_file(folder / name):
             weights = reader(folder / name)
             return FolderWeights(dict(weights.tensors), weights.digest, name)
-        if is_file(folder / (name + INDEX)):
-            return _in_several(folder, name + INDEX, reader)
     raise CheckpointError(
         _(
             "{folder} holds no weights. It needs {first} or {second}.",
@@ -64,36 +53,6 @@ def read_tensors(folder: Path, reader: WeightReader) -> FolderWeights:
             second=WEIGHT_FILES[1],
         )
     )
-
-
-def _in_several(folder: Path, index: str, reader: WeightReader) -> FolderWeights:
-    places = read_json(folder / index).get("weight_map")
-    if not isinstance(places, Mapping) or not all(
-        isinstance(name, str) for name in places.values()
-    ):
-        raise CheckpointError(
-            _(
-                "{file} does not say which file holds which tensor. Download it again.",
-                file=index,
-            )
-        )
-    files = list(dict.fromkeys(places.values()))
-    if not 0 < len(files) <= MOST_FILES:
-        raise CheckpointError(
-            _(
-                "{file} names {n:,} files of weights; between 1 and {most:,} are read.",
-                file=index,
-                n=len(files),
-                most=MOST_FILES,
-            )
-        )
-    tensors: dict[str, Tensor] = {}
-    together = hashlib.sha256()
-    for name in files:
-        weights = reader(inside(folder, name, key="weight_map", of=index))
-        tensors |= weights.tensors
-        together.update(weights.digest.encode())
-    return FolderWeights(tensors, together.hexdigest(), index)
 
 
 def read_config(folder: Path) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from visformer.files import (
     write_whole,
 )
 from visformer.formats.diagnoses import findings_of
-from visformer.formats.foreign import remote_words, supported
+from visformer.formats.foreign import remote_words, way_in
 from visformer.formats.given_options import GivenOptions
 from visformer.formats.layout_spec import Files, LayoutSpec
 from visformer.formats.native_config import (
@@ -285,13 +285,13 @@ def _folder(file: WeightFile) -> Path:
         raise CheckpointError(
             ngettext(
                 "{file} holds {n:,} tensor ({names}), which does not match any known "
-                "model. {supported}",
+                "model. {way}",
                 "{file} holds {n:,} tensors ({names}), which do not match any known "
-                "model. {supported}",
+                "model. {way}",
                 len(names),
                 file=file.name,
-                names=listed(names, room=20, width=24),
-                supported=supported(),
+                names=listed(names, room=24, width=24),
+                way=way_in(held=file.reader.holds(path)),
             )
         )
     raise CheckpointError(
