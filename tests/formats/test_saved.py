@@ -292,3 +292,47 @@ def test_nothing_is_called_by_a_name_that_several_have(
         load(path, heads=2, device="cpu")
     assert "has the tensor names" not in str(caught.value)
     assert str(caught.value).endswith("visformer.watch(model)(…) or visformer.wrap.")
+
+
+AVERAGED = {  # where a training script keeps a second set of weights
+    "model and ema": ("model", "ema"),
+    "ema and model": ("model", "ema"),
+    "the last and the best": ("last", "best"),
+    "averages within another": ("state_dict", "averaged.shadow"),
+}
+
+
+@pytest.mark.parametrize("case", AVERAGED)
+def test_of_two_sets_of_weights_one_is_chosen(case: str, tmp_path: Path) -> None:
+    usual, other = AVERAGED[case]
+    first = state(models.handout)
+    second = {name: tensor + 1 for name, tensor in first.items()}
+    outer, _dot, inner = other.partition(".")
+    beside = {"decay": 0.9, inner: second} if inner else second
+    sets = {usual: first, outer: beside}
+    if case == "ema and model":
+        sets = dict(reversed(sets.items()))
+    path = saved(tmp_path / "m.pt", {**sets, "epoch": 3})
+    bias = first["fc_output.bias"]
+    opened = load(path, heads=2, device="cpu")
+    assert torch.equal(opened.model.output.bias, bias)
+    told = f"weights = {usual} (the file also holds {other}; give weights=… to choose)"
+    assert opened.assumed[0] == told
+    chosen = load(path, heads=2, weights=other, device="cpu")
+    assert torch.equal(chosen.model.output.bias, bias + 1)
+    assert not [line for line in chosen.assumed if line.startswith("weights")]
+    assert chosen.digest != opened.digest
+    assert torch.equal(load({**sets}, heads=2).model.output.bias, bias)
+    asked = checkpoint_files(str(path), ()).questionnaire()
+    assert asked is not None and asked.questions[0].name == "weights"
+    assert [value for value, _words in asked.questions[0].choices] == [usual, other]
+    again = checkpoint_files(str(path), (("weights", other), ("heads", 2)))
+    assert torch.equal(again.load(torch.device("cpu")).model.output.bias, bias + 1)
+    with pytest.raises(CheckpointError, match="no set of weights “swa” beside"):
+        load(path, heads=2, weights="swa", device="cpu")
+
+
+def test_one_set_under_two_names_is_one_set(tmp_path: Path) -> None:
+    own = state(models.handout)
+    path = saved(tmp_path / "m.pt", {"model": own, "state_dict": own})
+    assert not [s for s in load(path, heads=2).assumed if s.startswith("weights")]

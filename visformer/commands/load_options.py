@@ -25,7 +25,7 @@ from visformer.values.questions import (
     Value,
 )
 
-_PLAIN = ("layout", "heads", "pad", "bos", "eos", "pairs")
+_PLAIN = ("layout", "heads", "pad", "bos", "eos", "pairs", "weights")
 _PAIRS = {"rename": RENAME, "names": NAMES}  # option -> prefix of its overrides
 _QUOTED = r'["“\']([^"”\']*)["”\']'
 _DICT = re.compile(rf"\b(rename|names)=\{{({_QUOTED}: [^{{}}]*)\}}")
@@ -81,6 +81,11 @@ def add_overrides(parser: argparse.ArgumentParser) -> None:
             "reference pairs (source, tab, target): the number of heads is the one "
             "under which they are likeliest; “inspect” lists what else fits better"
         ),
+    )
+    group.add_argument(
+        "--weights",
+        metavar="NAME",
+        help=_("which of several sets of weights in the file, such as “ema”"),
     )
     group.add_argument(
         "--set",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
+from pathlib import Path
 
 from visformer.commands.load_options import (
     add_checkpoint,
@@ -11,10 +12,13 @@ from visformer.commands.load_options import (
     overrides,
 )
 from visformer.commands.shared import check_text, explained_qt
+from visformer.errors import InputError
+from visformer.files import short
 from visformer.language import _
 from visformer.pictures.look import FORMS, ORDERS, SUMMARIES, TOKEN_GROUPS
 from visformer.values.change_text import EXAMPLES
 from visformer.values.facts import KINDS
+from visformer.values.trace_file import is_trace_file
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -122,6 +126,14 @@ def run(options: argparse.Namespace) -> int:
         from visformer.offscreen import render  # sets Qt's platform first
 
     first = checkpoint_paths(options.checkpoint)[0]
+    if is_trace_file(Path(first)):
+        raise InputError(
+            _(
+                "{file} is a recorded run, and render draws a model: give a model's "
+                "checkpoint, or open the run with “visformer {file}”.",
+                file=short(Path(first).name),
+            )
+        )
     render(options, first, overrides(options))
     return 0
 

@@ -28,6 +28,7 @@ from visformer.values.questions import (
     PAIRS,
     TARGET_PAD,
     TARGET_TOKENIZER,
+    WEIGHTS,
     AnswerKind,
     Question,
     Questionnaire,
@@ -108,7 +109,7 @@ def questionnaire_for(
     remedy = None if files.half else remedy_where_needed(files)
     asking = _Asking(files if remedy is None else remedy.made, every)
     named = () if remedy is None else tuple(name_questions(remedy))
-    asked = (*named, *asking.needed(), *asking.ids(), *asking.fields())
+    asked = (*named, *asking.sets(), *asking.needed(), *asking.ids(), *asking.fields())
     if not asked and not every:
         return None
     optional = (*asking.around(), *asking.tokenizers())
@@ -171,6 +172,22 @@ class _Asking:
             target=config.target_vocabulary,
             **sizes,
         )
+
+    def sets(self) -> Iterator[Question]:
+        """Ask which set of weights is meant, where a file holds several."""
+        for part in self.files.weights:
+            if part.others and (self.every or not self.options.rules.weights):
+                yield Question(
+                    name=WEIGHTS,
+                    label=_("Weights"),
+                    kind="choice",
+                    why=_(
+                        "The file holds several sets of the same weights, such as the "
+                        "best and the last, or trained and averaged ones."
+                    ),
+                    default=part.chosen,
+                    choices=tuple((n, short(n)) for n in (part.chosen, *part.others)),
+                )
 
     def needed(self) -> Iterator[Question]:
         """Ask for what has no default: the other file, the number of heads."""

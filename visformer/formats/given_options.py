@@ -104,11 +104,14 @@ def given_options(
     place: Mapping[str, str] | None = None,
     pairs: str | Path | None = None,
     guessed: Iterable[str] | None = None,
+    weights: str | None = None,
 ) -> GivenOptions:
     """Read the keywords of ``load``; InputError for an unknown one.
 
     ``place`` are modules of a layout -> those of the file, as ``proposing`` names them.
     """
+    if not isinstance(weights, str | None):
+        raise wrong_type("weights", weights, _("the name of a set of weights"))
     config, languages = dict(config), _languages(config)
     for name in (SOURCE_LANGUAGE, TARGET_LANGUAGE):
         config.pop(name, None)
@@ -133,7 +136,9 @@ def given_options(
         names={} if names is None else _tensor_names(names),
         pairs=None if pairs is None else as_path("pairs", pairs),
         guessed=frozenset(guessed or ()),
-        rules=name_rules(rename, ignore, place_rules(place or {})),
+        rules=dataclasses.replace(
+            name_rules(rename, ignore, place_rules(place or {})), weights=weights or ""
+        ),
     )
 
 

@@ -24,7 +24,9 @@ def name_in_memory(source: nn.Module | Mapping[str, Any]) -> Path:
     return Path("state_dict")
 
 
-def weights_in_memory(source: nn.Module | Mapping[str, Any]) -> Weights:
+def weights_in_memory(
+    source: nn.Module | Mapping[str, Any], wanted: str = ""
+) -> Weights:
     """Copy a model's tensors, so that training on changes nothing that is shown.
 
     Raises CheckpointError if there are none, or if one cannot be shown.
@@ -40,15 +42,17 @@ def weights_in_memory(source: nn.Module | Mapping[str, Any]) -> Weights:
         value, options = source, options_of(source)
         vocabularies = vocabularies_in(source)
     name = str(name_in_memory(source))
+    state = checked_state(value, name, anywhere=True, wanted=wanted)
     tensors = {
-        key: tensor.detach().to("cpu", copy=True).contiguous()
-        for key, tensor in checked_state(value, name, anywhere=True).items()
+        key: tensor.to("cpu", copy=True).contiguous()
+        for key, tensor in state.tensors.items()
     }
     digest = hashlib.sha256()
     for key, tensor in tensors.items():
         digest.update(f"{key} {tensor.dtype} {list(tensor.shape)} ".encode())
         digest.update(tensor.flatten().view(torch.uint8).numpy().tobytes())
-    return Weights(tensors, digest.hexdigest(), options, vocabularies)
+    made = digest.hexdigest()
+    return Weights(tensors, made, options, vocabularies, state.name, state.others)
 
 
 def _look(value: Any) -> tuple[str, Mapping[str, Any]] | None:

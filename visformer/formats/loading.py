@@ -44,7 +44,7 @@ from visformer.values.questions import (
     location_and_keywords,
 )
 
-_RULES = ("rename", "ignore", "place", "pairs", "guessed")
+_RULES = ("rename", "ignore", "place", "pairs", "guessed", "weights")
 
 
 def load(
@@ -60,6 +60,7 @@ def load(
     rename: Mapping[str, str] | None = None,
     ignore: Iterable[str] | None = None,
     pairs: str | Path | None = None,
+    weights: str | None = None,
     device: str | torch.device | None = None,
     **config: Any,
 ) -> Checkpoint:
@@ -80,7 +81,8 @@ def load(
     ``rename`` maps patterns (regular expressions) of names of tensors to replacements,
     and ``ignore`` lists patterns of names to leave out; ``pairs`` is a file of
     reference pairs (source, tab, target), and heads that nothing says are then those
-    under which the references are likeliest; ``source_language`` and
+    under which the references are likeliest; ``weights`` names one of several sets in
+    a file, such as averaged ones; ``source_language`` and
     ``target_language`` are codes of a multilingual model's tokenizer; ``device`` as
     torch names it, by default the best available. ``config`` are fields of ModelConfig,
     or the tutorials' own names for them; they win over a config.json beside the file,
@@ -100,6 +102,7 @@ def load(
         rename=rename,
         ignore=ignore,
         pairs=pairs,
+        weights=weights,
     )
     where = choose_device(device)
     if isinstance(path, nn.Module | Mapping):
@@ -223,7 +226,9 @@ def _in_memory(
     _check_layout(layout)
     path = name_in_memory(source)
     with _said_if_too_large(path, torch.device("cpu")):
-        reader = WeightReader(options.rules, {path: weights_in_memory(source)})
+        reader = WeightReader(
+            options.rules, {path: weights_in_memory(source, options.rules.weights)}
+        )
         files: Files = (WeightFile(path, reader),)
         name = layout or recognised_layout(files) or "native"
         reader.check_rules()

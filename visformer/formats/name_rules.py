@@ -26,6 +26,7 @@ class NameRules:
     rename: tuple[tuple[re.Pattern[str], str], ...] = ()
     ignore: tuple[re.Pattern[str], ...] = ()
     places: frozenset[str] = frozenset()  # patterns that may match nothing
+    weights: str = ""  # which of several sets of weights; "": the usual one
 
     @property
     def patterns(self) -> set[str]:

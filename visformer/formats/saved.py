@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -23,14 +23,56 @@ _DEPTH = 4  # dicts inside dicts whose options are read
 _LOOKED_INTO = 100  # dicts searched for weights: stays below Python's recursion limit
 
 
-def state_of(loaded: object) -> dict[str, Tensor]:
-    """Return the tensors of the state dict inside what was saved; {} if there is none.
+class SavedState(NamedTuple):
+    """The tensors of a state dict, and where there are others like it."""
 
-    A prefix of one of PyTorch's wrappers, if all names have it, is removed.
+    tensors: dict[str, Tensor]
+    name: str = ""  # under which it is saved
+    others: tuple[str, ...] = ()  # names of complete sets of the same tensors
+
+
+def state_of(loaded: object, wanted: str = "") -> SavedState:
+    """Return the state dict inside what was saved; no tensors if there is none.
+
+    Of several sets of the same tensors, such as averages beside them, it is the one
+    that is ``wanted``, else the usual one. A prefix of one of PyTorch's wrappers, if
+    all names have it, is removed.
     """
-    state = _weights_in(loaded, set())
+    chosen = _tensors_in(_weights_in(loaded, set()))
+    shapes = {key: tensor.shape for key, tensor in chosen.items()}
+    named = ((name, _tensors_in(part)) for name, part in _parts(loaded, "", 0))
+    sets = {
+        name: part
+        for name, part in named
+        if shapes and {key: tensor.shape for key, tensor in part.items()} == shapes
+    }
+    usual = next((name for name in sets if _same(sets[name], chosen)), "")
+    name = wanted if wanted in sets else usual
+    made = sets.get(name, chosen)
+    others = tuple(other for other in sets if not _same(sets[other], made))
+    return SavedState(made, name, others)
+
+
+def _tensors_in(state: Mapping[Any, Any]) -> dict[str, Tensor]:
     tensors = [(k, v) for k, v in state.items() if isinstance(v, Tensor)]
     return dict(_without_prefixes([t for t in tensors if t[0] not in _COUNTERS]))
+
+
+def _same(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
+    return all(one[key] is other[key] for key in one)
+
+
+def _parts(
+    saved: object, name: str, depth: int
+) -> Iterator[tuple[str, Mapping[Any, Any]]]:
+    """Yield what holds tensors, each with the keys that lead to it."""
+    if not isinstance(saved, Mapping) or depth > _DEPTH or "param_groups" in saved:
+        return
+    if any(isinstance(value, Tensor) for value in saved.values()):
+        yield name, saved
+    for key, value in saved.items():
+        if isinstance(key, str):
+            yield from _parts(value, f"{name}.{key}" if name else key, depth + 1)
 
 
 def options_of(loaded: object) -> dict[str, Any]:

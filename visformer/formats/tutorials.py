@@ -11,6 +11,7 @@ from torch import Tensor
 from visformer.core.assembly import build_model
 from visformer.core.checkpoint import Checkpoint
 from visformer.errors import CheckpointError
+from visformer.files import listed
 from visformer.formats.diagnoses import findings_of
 from visformer.formats.found_vocabularies import FoundSides, sides_of
 from visformer.formats.given_options import (
@@ -59,6 +60,7 @@ def read_tutorial(
         tokenizer=tokenizer,
         digest=_digest(read.weights),
         assumed=(
+            *_sets(read),
             *(_accepted(field, getattr(config, field)) for field in guessed_of(read)),
             *(_assumed(field, getattr(config, field)) for field in read.left_open),
             *read.assumed,
@@ -98,6 +100,19 @@ def _accepted(name: str, value: object) -> str:
 
 def _assumed(name: str, value: object) -> str:
     return _("{name} = {value} (the file does not say)", name=name, value=value)
+
+
+def _sets(read: TutorialFiles) -> list[str]:
+    """Say which set of weights was read where a file holds several."""
+    return [
+        _(
+            "weights = {name} (the file also holds {others}; give weights=… to choose)",
+            name=part.chosen,
+            others=listed([*part.others], room=70),
+        )
+        for part in read.weights
+        if part.others and not read.options.rules.weights
+    ]
 
 
 def _digest(weights: Sequence[Weights]) -> str:

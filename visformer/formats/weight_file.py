@@ -24,6 +24,7 @@ from visformer.errors import CheckpointError
 from visformer.files import (
     amount,
     inside,
+    listed,
     read_json,
     read_regular,
     refuse_foreign,
@@ -31,7 +32,7 @@ from visformer.files import (
 )
 from visformer.formats.foreign import refuse_other_programs
 from visformer.formats.name_rules import NameRules
-from visformer.formats.saved import options_of, state_of
+from visformer.formats.saved import SavedState, options_of, state_of
 from visformer.formats.torch_file import SAVE, check_archive, unpickled
 from visformer.language import _
 from visformer.tokenizers.vocabularies import vocabularies_in
@@ -66,6 +67,8 @@ class Weights(NamedTuple):
     digest: str  # SHA-256 of the file
     options: Mapping[str, Any]  # plain values that were saved beside the tensors
     vocabularies: Mapping[str, Mapping[str, int]] = MappingProxyType({})
+    chosen: str = ""  # of several complete sets in the file, the one that was read
+    others: tuple[str, ...] = ()  # the names of the other sets
 
 
 class WeightReader:
@@ -99,7 +102,9 @@ class WeightReader:
     def _named(self, path: Path) -> Weights:
         """Read a file and give its tensors the names that the caller wants."""
         weights, name = self._held.get(path), short(path.name)
-        weights = read_weights(path) if weights is None else weights
+        weights = (
+            read_weights(path, self._rules.weights) if weights is None else weights
+        )
         self._used |= self._rules.matching(weights.tensors)
         return weights._replace(tensors=self._rules.apply(weights.tensors, name))
 
@@ -139,10 +144,10 @@ class WeightFile:
         return self.reader(self.path)
 
 
-def read_weights(path: Path) -> Weights:
+def read_weights(path: Path, wanted: str = "") -> Weights:
     """Read a file's tensors and its digest; CheckpointError if that is not safe.
 
-    An index stands for all the files that it names.
+    An index stands for all the files that it names; ``wanted`` is a set of weights.
     """
     if path.name.endswith(INDEX):
         return _in_several(path)
@@ -152,20 +157,26 @@ def read_weights(path: Path) -> Weights:
     zipped = data.startswith(b"PK\x03\x04")
     options: Mapping[str, Any] = {}
     vocabularies: Mapping[str, Mapping[str, int]] = {}
+    state = SavedState({})
     if zipped:
         check_archive(data, name)
     if zipped or (data[:1] == b"\x80" and data[8:9] not in (b"{", b"")):
         loaded = unpickled(data, name)
-        tensors = checked_state(loaded.value, name)
+        state = checked_state(loaded.value, name, wanted=wanted)
         options = options_of(loaded.value) | loaded.settings
         vocabularies = vocabularies_in(loaded.value)
     else:
-        tensors = _parse_safetensors(data, name)
-    if not tensors:
+        state = SavedState(_parse_safetensors(data, name))
+    if not state.tensors:
         raise CheckpointError(
             _("{file} holds no tensors. Choose the file of weights.", file=name)
         )
-    return Weights(tensors, hashlib.sha256(data).hexdigest(), options, vocabularies)
+    digest = hashlib.sha256(data).hexdigest()
+    if state.others and state.name == wanted:  # not what the file's digest stands for
+        digest = hashlib.sha256(f"{digest} {wanted}".encode()).hexdigest()
+    return Weights(
+        state.tensors, digest, options, vocabularies, state.name, state.others
+    )
 
 
 def _in_several(path: Path) -> Weights:
@@ -292,15 +303,16 @@ def _check_shape(shape: list[int] | torch.Size, key: str, name: str) -> None:
 
 
 def checked_state(
-    loaded: object, name: str, *, anywhere: bool = False
-) -> dict[str, Tensor]:
+    loaded: object, name: str, *, anywhere: bool = False, wanted: str = ""
+) -> SavedState:
     """Return the state dict inside what a training script saved.
 
-    Raises CheckpointError if it has none, or a tensor that is no weight, or is on
-    another device than the CPU, unless it may be ``anywhere``.
+    Raises CheckpointError if it has none, or not the set of weights that is ``wanted``,
+    or a tensor that is no weight, or is on another device than the CPU, unless it may
+    be ``anywhere``.
     """
-    state = state_of(loaded)
-    if not state:
+    state = state_of(loaded, wanted)
+    if not state.tensors:
         raise CheckpointError(
             _(
                 "{file} holds no state dict of tensors. Save only the weights: {code}.",
@@ -308,10 +320,21 @@ def checked_state(
                 code=SAVE,
             )
         )
-    _check_count(len(state), name)
-    for key, tensor in state.items():
+    if wanted and state.name != wanted:
+        sets = [one for one in (state.name, *state.others) if one]
+        raise CheckpointError(
+            _(
+                "{file} holds no set of weights “{name}” beside another, but {sets}.",
+                file=name,
+                name=short(wanted),
+                sets=listed(sets, room=60) if state.others else _("one alone"),
+            )
+        )
+    _check_count(len(state.tensors), name)
+    for key, tensor in state.tensors.items():
         _check_tensor(tensor, key, name, anywhere=anywhere)
-    return {key: tensor.detach() for key, tensor in state.items()}
+    detached = {key: tensor.detach() for key, tensor in state.tensors.items()}
+    return state._replace(tensors=detached)
 
 
 def _check_tensor(tensor: Tensor, key: str, name: str, *, anywhere: bool) -> None:

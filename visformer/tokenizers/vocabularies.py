@@ -206,7 +206,7 @@ def _of_tokenizer_json(
 
 
 def _lines(path: Path) -> list[str] | TokenIds:
-    """Read a token a line, or a token and its id."""
+    """Read a token a line, or a token with its id, its score or its count."""
     data, name = read_regular(path, MAX_TOKENIZER), short(path.name)
     refuse_foreign(data[:512], name)
     try:
@@ -222,8 +222,8 @@ def _lines(path: Path) -> list[str] | TokenIds:
             ids = {token: int(last) for token, _s, last in pairs}
             if sorted(ids.values()) == [*range(len(lines))]:
                 return ids
-        if separator == "\t" and all(token and _is_number(n) for token, _s, n in pairs):
-            return [token for token, _s, _n in pairs]  # a sentencepiece .vocab
+        if all(token and _is_number(n) for token, _s, n in pairs):
+            return [token for token, _s, _n in pairs]  # scores, or how often it occurs
     return lines
 
 

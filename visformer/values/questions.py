@@ -18,6 +18,7 @@ GUESSED = "guessed."  # prefix of a question whose default was accepted
 PAIRS = "pairs"  # a file of reference pairs, by which heads are chosen
 BY_PAIRS = 0  # heads: the number under which the references are likeliest
 SOURCE_LANGUAGE, TARGET_LANGUAGE = "source_language", "target_language"  # its codes
+WEIGHTS = "weights"  # one of several sets of weights in a file
 TARGET_PAD = "target_pad"  # if it differs from the source's
 
 AnswerKind = Literal["integer", "number", "choice", "file"]
