@@ -172,3 +172,22 @@ def test_torch_without_biases(tmp_path: Path, norm_first: bool) -> None:
         expected = parts.get_submodule("out")(hidden)[0]
     (trace,) = run(checkpoint, source.tolist(), target.tolist())
     assert torch.allclose(torch.tensor(trace.logits), expected, atol=1e-5)
+
+
+def test_a_file_with_other_names_is_no_file_of_the_layout_s_author(
+    tmp_path: Path,
+) -> None:
+    """Its program's rules are assumed, each of them, and no quirk is claimed of it."""
+    own = state(MAKERS["modular"])
+    others = {name.replace(".mha", ".attn"): tensor for name, tensor in own.items()}
+    path = tmp_path / "m.pt"
+    torch.save(others, path)
+    told = load(path, heads=2, rename={r"\.attn": ".mha"}, norm="layer")
+    said = {line.partition(" = ")[0] for line in told.assumed}
+    rules = {"norm_eps", "norm_first", "activation", "embedding_scale", "positions"}
+    rules |= {"position_form", "position_axis", "mask_rule", "masked_value"}
+    assert rules <= said
+    assert "norm" not in said
+    assert not [f for f in told.findings if f.id.startswith("003")]
+    torch.save(own, path)
+    assert [f.id for f in load(path, heads=2).findings][:1] == ["003-4"]

@@ -38,8 +38,9 @@ class MisfitError(CheckpointError):
             N_("Wrong shape: {tensors}."): wrong,
         }
         room = (130 - len(remedy)) // (sum(map(bool, faults.values())) or 1)
+        width = max(24, room - 14) if remedy else 80
         sentences = [
-            _(sentence, tensors=listed([*names], room=room, width=80))
+            _(sentence, tensors=listed([*names], room=room, width=width))
             for sentence, names in faults.items()
             if names
         ]

@@ -12,7 +12,6 @@ from difflib import SequenceMatcher
 
 from visformer.core.assembly import MisfitError, check_fit
 from visformer.errors import CheckpointError
-from visformer.formats.foreign import way_in
 from visformer.formats.given_options import GivenOptions
 from visformer.formats.layout_spec import Files, LayoutSpec, Tensors
 from visformer.formats.names import NORMS_OF_STACKS
@@ -86,7 +85,7 @@ def checked(files: TutorialFiles) -> None:
             missing=error.missing,
             surplus=error.surplus,
             wrong=error.wrong,
-            remedy=found.words or way_in(held=not files.paths),
+            remedy=found.words or _("Or call visformer.watch(model)(…)."),
         ) from None
 
 

@@ -27,6 +27,11 @@ from visformer.values.config import ModelConfig
 
 _TABLES = ("positions", "source_positions", "target_positions")
 _HALVES = ("encoder", "decoder")
+_RULES = (  # of a program, which no tensor shows
+    *("norm", "norm_eps", "norm_first", "activation", "embedding_scale"),
+    *("positions", "position_form", "position_axis"),
+    *("mask_rule", "masked_value", "softmax_output"),
+)
 _NUMBER = re.compile(r"\d\.")  # of a layer, in a name
 
 
@@ -79,14 +84,28 @@ class TutorialFiles:
 
     @property
     def left_open(self) -> tuple[str, ...]:
-        """The fields of the config that neither the file nor the caller gives."""
+        """The fields that are asked: neither the file nor the caller gives them."""
+        return self._unknown(self.spec.left_open)
+
+    @property
+    def renamed(self) -> bool:
+        """Whether it has the layout's names by the caller's rules alone."""
+        return bool(self.options.rules.rename)
+
+    @property
+    def unsaid(self) -> tuple[str, ...]:
+        """The fields that are assumed: of another program's file, all of its rules."""
+        own = ("mask_rule",) if self.spec.around else ()
+        return self._unknown((*self.spec.left_open, *(_RULES if self.renamed else own)))
+
+    def _unknown(self, names: Sequence[str]) -> tuple[str, ...]:
         known = {*self.options.fields, *sizes_of(self.tensors)}
         if "positions" in self.tensors:
-            known |= {"positions", "max_positions"}
+            known |= {"positions", "max_positions", "position_form"}
         return tuple(
             field.name
             for field in dataclasses.fields(ModelConfig)
-            if field.name in self.spec.left_open and field.name not in known
+            if field.name in names and field.name not in known
         )
 
 

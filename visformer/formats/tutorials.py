@@ -62,12 +62,12 @@ def read_tutorial(
         assumed=(
             *_sets(read),
             *(_accepted(field, getattr(config, field)) for field in guessed_of(read)),
-            *(_assumed(field, getattr(config, field)) for field in read.left_open),
+            *(_assumed(field, getattr(config, field)) for field in read.unsaid),
             *read.assumed,
             *guessed,
         ),
         findings=(
-            *spec.findings_of(config),
+            *(() if read.renamed else spec.findings_of(config)),
             *findings_of(config, read.tensors, pads, read.spelling),
         ),
     )
