@@ -324,7 +324,8 @@ def test_of_two_sets_of_weights_one_is_chosen(case: str, tmp_path: Path) -> None
     assert chosen.digest != opened.digest
     assert torch.equal(load({**sets}, heads=2).model.output.bias, bias)
     asked = checkpoint_files(str(path), ()).questionnaire()
-    assert asked is not None and asked.questions[0].name == "weights"
+    assert asked is not None
+    assert asked.questions[0].name == "weights"
     assert [value for value, _words in asked.questions[0].choices] == [usual, other]
     again = checkpoint_files(str(path), (("weights", other), ("heads", 2)))
     assert torch.equal(again.load(torch.device("cpu")).model.output.bias, bias + 1)

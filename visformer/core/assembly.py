@@ -49,7 +49,7 @@ class MisfitError(CheckpointError):
             remedy and len(text) > MOST_CHARACTERS
         ):  # the names can be listed, the remedy not
             counts = _(
-                "Missing: {missing:,} tensors, unexpected: {surplus:,}.",
+                "Missing: {missing:,} tensors. Unexpected: {surplus:,}.",
                 missing=len(missing),
                 surplus=len(surplus),
             )

@@ -75,9 +75,8 @@ def load(
     ``layout`` is a key of ``LAYOUTS``, recognised if not given; ``pad`` one id, or one
     for source and target each; ``tokenizer`` a sentencepiece model, a tokenizer.json or
     a vocabulary (JSON, text or pickle), or one for each side: without it, those in the
-    file or beside it are used where they fit, else (or with "numbers") ids are typed as
-    numbers; ``names`` what a file
-    calls its embeddings, positions and output, for all layouts but native and marian;
+    file or beside it are used where they fit, else (or with "numbers") ids are typed;
+    ``names`` what a file calls its embeddings, positions and output;
     ``rename`` maps patterns (regular expressions) of names of tensors to replacements,
     and ``ignore`` lists patterns of names to leave out; ``pairs`` is a file of
     reference pairs (source, tab, target), and heads that nothing says are then those
