@@ -579,12 +579,12 @@ PLANTED = {
     # and that the hypotheses have other tokens is known to the loop alone
     "beams without their cache": Planted(_model(Translator), (), loop=beams_alone),
     "tied weights broken": Planted(_tied_broken, ()),
-    "vocabulary permuted": Planted(_permuted, ()),
+    "vocabulary permuted": Planted(_permuted, ("vocabulary-permuted",)),
     "layer copied": Planted(_copied_layer, ("equal-layers",), severity="note"),
     "no residual": Planted(_swapped(NoResidual, DECODER), ()),
     "labels smoothed by 0.9": Planted(_smoothed, ()),
     "loss on pads": Planted(_pads_in_the_loss, ()),
-    "labels shifted twice": Planted(_shifted_twice, ()),
+    "labels shifted twice": Planted(_shifted_twice, ("shifted-twice",)),
     "head without output": Planted(
         _weights(_no_output), ("dead-head",), "decoder.1.cross", severity="note"
     ),

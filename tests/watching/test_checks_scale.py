@@ -83,6 +83,21 @@ def test_no_scale_is_a_fault_of_several_heads_and_a_note_of_one() -> None:
     assert (one.id, one.severity) == ("not-scaled", "note")
 
 
+def test_a_scale_that_may_be_of_a_configuration_is_a_note() -> None:
+    torch.manual_seed(0)
+    (finding,) = findings(Decoder(lambda q, k: q @ k.mT / 12))  # as Gemma 2
+    assert (finding.id, finding.severity) == ("wrong-scale", "note")
+    assert "0.0833 = 0.236/sqrt(8)" in finding.what
+
+
+def test_division_by_the_root_of_the_length_is_seen_at_other_lengths() -> None:
+    torch.manual_seed(0)
+    model = Decoder(lambda q, k: q @ k.mT / k.shape[2] ** 0.5)
+    (finding,) = findings(model, torch.randint(0, 20, (2, SIZE)))
+    assert (finding.id, finding.severity) == ("wrong-scale", "note")
+    assert "0.707 = 1/sqrt(2)" in finding.what
+
+
 def normalised(q: Tensor, k: Tensor) -> Tensor:
     return nn.functional.normalize(q, dim=-1) @ nn.functional.normalize(k, dim=-1).mT
 
@@ -93,7 +108,6 @@ def normalised(q: Tensor, k: Tensor) -> Tensor:
         scaled(SIZE**-0.5),
         normalised,
         lambda q, k: normalised(q, k) * SIZE**0.5,  # a temperature
-        lambda q, k: q @ k.mT / 12,  # of a configuration, as Gemma 2
         lambda q, k: (q @ k.mT + torch.arange(q.shape[2])) / SIZE**0.5,
         lambda q, k: q @ k.mT + torch.arange(q.shape[2]) / 10,  # biases, as T5
     ],

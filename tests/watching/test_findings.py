@@ -92,7 +92,7 @@ def test_certify_tries_lengths_batches_and_prefixes() -> None:
     for length in (1, 2, 12, 33, 129):
         assert f"Length {length:,}:" in said
     assert "One row alone and in a batch" in said
-    assert "without its last token" in said
+    assert "with another last token" in said
 
 
 def test_a_norm_over_time_is_found_by_the_prefix() -> None:

@@ -37,10 +37,8 @@ def certified(
         # of a prefix, which predicts nothing, the length is not known
         whole = seen.target or seen.labels is None or bool((seen.labels >= 0).all())
         next_token = seen.next_token and whole
-        # what does not hang on the length was told: a scale beside one key's bias of 0
-        # would look as if there were no bias
-        own_scale = frozenset(one.module for one in seen.run)
-        state = replace(seen.state, own_scale=own_scale)
+        # a scale that does not hang on the length was told, and at length 1 none shows
+        scales = {(one.module, round(one.scale, 4)) for one in seen.run}
         if first.time_axis is None and first.attentions:
             checks.append(
                 _(
@@ -64,7 +62,15 @@ def certified(
                     )
                 )
                 continue
-            own = replace(observed(watched), next_token=next_token, state=state)
+            own = observed(watched)
+            told = [
+                x.module for x in own.run if (x.module, round(x.scale, 4)) in scales
+            ]
+            judged = (
+                frozenset(told) if length > 1 else frozenset(x.module for x in own.run)
+            )
+            state = replace(seen.state, own_scale=seen.state.own_scale | judged)
+            own = replace(own, next_token=next_token, state=state)
             certificates.append(certificate_of(watched, own))
             checks.append(
                 ngettext(

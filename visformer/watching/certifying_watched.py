@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -16,7 +17,6 @@ from visformer.analysis.checks.softmax import SUMS
 from visformer.analysis.checks.table import causes, findings_of
 from visformer.language import _, ngettext
 from visformer.values.certificate import Certificate
-from visformer.values.finding import Finding
 from visformer.values.watched_attention import TOLERANCE, WatchedAttention
 from visformer.watching.comparing_steps import compared_steps
 from visformer.watching.observing import observed
@@ -26,6 +26,8 @@ from visformer.watching.traces import layers_of, not_in_traces
 
 if TYPE_CHECKING:
     from visformer.watching.watcher import Watched
+
+_SIZES = re.compile(r" [\d,]+ ")
 
 
 def certificate_of(watched: Watched, seen: Observation | None = None) -> Certificate:
@@ -46,7 +48,7 @@ def certificate_of(watched: Watched, seen: Observation | None = None) -> Certifi
         attentions=len(attentions),
         missed=tuple(_missed(watched)),
         checks=tuple(checks),
-        findings=(*findings_of(seen), *_broken_fast_paths(watched)),
+        findings=findings_of(seen),
     )
 
 
@@ -56,12 +58,15 @@ def together(certificates: Sequence[Certificate], checks: Sequence[str]) -> Cert
     compared = [one for one in outputs if one is not None]
     worst, tolerance = _agreement([(c.worst, c.tolerance) for c in certificates])
     said = dict.fromkeys(sentence for c in certificates for sentence in c.checks)
+    first, *others = ([*c.missed] for c in certificates)
+    known = {_SIZES.sub("", x) for x in first}  # whatever the sizes of the calls
+    more = {_SIZES.sub("", x): x for several in reversed(others) for x in several}
     return replace(
         certificates[0],
         worst=worst,
         output_difference=max(compared, default=None),
         tolerance=tolerance,
-        missed=tuple(dict.fromkeys(s for c in certificates for s in c.missed)),
+        missed=(*first, *(x for told, x in more.items() if told not in known)),
         findings=causes(one for c in certificates for one in c.findings),
         checks=(*said, *checks),
     )
@@ -126,26 +131,6 @@ def _of_mixed_heads(watched: Watched) -> list[str]:
         )
         furthest = max(furthest, (float(abs(sums[at] - 1)), told))
     return [furthest[1]] if furthest[1] else []
-
-
-def _broken_fast_paths(watched: Watched) -> list[Finding]:
-    """Return a finding for the NaN that torch's fast path gives, and we do not see."""
-    broken = [one for one in watched.fast_paths if one.broken]
-    return [
-        Finding(
-            "fast-path-nan",
-            one.module or type(watched.watcher.model).__name__,
-            _(
-                "Unwatched, torch's fast path gives NaN at {n:,} of {all:,} places, as "
-                "of a row whose every key is masked. It is off while the model is "
-                "watched.",
-                n=one.broken,
-                all=one.places,
-            ),
-            _("Leave each row a key, or leave out rows that are padding alone."),
-        )
-        for one in broken[:1]
-    ]
 
 
 def _missed(watched: Watched) -> list[str]:

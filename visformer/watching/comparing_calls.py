@@ -196,41 +196,45 @@ class CallComparing:
         return None
 
     def _prefix(self) -> dict[str, Any]:
-        """Compare a causal pass with the pass of its first tokens alone."""
+        """Compare a causal pass with the pass that has another last token."""
         inputs = (self.first.targets or self.first.sources)[-1]
-        axis, whole, pad = self.axis, self.whole, self.seen.pad
+        axis, whole, given = self.axis, self.whole, self.seen.given
         own = [one for one in self.seen.attentions if one.kind == "decoder"]
         causal = bool(own) and all(is_causal(one.weights) for one in own)
-        if axis is None or whole is None or not causal:
+        if axis is None or whole is None or not (causal or self.seen.next_token):
             return {}
-        length, rows = inputs.shape[axis], inputs.shape[1 - axis]
-        others = {x.shape[axis] for x in self.first.sources[-1:]}
-        others = others if self.first.targets else set()
-        if length < 2 or length in {rows, *others} or whole.shape[axis] != length:
+        before, sides = inputs.shape[axis] - 1, [*self._sides().values()]
+        other = self._changed(inputs)
+        if other is None or whole.dim() != 3 or whole.shape[axis] != before + 1:
             return {}
-
-        def cut(x: Tensor) -> Tensor:
-            for at in along(x, {length}):
-                x = x.narrow(at, 0, length - 1)
-            return x
-
-        part = self._call(self._mapped(cut))
-        whole = whole.detach().narrow(axis, 0, length - 1)
+        if before < 1 or (len(sides) > 1 and is_same(*sides)):
+            return {}
+        parts = inputs.narrow(axis, 0, before), other.narrow(axis, before, 1)
+        part = self._call(self._instead(inputs, torch.cat(parts, axis)))
         if part is None or part.shape != whole.shape:
             return {}
-        if pad is not None and not inputs.is_floating_point():
+        pad, moved = self.seen.pad, False
+        whole, part = (x.detach().narrow(axis, 0, before) for x in (whole, part))
+        if not inputs.is_floating_point():
+            words = (inputs if axis == 1 else inputs.T).cpu().numpy()
+            if given is not None and not np.array_equal(given, words):
+                moved = np.array_equal(np.sort(given), np.sort(words))
             # rows of padding may do what they like
-            real = (inputs != pad).all(axis).nonzero()[:, 0].to(whole.device)
+            real = torch.from_numpy((words != pad).all(1).nonzero()[0]).to(whole.device)
             whole, part = (x.index_select(1 - axis, real) for x in (whole, part))
         apart = worst(whole, part)
         self.sentences.append(
             _(
-                "A pass against the pass without its last token: they differ by "
-                "{worst:.2g}.",
+                "A pass against the pass with another last token: before it they "
+                "differ by {worst:.2g}.",
                 worst=apart,
             )
         )
-        return {"prefix": apart}
+        return {"prefix": apart, "moved": moved}
+
+    def _instead(self, own: Tensor, other: Tensor) -> Given:
+        """Return what the model was given, with another tensor instead of one."""
+        return self._mapped(lambda x: other.to(x.device) if is_same(x, own) else x)
 
     def _unused(self) -> dict[str, Any]:
         """Change the tokens of the source, then those of the target."""
@@ -245,13 +249,7 @@ class CallComparing:
             given = [x for x in leaves if isinstance(x, Tensor) and is_same(x, own)]
             if other is None or not given:
                 continue
-            output = self._call(
-                self._mapped(
-                    lambda x, given=given, other=other: (  # type: ignore[misc]
-                        other.to(x.device) if any(x is y for y in given) else x
-                    )
-                )
-            )
+            output = self._call(self._instead(own, other))
             if output is not None and torch.equal(output, whole.detach()):
                 unused.append(side)
         return {"unused": tuple(unused)}

@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
@@ -20,6 +19,7 @@ from visformer.analysis.checks.observation import (
 from visformer.analysis.checks.outputs import predicts_next
 from visformer.values.arrays import Floats, Ids
 from visformer.values.watched_attention import WatchedAttention
+from visformer.watching.ledger import storage_of
 from visformer.watching.module_calls import COMPILED
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Predicted(NamedTuple):
     """What an output says of each token given, [B, T]."""
 
     best: Ids
-    chances: Floats
+    surest: Floats  # its probability
 
 
 def observed(watched: Watched) -> Observation:
@@ -54,7 +54,7 @@ def observed(watched: Watched) -> Observation:
     )
     return Observation(
         run=run,
-        state=_state(watched, run, logits),
+        state=_state(watched, run, output),
         pad=pad,
         source=bool(watched.sources),
         target=two,
@@ -62,7 +62,7 @@ def observed(watched: Watched) -> Observation:
         labels=labels,
         rows_out=logits is not None,
         best=predicted.best if predicted else None,
-        chances=predicted.chances if predicted else None,
+        surest=predicted.surest if predicted else None,
         next_token=next_token,
     )
 
@@ -114,16 +114,15 @@ def _predicted(logits: Tensor | None, given: Ids | None) -> Predicted | None:
         return None
     if given.max() >= logits.shape[2]:
         return None
-    own = torch.from_numpy(np.array(given)).to(logits.device)[..., None]
-    chances = logits.float().log_softmax(-1).gather(-1, own)[..., 0].exp()
-    return Predicted(logits.argmax(-1).cpu().numpy(), chances.cpu().numpy())
+    surest, best = logits.float().softmax(-1).max(-1)
+    return Predicted(best.cpu().numpy(), surest.cpu().numpy())
 
 
 # ---- the model -----------------------------------------------------------------------
 
 
 def _state(
-    watched: Watched, attentions: tuple[WatchedAttention, ...], logits: Tensor | None
+    watched: Watched, attentions: tuple[WatchedAttention, ...], output: Any
 ) -> ModelState:
     model = watched.watcher.model
     modules = {
@@ -134,7 +133,15 @@ def _state(
     paths = dict.fromkeys([*watched.dropout, *dropped])
     on = [path for path in paths if modules.get(path, model).training]
     return ModelState(
-        broken=tuple(_broken(model)),
+        broken=tuple(_broken(model, harmless=_is_finite(output))),
+        fast_path=next(
+            (
+                BrokenTensor(x.module or type(model).__name__, x.broken, x.places)
+                for x in watched.fast_paths
+                if x.broken
+            ),
+            None,
+        ),
         dropping=tuple(on),
         dropping_always=tuple(path for path in paths if path not in on),
         gated=any(
@@ -143,15 +150,27 @@ def _state(
             if not x.is_meta and x.layout == torch.strided
         ),
         equal=tuple(_equal(model, {one.module for one in attentions})),
-        tied=logits is not None and _is_tied(model, logits.shape[2]),
+        tied=_is_tied(model, watched.multiplied),
         own_scale=frozenset(
             one.module for one in attentions if _has_own_scale(one, modules)
+        ),
+        perhaps_normed=frozenset(
+            one.module for one in attentions if _is_perhaps_normed(one, modules)
         ),
     )
 
 
-def _broken(model: nn.Module) -> Iterator[BrokenTensor]:
-    """Yield parameters that are not finite, and buffers that hold NaN."""
+def _is_finite(output: Any) -> bool:
+    numbers = [x for x in tree_leaves(output) if isinstance(x, Tensor)]
+    return bool(numbers) and all(bool(torch.isfinite(x).all()) for x in numbers)
+
+
+def _broken(model: nn.Module, *, harmless: bool) -> Iterator[BrokenTensor]:
+    """Yield parameters that are not finite, and buffers that hold NaN.
+
+    Not what an output is ``harmless`` of: NaN that nothing reads in what is not
+    trained; and never masks, of 0 and -inf alone.
+    """
     parameters = dict(model.named_parameters())
     for name, tensor in [*parameters.items(), *model.named_buffers()]:
         if not tensor.is_floating_point() or tensor.layout != torch.strided:
@@ -160,6 +179,9 @@ def _broken(model: nn.Module) -> Iterator[BrokenTensor]:
             continue
         if tensor.is_meta or torch.isfinite(tensor.detach().sum()):
             continue  # finite numbers may overflow in the sum
+        mask = (tensor == 0) | (tensor == -torch.inf)
+        if mask.all() or (harmless and not tensor.requires_grad):
+            continue
         bad = ~torch.isfinite(tensor) if name in parameters else tensor.isnan()
         if count := int(bad.sum()):
             yield BrokenTensor(name, count, tensor.numel())
@@ -200,30 +222,34 @@ def _are_copies(one: dict[str, nn.Parameter], other: dict[str, nn.Parameter]) ->
     return all(torch.equal(a, b) for a, b in pairs)
 
 
-def _is_tied(model: nn.Module, size: int) -> bool:
-    """Whether only tables of embeddings have as many rows as the output has numbers."""
-    tables = {
-        module.weight.data_ptr()
-        for module in model.modules()
-        if isinstance(module, nn.Embedding) and module.num_embeddings == size
-    }
-    own = {x.data_ptr() for x in model.parameters() if x.dim() == 2 and size in x.shape}
-    return bool(tables) and own <= tables
-
-
 def _has_own_scale(one: WatchedAttention, modules: dict[str, nn.Module]) -> bool:
     """Whether the scale is a choice: a library's, learned, or beside norms of heads."""
     heads, size = one.weights.shape[1], one.queries.shape[3]
-    for path in (one.module, one.module.rpartition(".")[0]):
-        module = modules.get(path)
-        if module is None:
-            continue
-        if type(module).__module__.startswith(LIBRARY):
-            return True
-        if any(x.numel() in (1, heads) for x in module.parameters(recurse=False)):
-            return True
-        norms = [x for x in module.children() if "norm" in type(x).__name__.lower()]
-        widths = [x.numel() for norm in norms for x in norm.parameters(recurse=False)]
-        if size in widths and path == one.module:
-            return True
-    return False
+    around = [modules.get(x) for x in (one.module, one.module.rpartition(".")[0])]
+    return (_gains(one, modules) - {heads * size}) & {1, heads, size} != set() or any(
+        type(module).__module__.startswith(LIBRARY) for module in around
+    )
+
+
+def _is_perhaps_normed(one: WatchedAttention, modules: dict[str, nn.Module]) -> bool:
+    """Whether a norm is beside it, of all heads or of what their projections read."""
+    return one.weights.shape[1] * one.queries.shape[3] in _gains(one, modules)
+
+
+def _gains(one: WatchedAttention, modules: dict[str, nn.Module]) -> set[int]:
+    """Return the sizes of what is learned beside the projections, and is no bias."""
+    path, whole = one.module, one.weights.shape[1] * one.queries.shape[3]
+    module = modules.get(path, nn.Identity())
+    while path and all(x.numel() <= whole for x in module.parameters()):
+        path = path.rpartition(".")[0]  # a part without projections
+        module = modules.get(path, nn.Identity())
+    above = modules.get(path.rpartition(".")[0], module)
+    several = {x.numel() for name, x in module.named_parameters() if "bias" not in name}
+    single = {x.numel() for x in above.parameters(recurse=False)}
+    return several | (single & {1, one.weights.shape[1]})
+
+
+def _is_tied(model: nn.Module, multiplied: set[int]) -> bool:
+    """Whether the table of an embedding is a matrix that something is multiplied by."""
+    tables = (x for x in model.modules() if isinstance(x, nn.Embedding))
+    return any(id(storage_of(x.weight)) in multiplied for x in tables)

@@ -43,9 +43,11 @@ from visformer.watching.ledger import (
     CHOSEN,
     COMPUTED,
     CONSTANT,
+    LEARNED,
     VERBATIM,
     Known,
     Ledger,
+    storage_of,
 )
 from visformer.watching.module_calls import ModuleCall, ModuleCalls
 from visformer.watching.one_key import has_one_key, one_key_product
@@ -106,6 +108,7 @@ class Recorder(TorchDispatchMode):
         self.batch_size = 1
         self.operations = 0
         self.dropout: Counter[str] = Counter()  # by module
+        self.multiplied: set[int] = set()  # ids of storages of weights in products
         self._waiting: dict[
             int, tuple[ScoreTrail, SeenInstead]
         ] = {}  # softmaxes without end
@@ -339,6 +342,11 @@ class Recorder(TorchDispatchMode):
         plus = len(args) > 2
         left, right = args[-2:] if not plus else args[1:3]
         first, second = self.ledger.known(left), self.ledger.known(right)
+        self.multiplied |= {
+            id(storage_of(x))
+            for x, known in ((left, first), (right, second))
+            if known.state == LEARNED
+        }
         of_left, of_right = self.ledger.marks([left]), self.ledger.marks([right])
         trail: ScoreTrail | None = None
         attention = False

@@ -56,6 +56,8 @@ def is_from_outside(name: str, tensor: Tensor, ledger: Ledger, rows: int) -> boo
         return False
     if ledger.views(tensor) or ledger.is_weight(tensor):
         return False
+    if tensor.unique().numel() < 3:  # a mask
+        return False
     storage = storage_of(tensor)
     return name == "lift_fresh" or (storage is not None and not storage.resizable())
 

@@ -162,15 +162,16 @@ def future(seen: Observation) -> Finding | None:
     if found is None:
         return None
     told = _(
-        "The causal mask is missing: row {row} of head {head} reads key {key}, which "
-        "comes after it, with weight {weight:.3g} (in {n} of {all} attentions).",
+        "The causal mask is missing, or does not hide: row {row} of head {head} reads "
+        "key {key}, which comes after it, with weight {weight:.3g} (in {n} of {all} "
+        "attentions).",
         **found.fields,
     )
     if not known:
         told = _(
-            "If this is a decoder, its causal mask is missing: row {row} of head "
-            "{head} reads key {key}, which comes after it, with weight {weight:.3g} "
-            "(in {n} of {all} attentions).",
+            "If this is a decoder, its causal mask is missing, or does not hide: row "
+            "{row} of head {head} reads key {key}, which comes after it, with weight "
+            "{weight:.3g} (in {n} of {all} attentions).",
             **found.fields,
         )
     return Finding(
@@ -199,9 +200,9 @@ def padding(seen: Observation) -> Finding | None:
         "padding-read",
         found.place.words,
         _(
-            "Padding is not masked: in batch row {batch}, row {row} of head {head} "
-            "reads key {key}, a padding token, with weight {weight:.3g} (in {n} of "
-            "{all} attentions).",
+            "Padding is not masked, or not hidden by it: in batch row {batch}, row "
+            "{row} of head {head} reads key {key}, a padding token, with weight "
+            "{weight:.3g} (in {n} of {all} attentions).",
             **found.fields,
         ),
         _("Mask the keys that are padding: (ids != pad)[:, None, None, :]."),

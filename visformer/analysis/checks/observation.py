@@ -16,9 +16,9 @@ READ = 1e-6  # a weight above this reads its key
 
 
 class BrokenTensor(NamedTuple):
-    """A parameter or buffer with numbers that are none."""
+    """A parameter, buffer or result with numbers that are none; places of a result."""
 
-    name: str
+    name: str  # of a result, its module's
     bad: int  # how many are NaN or infinite
     total: int
 
@@ -44,15 +44,17 @@ class ModelState:
     """What is known of the model apart from its numbers in a pass."""
 
     broken: tuple[BrokenTensor, ...] = ()
+    fast_path: BrokenTensor | None = None  # a result of torch's fast path
     dropping: tuple[str, ...] = ()  # modules in training mode that drop numbers
     dropping_always: tuple[str, ...] = ()  # those that do so in evaluation mode
     unread: tuple[UnreadHead, ...] = ()
     equal: tuple[EqualLayers, ...] = ()
     gated: bool = False  # a parameter that is no bias is all 0, as gates begin
-    tied: bool = False  # the last projection is the table of an embedding
+    tied: bool = False  # something is multiplied by the table of an embedding
     # modules whose scale is a choice: it is no product of their own projections, it
     # comes from a library, or from a number that is learned or configured
     own_scale: frozenset[str] = frozenset()
+    perhaps_normed: frozenset[str] = frozenset()  # modules whose heads a norm may scale
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -67,7 +69,8 @@ class Comparisons:
     layers_made: tuple[str, ...] = ()  # modules made in ``forward`` meanwhile
     alike: tuple[float, ...] = ()  # each of several equal rows from the row alone
     rows: dict[int, float] | None = None  # each row of the batch from it alone
-    prefix: float | None = None  # rows before the last token from a pass without it
+    prefix: float | None = None  # rows before the last token from one with another
+    moved: bool = False  # tokens stand in another order than they were given in
     unused: tuple[str, ...] = ()  # "source", "target": changed, and nothing differs
     cached: tuple[str, int, float] | None = None  # module, row, difference of steps
     restarts: bool = False  # a cached step's queries are those of the first position
@@ -86,7 +89,7 @@ class Observation:
     labels: Ids | None = None  # [B, T] what each row is to predict; negative: nothing
     rows_out: bool = False  # the output has one row for each of the tokens given
     best: Ids | None = None  # [B, T] likeliest of the output
-    chances: Floats | None = None  # [B, T] probability of the token given
+    surest: Floats | None = None  # [B, T] the probability of it
     next_token: bool = False  # labels say that each row predicts the token after it
     compared: Comparisons | None = None
 
@@ -254,13 +257,17 @@ def decoder_places(seen: Observation) -> tuple[list[LayerPlace], bool]:
 def _beside_causal(places: list[LayerPlace]) -> list[LayerPlace]:
     """Return the attentions of a single side where some of its layers are causal."""
     causal = {
-        (_stack(place), place.attention.weights.shape[2:])
+        (stack_of(place.attention), place.attention.weights.shape[2:])
         for place in places
         if is_causal(place.attention.weights)
     }
-    return [p for p in places if (_stack(p), p.attention.weights.shape[2:]) in causal]
+    return [
+        place
+        for place in places
+        if (stack_of(place.attention), place.attention.weights.shape[2:]) in causal
+    ]
 
 
-def _stack(place: LayerPlace) -> tuple[str, ...]:
+def stack_of(one: WatchedAttention) -> tuple[str, ...]:
     """Return an attention's path without the numbers of its layers."""
-    return tuple(x for x in place.attention.module.split(".") if not x.isdigit())
+    return tuple(x for x in one.module.split(".") if not x.isdigit())

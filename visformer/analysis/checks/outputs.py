@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 
-from visformer.analysis.checks.observation import Observation
+from visformer.analysis.checks.observation import Observation, stack_of
 from visformer.language import _
 from visformer.values.arrays import Bools, Ids
 from visformer.values.finding import Finding
 
 MOST = 0.9  # of labels, from which on they all count as the same
 FEWEST = 8  # tokens from which is told what a model predicts
-SURE = 0.5  # probability of the token given, from which on it was learned
+SURE = 0.5  # probability of the likeliest token, from which on it was learned
 
 
 def not_shifted(seen: Observation) -> Finding | None:
@@ -53,8 +55,8 @@ def _predicting(wanted: Ids, pad: int | None) -> Bools:
 
 def predicts_given(seen: Observation) -> Finding | None:
     """Report a decoder whose best prediction is always the token it was given."""
-    ids, best, chances = seen.given, seen.best, seen.chances
-    if ids is None or best is None or chances is None or seen.state.tied:
+    ids, best = seen.given, _sure(seen)
+    if ids is None or best is None or seen.state.tied:
         return None
     if not any(place.attention.kind == "decoder" for place in seen.places):
         return None
@@ -65,7 +67,7 @@ def predicts_given(seen: Observation) -> Finding | None:
     if number < FEWEST or len(np.unique(ids[counts])) < 3:
         return None
     same = int((best == ids)[counts].sum())
-    if same < MOST * number or float(np.median(chances[counts])) < SURE:
+    if same < MOST * number:
         return None
     given = {"n": same, "all": number}
     told = _(
@@ -86,6 +88,80 @@ def predicts_given(seen: Observation) -> Finding | None:
         _("Train it with labels that are the tokens after those that it is given."),
         "fault" if seen.next_token else "note",
     )
+
+
+def _sure(seen: Observation) -> Ids | None:
+    """Return the likeliest tokens, [B, T], of a model that has learned to be sure."""
+    surest, best = seen.surest, seen.best
+    if best is None or surest is None or not float(np.median(surest)) >= SURE:
+        return None
+    return best
+
+
+def predicts_after_next(seen: Observation) -> Finding | None:
+    """Report a decoder that predicts the token after the one it is to predict."""
+    best, wanted = _sure(seen), seen.labels
+    if best is None or wanted is None or not seen.next_token or seen.given is None:
+        return None
+    real = _predicting(wanted, seen.pad)
+    both = real[:, :-1] & real[:, 1:] & (wanted[:, 1:] != wanted[:, :-1])
+    others = wanted[:, 1:], wanted[:, :-1], seen.given[:, :-1]
+    after, right, own = (int((best[:, :-1] == x)[both].sum()) for x in others)
+    number = int(both.sum())
+    if number < FEWEST or after < number / 2 or after < 2 * max(right, own):
+        return None
+    return Finding(
+        "shifted-twice",
+        _("output"),
+        _(
+            "In {n:,} of {all:,} rows the likeliest token is the one after the label, "
+            "and in {right:,} the label: as after training with labels shifted twice.",
+            n=after,
+            all=number,
+            right=right,
+        ),
+        _("Shift labels once: a loss that does so wants them as they are given."),
+    )
+
+
+def permuted(seen: Observation) -> Finding | None:
+    """Report a decoder that always predicts the same other word for a word."""
+    best, wanted, given = _sure(seen), seen.labels, seen.given
+    if best is None or wanted is None or not seen.next_token or given is None:
+        return None
+    real = _predicting(wanted, seen.pad)
+    n, number, words = _repeated(wanted[real], best[real])
+    other = all(word != said for word, said in words.items())
+    if len(words) < 3 or len(set(words.values())) < len(words) or not other:
+        return None
+    # what follows from the token given alone is not learned, or of a simple text
+    if n < number / 2 or _repeated(given[real], best[real])[0] > n / 2:
+        return None
+    word, said = next(iter(words.items()))
+    return Finding(
+        "vocabulary-permuted",
+        _("output"),
+        _(
+            "Where the label comes again, the likeliest token does so too in {n:,} of "
+            "{all:,} rows, but it is another one: {said} for {word}, say.",
+            n=n,
+            all=number,
+            said=said,
+            word=word,
+        ),
+        _("See that vocabulary and weights, the output's too, are of one training."),
+    )
+
+
+def _repeated(words: Ids, said: Ids) -> tuple[int, int, dict[int, int]]:
+    """Count where what is said of a word is said again, of how many, and list both."""
+    pairs = Counter(zip(words.tolist(), said.tolist(), strict=True))
+    most: dict[int, int] = {}
+    for (word, other), n in pairs.most_common():
+        if n > 1:
+            most.setdefault(word, other)
+    again = sum(pairs[pair] - 1 for pair in most.items())
+    return again, len(words) - len(set(words.tolist())), most
 
 
 def along_batch(seen: Observation) -> Finding | None:
@@ -139,21 +215,24 @@ def later_tokens(seen: Observation) -> Finding | None:
         "later-tokens-count",
         _("target"),
         _(
-            "The rows before the last token change by {worst:.3g} when it is left out, "
-            "so they depend on what comes after them.",
+            "The rows before the last token change by {worst:.3g} when it is another "
+            "one, so they depend on what comes after them.",
             worst=compared.prefix,
         ),
         _("Look for a norm, a shift or a mask that runs over the tokens."),
+        "note" if compared.moved else "fault",
     )
 
 
-_CROSS = ("cross", "src", "enc", "encdec", "multihead", "memory")  # in a module's name
+def _is_cross(name: str) -> bool:
+    words = {"cross", "src", "enc", "encdec", "multihead", "memory"}
+    return bool(words & {*name.lower().split("_")})
 
 
 def cross_reads_decoder(seen: Observation) -> Finding | None:
-    """Report a second attention of each decoder layer that does not read the source."""
-    kinds = [one.kind for one in seen.attentions]
-    if not (seen.source and seen.target) or "cross" in kinds:
+    """Report a second attention of a decoder layer that does not read the source."""
+    cross = {stack_of(p.attention) for p in seen.places if p.attention.kind == "cross"}
+    if not (seen.source and seen.target):
         return None
     compared = seen.compared
     unused = compared is not None and "source" in compared.unused
@@ -166,16 +245,20 @@ def cross_reads_decoder(seen: Observation) -> Finding | None:
     for place in seen.places:
         module = place.attention.module
         layer, _dot, name = module.rpartition(".")
-        named = any(word in name.lower().split("_") for word in _CROSS)
-        second = unused and layers.get(layer, [module])[0] != module
-        if place.attention.kind == "decoder" and (named or second):
+        second = layers.get(layer, [module])[0] != module
+        if cross:  # of other layers
+            wrong = second and stack_of(place.attention) in cross
+        else:
+            wrong = (unused and second) or _is_cross(name)
+        if place.attention.kind == "decoder" and wrong:
             return Finding(
                 "cross-reads-decoder",
                 place.words,
                 _(
-                    "“{module}” reads the keys of the decoder itself, and no attention "
-                    "reads the source from the target.",
+                    "“{module}” reads the keys of the decoder itself, not the source, "
+                    "which {n} attentions of the decoder read.",
                     module=module,
+                    n=sum(one.kind == "cross" for one in seen.attentions),
                 ),
                 _("Give the cross attention the encoder's output as keys and values."),
             )

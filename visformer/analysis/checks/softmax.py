@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
@@ -116,15 +117,19 @@ def _not_a_number(place: LayerPlace) -> Finding:
 
 
 # --- the scale ---
-_FORMS = (  # what a scale may be instead; d: head size, w: that of all heads together
-    ("1/sqrt({w})", lambda d, w: w**-0.5),
-    ("1/{d}", lambda d, w: 1 / d),
-    ("sqrt({d})", lambda d, w: d**0.5),
-    ("1/{w}", lambda d, w: 1 / w),
-    ("sqrt({w})", lambda d, w: w**0.5),
-    ("{d}", lambda d, w: float(d)),
+# what a scale may be instead, of d: head size, w: that of all heads together, k: keys
+_Form = tuple[str, Callable[[int, int, int], float]]
+_FORMS: tuple[_Form, ...] = (
+    ("1/sqrt({w})", lambda d, w, k: w**-0.5),
+    ("sqrt({d})", lambda d, w, k: d**0.5),
+    ("1/{w}", lambda d, w, k: 1 / w),
+    ("sqrt({w})", lambda d, w, k: w**0.5),
+    ("{d}", lambda d, w, k: float(d)),
 )
-_NO_ROOT = 1  # in it: what muP wants
+_CHOICES: tuple[_Form, ...] = (  # as muP has it; and as no model should
+    ("1/{d}", lambda d, w, k: 1 / d),
+    ("1/sqrt({k})", lambda d, w, k: k**-0.5),
+)
 
 
 def not_scaled(seen: Observation) -> Finding | None:
@@ -134,8 +139,16 @@ def not_scaled(seen: Observation) -> Finding | None:
     # a model with learned biases beside scores of scale 1, as T5, means it so
     if not wrong or len(wrong) < len(unscaled):
         return None
-    place = wrong[0]
-    _batches, heads, _queries, width = place.attention.queries.shape
+    # dot attention of one head has no scale
+    sure = [
+        place
+        for place in wrong
+        if place.attention.weights.shape[1] > 1
+        and place.attention.module not in seen.state.perhaps_normed
+        and not _makes_up(place.attention)
+    ]
+    place = (sure or wrong)[0]
+    width = place.attention.queries.shape[3]
     top = np.nan_to_num(place.attention.weights).max(-1)
     at = np.unravel_index(int(top.argmax()), top.shape)
     return Finding(
@@ -154,24 +167,30 @@ def not_scaled(seen: Observation) -> Finding | None:
             n=len(wrong),
             all=len(seen.attentions),
         ),
-        _("Divide the scores by sqrt(d) before the softmax."),
-        "note" if heads == 1 else "fault",  # dot attention of one head has no scale
+        _("Divide the scores by sqrt(d) before the softmax.")
+        if sure
+        else _("Leave it if weights or norms make up for it; else divide by sqrt(d)."),
+        "fault" if sure else "note",
     )
 
 
 def wrong_scale(seen: Observation) -> Finding | None:
-    """Report scales that come from another number than the head size."""
+    """Report scales that come from another number than the head size.
+
+    One that may be a choice, as muP's 1/d or a number of a configuration, is a note.
+    """
     wrong = [
-        (place, form)
+        place
         for place in _judged(seen)
-        if not _is_biased(place.attention)
-        and (form := _form_of(place.attention)) is not None
+        if not _is_biased(place.attention) and _is_other(place.attention)
     ]
+    known = [place for place in wrong if _formula(place.attention, _FORMS)]
     if not wrong:
         return None
-    place, form = wrong[0]
+    place = (known or wrong)[0]
     one = place.attention
     width = one.queries.shape[3]
+    times = f"{one.scale * width**0.5:.3g}/sqrt({width})"
     return Finding(
         "wrong-scale",
         place.words,
@@ -179,16 +198,16 @@ def wrong_scale(seen: Observation) -> Finding | None:
             "The scale of the scores is {scale:.3g} = {found}; for heads of {d} it "
             "ought to be 1/sqrt({d}) = {right:.3g} (in {n} of {all} attentions).",
             scale=one.scale,
-            found=_FORMS[form][0].format(d=width, w=one.weights.shape[1] * width),
+            found=_formula(one, (*_FORMS, *_CHOICES)) or times,
             d=width,
             right=width**-0.5,
-            n=len(wrong),
+            n=len(known or wrong),
             all=len(seen.attentions),
         ),
-        _("Leave it if it is meant so, as in muP; else divide by sqrt(d).")
-        if form == _NO_ROOT
-        else _("Divide the scores by the root of the size of one head."),
-        "note" if form == _NO_ROOT else "fault",
+        _("Divide the scores by the root of the size of one head.")
+        if known
+        else _("Leave it if it is meant so, as in muP; else divide by sqrt(d)."),
+        "fault" if known else "note",
     )
 
 
@@ -196,13 +215,19 @@ def _is(scale: float, other: float) -> bool:
     return abs(scale - other) <= SAME * other
 
 
-def _form_of(one: WatchedAttention) -> int | None:
-    width = one.queries.shape[3]
-    whole = width * one.weights.shape[1]
-    if _is(one.scale, width**-0.5) or _is(one.scale, 1.0):
-        return None
-    values = [form(width, whole) for _formula, form in _FORMS]
-    return next((at for at, x in enumerate(values) if _is(one.scale, x)), None)
+def _is_other(one: WatchedAttention) -> bool:
+    right = one.queries.shape[3] ** -0.5
+    return one.scale > 0 and not (_is(one.scale, right) or _is(one.scale, 1.0))
+
+
+def _formula(one: WatchedAttention, forms: Iterable[_Form]) -> str:
+    """Return the first formula that gives the scale; "" where none does."""
+    d = one.queries.shape[3]
+    w, k = d * one.weights.shape[1], one.weights.shape[3]
+    known = (
+        told.format(d=d, w=w, k=k) for told, x in forms if _is(one.scale, x(d, w, k))
+    )
+    return next(known, "")
 
 
 def _judged(seen: Observation) -> Iterator[LayerPlace]:
@@ -218,20 +243,50 @@ def _judged(seen: Observation) -> Iterator[LayerPlace]:
         told = one.linear or one.multiplied is not None or one.over != "keys"
         if not told or width < 2 or each or one.module in seen.state.own_scale:
             continue
-        if one.masked.all() or _is_normalised(one) or _are_same(one):
+        if one.masked.all() or _are_same(one):
             continue
+        if _are_normalised(one.queries) and _are_normalised(one.keys):
+            continue  # their scale is a temperature
         yield place
 
 
-def _is_normalised(one: WatchedAttention) -> bool:
-    """Whether queries have one norm, and keys have: their scale is a temperature."""
-    return all(_has_one_norm(x) for x in (one.queries, one.keys))
+def _are_normalised(vectors: Floats) -> bool:
+    """Whether the rows of [B, H, N, d] have one norm but for gains and a bias.
+
+    Then sum(a x^2 + b x) = 1 for all of them: of heads alike, each, or of all as one.
+    """
+    heads = np.moveaxis(vectors.astype(np.float64), 1, 0)
+    whole = np.moveaxis(heads, 0, 2)
+    norms = np.linalg.norm(heads, axis=-1)
+    if norms.size > 4 and norms.min() > 0 and np.ptp(norms) < NORMS * norms.max():
+        return True
+    return any(
+        all(_fits(x.reshape(-1, width)) for x in several)
+        for several, width in (
+            (heads[None], heads.shape[3]),
+            (heads, heads.shape[3]),
+            (whole[None], whole.shape[2] * whole.shape[3]),
+        )
+    )
 
 
-def _has_one_norm(vectors: Floats) -> bool:
-    norms = np.linalg.norm(vectors.astype(np.float64), axis=-1)
-    several = norms.size > 4 and norms.min() > 0
-    return bool(several and np.ptp(norms) < NORMS * norms.max())
+def _fits(x: Floats) -> bool:
+    x = np.unique(x.round(5), axis=0)
+    size = float(np.sqrt((x * x).mean())) if x.size else 0.0
+    if len(x) < 2 * x.shape[1] + 4 or not size or not np.isfinite(size):
+        return False  # any numbers would fit
+    terms = np.concatenate([(x / size) ** 2, x / size], 1)
+    found: Floats = np.linalg.lstsq(terms, np.ones(len(x)), rcond=None)[0]
+    return float(np.abs(terms @ found - 1).max()) < NORMS
+
+
+def _makes_up(one: WatchedAttention) -> bool:
+    """Whether queries and keys are of sizes as unequal as a scale in the weights is."""
+    sizes = [
+        float(np.sqrt((x.astype(np.float64) ** 2).mean()))
+        for x in (one.queries, one.keys)
+    ]
+    return min(sizes) < max(sizes) / math.sqrt(math.sqrt(one.queries.shape[3]))
 
 
 def _are_same(one: WatchedAttention) -> bool:

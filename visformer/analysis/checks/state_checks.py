@@ -21,7 +21,7 @@ def not_a_number(seen: Observation) -> Finding | None:
         first.name,
         _(
             "{bad:,} of its {total:,} numbers are NaN or infinite, and so is all that "
-            "they are multiplied with (in {n} tensors of the model).",
+            "they are multiplied with (broken tensors of the model: {n}).",
             bad=first.bad,
             total=first.total,
             n=len(broken),
@@ -157,4 +157,22 @@ def equal_layers(seen: Observation) -> Finding | None:
         ),
         _("Nothing to do if it was copied on purpose; else load the right file."),
         "note",
+    )
+
+
+def fast_path(seen: Observation) -> Finding | None:
+    """Report the NaN that torch's fast path gives where it is not switched off."""
+    broken = seen.state.fast_path
+    if broken is None:
+        return None
+    return Finding(
+        "fast-path-nan",
+        broken.name,
+        _(
+            "Unwatched, torch's fast path gives NaN at {n:,} of {all:,} places, as of "
+            "a row whose every key is masked. It is off while the model is watched.",
+            n=broken.bad,
+            all=broken.total,
+        ),
+        _("Leave each row a key, or leave out rows that are padding alone."),
     )
