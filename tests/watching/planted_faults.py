@@ -595,6 +595,12 @@ PLANTED = {
         _weights(_nan), ("nan-parameter",), "encoder.1.feed.0.weight", never="to nan"
     ),
     # more than the 29
+    "cross of one layer reads the decoder": Planted(
+        _swapped(CrossReadsDecoder, ("decoder.1",)),
+        ("cross-reads-decoder",),
+        "decoder.1.cross",
+        listed=False,
+    ),
     "target not shifted": Planted(
         trained, ("not-shifted",), labels="given", listed=False
     ),

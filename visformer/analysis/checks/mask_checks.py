@@ -200,8 +200,8 @@ def padding(seen: Observation) -> Finding | None:
         "padding-read",
         found.place.words,
         _(
-            "Padding is not masked, or not hidden by it: in batch row {batch}, row "
-            "{row} of head {head} reads key {key}, a padding token, with weight "
+            "Padding is not masked, or its mask does not hide: in batch row {batch}, "
+            "row {row} of head {head} reads key {key}, a padding token, with weight "
             "{weight:.3g} (in {n} of {all} attentions).",
             **found.fields,
         ),

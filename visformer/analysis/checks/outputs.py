@@ -255,8 +255,8 @@ def cross_reads_decoder(seen: Observation) -> Finding | None:
                 "cross-reads-decoder",
                 place.words,
                 _(
-                    "“{module}” reads the keys of the decoder itself, not the source, "
-                    "which {n} attentions of the decoder read.",
+                    "“{module}” reads the keys of the decoder itself, not the source "
+                    "(attentions that read the source: {n}).",
                     module=module,
                     n=sum(one.kind == "cross" for one in seen.attentions),
                 ),

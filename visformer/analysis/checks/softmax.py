@@ -118,15 +118,15 @@ def _not_a_number(place: LayerPlace) -> Finding:
 
 # --- the scale ---
 # what a scale may be instead, of d: head size, w: that of all heads together, k: keys
-_Form = tuple[str, Callable[[int, int, int], float]]
-_FORMS: tuple[_Form, ...] = (
+_ScaleFormula = tuple[str, Callable[[int, int, int], float]]
+_FORMS: tuple[_ScaleFormula, ...] = (
     ("1/sqrt({w})", lambda d, w, k: w**-0.5),
     ("sqrt({d})", lambda d, w, k: d**0.5),
     ("1/{w}", lambda d, w, k: 1 / w),
     ("sqrt({w})", lambda d, w, k: w**0.5),
     ("{d}", lambda d, w, k: float(d)),
 )
-_CHOICES: tuple[_Form, ...] = (  # as muP has it; and as no model should
+_CHOICES: tuple[_ScaleFormula, ...] = (  # as muP has it; and as no model should
     ("1/{d}", lambda d, w, k: 1 / d),
     ("1/sqrt({k})", lambda d, w, k: k**-0.5),
 )
@@ -220,7 +220,7 @@ def _is_other(one: WatchedAttention) -> bool:
     return one.scale > 0 and not (_is(one.scale, right) or _is(one.scale, 1.0))
 
 
-def _formula(one: WatchedAttention, forms: Iterable[_Form]) -> str:
+def _formula(one: WatchedAttention, forms: Iterable[_ScaleFormula]) -> str:
     """Return the first formula that gives the scale; "" where none does."""
     d = one.queries.shape[3]
     w, k = d * one.weights.shape[1], one.weights.shape[3]
