@@ -33,8 +33,8 @@ class Gains(Attention):
     def __init__(self) -> None:
         super().__init__()
         self.norm = nn.ModuleDict({name: nn.RMSNorm(SIZE) for name in "qk"})
-        for part in self.norm.values():
-            nn.init.uniform_(part.weight, 0.5, 1.5)
+        for gains in self.norm.parameters():
+            nn.init.uniform_(gains, 0.5, 1.5)
 
     def scores(self, q: Tensor, k: Tensor) -> Tensor:
         scores: Tensor = self.norm["q"](q) @ self.norm["k"](k).mT
@@ -89,8 +89,8 @@ class ScaleInWeights(Attention):
     def __init__(self) -> None:
         super().__init__()
         with torch.no_grad():
-            self.q.weight /= SIZE**0.5
-            self.q.bias /= SIZE**0.5
+            for part in self.q.parameters():
+                part.div_(SIZE**0.5)
 
     def scores(self, q: Tensor, k: Tensor) -> Tensor:
         return q @ k.mT

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -30,13 +30,6 @@ LIBRARY = "transformers."  # its models have the scale that they were trained wi
 FRESH = {"weight": 1.0, "bias": 0.0}
 
 
-class Predicted(NamedTuple):
-    """What an output says of each token given, [B, T]."""
-
-    best: Ids
-    surest: Floats  # its probability
-
-
 def observed(watched: Watched) -> Observation:
     """Return what is known of the last pass, as the checks take it."""
     run = tuple(watched.last_run)
@@ -45,7 +38,7 @@ def observed(watched: Watched) -> Observation:
     pad, two = watched.watcher.pad, bool(watched.targets)
     output = watched.returned.last if watched.output is None else watched.output
     logits = _rows_of(output, given, watched.time_axis)
-    predicted = _predicted(logits, given)
+    best, surest = _predicted(logits, given)
     next_token = (
         labels is not None
         and given is not None
@@ -61,8 +54,8 @@ def observed(watched: Watched) -> Observation:
         given=given,
         labels=labels,
         rows_out=logits is not None,
-        best=predicted.best if predicted else None,
-        surest=predicted.surest if predicted else None,
+        best=best,
+        surest=surest,
         next_token=next_token,
     )
 
@@ -109,13 +102,16 @@ def _rows_of(output: Any, given: Ids | None, time_axis: int | None) -> Tensor | 
     return logits.detach() if fits else None
 
 
-def _predicted(logits: Tensor | None, given: Ids | None) -> Predicted | None:
+def _predicted(
+    logits: Tensor | None, given: Ids | None
+) -> tuple[Ids | None, Floats | None]:
+    """Return the likeliest token of each row, [B, T], and its probability."""
     if logits is None or given is None or given.min() < 0:
-        return None
+        return None, None
     if given.max() >= logits.shape[2]:
-        return None
+        return None, None
     surest, best = logits.float().softmax(-1).max(-1)
-    return Predicted(best.cpu().numpy(), surest.cpu().numpy())
+    return best.cpu().numpy(), surest.cpu().numpy()
 
 
 # ---- the model -----------------------------------------------------------------------
