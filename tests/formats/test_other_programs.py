@@ -51,7 +51,8 @@ def test_files_of_adapters_and_of_small_numbers_are_named(tmp_path: Path) -> Non
 
 
 def test_weights_in_parts_open_by_folder_index_and_part(tmp_path: Path) -> None:
-    own, places = state(models.handout), {}
+    own = state(models.handout)
+    places: dict[str, str] = {}
     for at, names in enumerate((sorted(own)[::2], sorted(own)[1::2]), 1):
         file = f"model-0000{at}-of-00002.safetensors"
         save_file({n: own[n].clone() for n in names}, tmp_path / file)
