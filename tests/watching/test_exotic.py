@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -98,3 +99,39 @@ def test_what_cannot_be_followed_is_named_and_accused_of_nothing(words: str) -> 
     assert watched.attentions == []
     assert watched.certificate.findings == ()
     assert any(words in sentence for sentence in watched.certificate.missed)
+
+
+BY_NUMPY: dict[str, Any] = {
+    "bytes": lambda ones: torch.from_numpy(np.triu(ones, 1)).byte() == 0,
+    "compared": lambda ones: torch.from_numpy(np.tril(ones)).float() != 0,
+    "copied": lambda ones: torch.tensor(np.tril(ones)) > 0,
+}
+
+
+@pytest.mark.parametrize("how", BY_NUMPY)
+def test_a_mask_made_by_numpy_is_nothing_missed(how: str) -> None:
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> Any:
+        mask = BY_NUMPY[how](np.ones((2, 8, 8)))[:, None]
+        return (q @ k.mT / 2).masked_fill(~mask, -torch.inf).softmax(-1) @ v
+
+    certificate = watch(Attending(attend))(X).certificate
+    assert certificate.missed == ()
+    assert certificate.ok
+
+
+def test_a_mask_that_numpy_made_to_be_added_is_nothing_missed() -> None:
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> Any:
+        mask = torch.from_numpy(np.triu(np.full((2, 1, 8, 8), -np.inf), 1)).float()
+        return (q @ k.mT / 2 + mask).softmax(-1) @ v
+
+    assert watch(Attending(attend))(X).certificate.missed == ()
+
+
+def test_activations_that_numpy_made_are_said_to_be() -> None:
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> Any:
+        values = torch.from_numpy(v.detach().numpy() * 2)
+        return weights(q, k) @ values
+
+    with torch.no_grad():
+        watched = watch(Attending(attend))(X)
+    assert any("numpy" in sentence for sentence in watched.certificate.missed)

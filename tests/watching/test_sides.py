@@ -371,3 +371,73 @@ def test_one_argument_that_is_both_sides(case: str) -> None:
     assert (of["mine"], of["own"]) == ("encoder", "decoder")
     assert of["cross"] in ("cross", "other")
     assert_own(watched, model)
+
+
+def test_two_inputs_that_read_each_other_are_of_no_kind() -> None:
+    class Both(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = Attention(), Attention()
+
+        def forward(self, a: Tensor, b: Tensor) -> Any:
+            return self.first(a, b), self.second(b, a)
+
+    watched = called(Both(), torch.randn(2, 5, WIDTH), torch.randn(2, 4, WIDTH))
+    assert kinds(watched) == {"first": "other", "second": "other"}
+    said = " ".join(watched.certificate.missed)
+    assert "“first”: its attention is neither" in said
+    assert "“second”: its attention is neither" in said
+
+
+def test_slices_of_what_was_joined_are_of_the_inputs_that_are_in_them() -> None:
+    class Forecaster(Translator):
+        def forward(self, past: Tensor, future: Tensor) -> Tensor:
+            x = torch.cat([past, future], 1)  # [B, 9, 8]
+            y = x[:, 1:5]
+            return self.read(y + self.mine(y, y), x[:, 6:])
+
+    watched = called(Forecaster(), torch.randn(2, 6, WIDTH), torch.randn(2, 3, WIDTH))
+    assert kinds(watched) == {"mine": "encoder", "own": "decoder", "cross": "cross"}
+    assert_nothing_missed(watched)
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+@pytest.mark.parametrize("how", ["expand", "repeat", "looked up"])
+def test_learned_queries_however_they_are_taken(how: str, autocast: bool) -> None:
+    class Detector(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.queries = nn.Embedding(3, WIDTH)
+            self.own, self.cross = Attention(), Attention()
+
+        def forward(self, pixel_values: Tensor) -> Tensor:
+            n = len(pixel_values)
+            x = self.queries.weight[None].expand(n, -1, -1)  # [B, 3, 8]
+            if how == "repeat":
+                x = self.queries.weight[None].repeat(n, 1, 1)
+            elif how == "looked up":
+                x = self.queries(torch.arange(3).expand(n, -1))
+            x = x + self.own(x, x)
+            return x + self.cross(x, pixel_values)  # type: ignore[no-any-return]
+
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        watched = called(Detector(), torch.randn(2, 7, WIDTH))
+    assert kinds(watched) == {"own": "decoder", "cross": "cross"}
+    assert_nothing_missed(watched)
+
+
+def test_an_image_has_no_tokens_that_could_be_lost() -> None:
+    class Towers(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words, self.patches = nn.Embedding(V, WIDTH), nn.Conv2d(3, WIDTH, 2, 2)
+            self.first = nn.Parameter(torch.randn(1, 1, WIDTH))
+            self.text, self.image = Attention(), Attention()
+
+        def forward(self, input_ids: Tensor, pixel_values: Tensor) -> Any:
+            x, y = self.words(input_ids), self.patches(pixel_values).flatten(2).mT
+            y = torch.cat([self.first.expand(len(y), -1, -1), y], 1)
+            return self.text(x, x, causal(x.shape[1])), self.image(y, y)
+
+    watched = called(Towers(), some_ids(2, 5), torch.randn(2, 3, 4, 4))
+    assert watched.certificate.missed == ()

@@ -285,6 +285,7 @@ HIDDEN: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "beside a mixture": lambda x, _mask: x + x.cumsum(1),
     "scaled by position": lambda x, _mask: x * torch.arange(1, 6)[:, None],
     "normed": lambda x, _mask: nn.BatchNorm1d(WIDTH)(x.mT).mT,
+    "normed, not trained": lambda x, _mask: nn.BatchNorm1d(WIDTH).eval()(x.mT).mT,
     "in place": lambda x, _mask: x.mul_(2).add_(1),
 }
 
@@ -469,3 +470,21 @@ def test_a_vocabulary_in_two_tables_is_named_by_what_was_embedded() -> None:
     watched = called(model, ids)
     assert_own(watched, model)
     assert_sources(watched, ids)
+
+
+def test_beams_made_by_repeating_the_tokens_are_named() -> None:
+    class Model(Translator):
+        def forward(self, source: Tensor, target: Tensor) -> Tensor:
+            memory, rows = self.encode(source), 3 * len(source)
+            memory = memory.repeat(1, 3, 1).view(rows, -1, WIDTH)  # [B * 3, S, 8]
+            return self.decode(memory, target.repeat(1, 3).view(rows, -1))
+
+    source, target = some_ids(2, 5), some_ids(2, 4, seed=2)
+    watched = called(Model(), source, target)
+    shown = watched.traces
+    assert [x.target_ids.tolist() for x in shown] == [
+        r for r in target.tolist() for _ in "123"
+    ]
+    assert [x.source_ids.tolist() for x in shown] == [
+        r for r in source.tolist() for _ in "123"
+    ]

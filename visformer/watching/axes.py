@@ -87,9 +87,12 @@ class DataAxis:
 
         def cut() -> tuple[DataAxis, ...]:
             sizes = outer, self.size // outer
-            return tuple(
-                DataAxis(size, self.origin, self, rows=self.rows) for size in sizes
-            )
+            made = [DataAxis(n, self.origin, self, rows=self.rows) for n in sizes]
+            if self.parent is not None and isinstance(self.at, Tensor):
+                several = self.at.view(sizes)
+                if min(sizes) > 1 and bool((several == several[0]).all()):
+                    made[1:] = self.parent.moved(several[0])  # the same ones again
+            return tuple(made)
 
         return self._cut(("halves", outer, 0), cut)
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from visformer.watching.axes import (
     INPUT,
     MADE,
+    WEIGHT,
     DataAxis,
     DataDimension,
     DataDimensions,
@@ -20,10 +21,11 @@ from visformer.watching.axes import (
     elsewhere,
     fresh,
     kept,
+    positions_on,
     regrouped,
     size_of,
 )
-from visformer.watching.ledger import Ledger, Picked
+from visformer.watching.ledger import Known, Ledger, Picked
 from visformer.watching.score_trail import Again
 from visformer.watching.seen_instead import RECURRENT
 
@@ -69,13 +71,16 @@ def results_of(
     """
     outs = list(out) if isinstance(out, tuple | list) else [out]
     outs = [one for one in outs if isinstance(one, Tensor)]
-    if not all(one.numel() for one in outs):  # nothing is left to be told of
+    if not any(one.numel() for one in outs):  # nothing is left to be told of
         return [(one, fresh(one.shape, MADE)) for one in outs]
+    outs = [one for one in outs if one.numel()]
     if name in PIECES and ins:
         return _pieces(args, ledger.known(ins[0]).dimensions, outs)
     several = [ledger.known(one).dimensions for one in ins]
     if (looked_up := ids_looked_up(name, args, ins, ledger)) is not None:
         ids = ledger.known(looked_up).dimensions
+        if is_count(looked_up, ledger):  # rows in their order, as of learned queries
+            ids = (*ids[:-1], (DataAxis(looked_up.shape[-1], WEIGHT, rows=True),))
         return [(one, (*ids, *several[0][1:])) for one in outs]
     scores = any(ledger.known(one).trail for one in ins)
     if name in WRITES and not scores:
@@ -118,6 +123,12 @@ def ids_looked_up(
     of_table = ledger.is_weight(ins[0]) and ins[0].dim() > 1
     whole = ins[1].dtype in (torch.int64, torch.int32)
     return ins[1] if first and of_table and whole else None
+
+
+def is_count(ids: Tensor, ledger: Ledger) -> bool:
+    """Whether ids are one row after the other, whatever the model is given."""
+    counts = ledger.known(ids).counts and not ledger.marks([ids])
+    return counts and ids.shape[-1:].numel() > 1 and bool((ids.diff() == 1).all())
 
 
 def _moved(
@@ -454,3 +465,22 @@ def puts_anew(
     nothing = name == "mul_" and not isinstance(args[1], Tensor) and args[1] == 0
     other = any(x.shape == ins[0].shape and ledger.marks([x]) for x in ins[1:])
     return nothing or (other and name.removesuffix("_") not in ADDS)
+
+
+def left_out(name: str, knowns: Sequence[Known], made: DataDimensions) -> int:
+    """Return the marks of what was joined of which a view of it has nothing."""
+    if name not in TURNS | REGROUPS | PIECES or not knowns:
+        return 0
+    gone = knowns[0].left_out
+    for before, after in zip(knowns[0].dimensions, made, strict=False):
+        lineage = before[0].lineage() if len(before) == 1 and after else ()
+        joined = next((one for one in lineage if one.parts), None)
+        if joined is None or before == after:
+            continue
+        where, at, marks = positions_on(after, joined), 0, [0, 0]
+        for axes, size, own in joined.parts:
+            inside = where is not None and ((where >= at) & (where < at + size)).any()
+            marks[bool(inside) or axes == after] |= own
+            at += size
+        gone |= marks[0] & ~marks[1] if marks[1] else 0
+    return gone

@@ -198,10 +198,14 @@ def _on_no_tab(watched: Watched) -> list[str]:
 def _of_tokens(watched: Watched) -> list[str]:
     """Say where tokens have numbers for names, although ids were given."""
     ids, sides = side_ids(layers_of(watched.last_run)), watched.sides
+    of = {"source": 0, "target": 0}  # what the tokens of either side depend on
+    for one, shown in zip(watched.found, watched.attentions, strict=True):
+        of["source" if shown.kind == "encoder" else "target"] |= one.marks[0]
+        of["target" if shown.kind == "decoder" else "source"] |= one.marks[1]
     said = (
         (
             "source",
-            sides.source,
+            sides.source & of["source"],
             _(
                 "Which token of the source stands where could not be followed, so its "
                 "positions are numbered."
@@ -209,7 +213,7 @@ def _of_tokens(watched: Watched) -> list[str]:
         ),
         (
             "target",
-            sides.target or sides.source,
+            (sides.target or sides.source) & of["target"],
             _(
                 "Which token of the target stands where could not be followed, so its "
                 "positions are numbered."

@@ -63,13 +63,13 @@ def sides_of(inputs: Sequence[Input], found: Sequence[Captured]) -> Sides:
         used |= one.marks[0] | one.marks[1] | one.marks[2]
     taking_part = [one for one in inputs if one.mark & used]
     sides = {one.mark: one.side for one in taking_part}
-    _by_what_is_read(sides, taking_part, found)
+    mutual = _by_what_is_read(sides, taking_part, found)
     _by_place(sides, taking_part)
     _by_company(sides, taking_part, found)
     if not any(sides.values()):
         first = min(taking_part, key=lambda x: goes_with_another(x.name), default=None)
         if first is not None:
-            sides[first.mark] = SOURCE
+            sides |= dict.fromkeys(mutual or {first.mark}, SOURCE)
             _by_place(sides, taking_part)
             _by_company(sides, taking_part, found)
     made = Sides(_marks(sides, SOURCE), _marks(sides, TARGET))
@@ -82,8 +82,11 @@ def _marks(sides: dict[int, str], side: str) -> int:
 
 def _by_what_is_read(
     sides: dict[int, str], inputs: Sequence[Input], found: Sequence[Captured]
-) -> None:
-    """Decide by what attends to what: the target to the source, not the reverse."""
+) -> set[int]:
+    """Decide by what attends to what: the target to the source, not the reverse.
+
+    Returns the marks of inputs that read another and are read themselves.
+    """
     votes: dict[int, set[str]] = {mark: set() for mark in sides}
 
     def places(marks: int) -> set[str]:
@@ -106,6 +109,7 @@ def _by_what_is_read(
     for mark, own in votes.items():
         if not sides[mark] and len(own) == 1:
             (sides[mark],) = own
+    return {mark for mark, own in votes.items() if len(own) > 1}
 
 
 def _by_place(sides: dict[int, str], inputs: Sequence[Input]) -> None:

@@ -53,6 +53,7 @@ class Known:
     trail: ScoreTrail | None = None  # how it follows from a product of activations
     weighs: SeenInstead | None = None  # it is a softmax of other scores
     counts: bool = False  # whole numbers in order, as of positions
+    left_out: int = 0  # marks of the storage that this view has nothing of
 
 
 @dataclass(slots=True)
@@ -174,7 +175,9 @@ class Ledger:
         for tensor in tensors:
             storage = storage_of(tensor)
             held = self._held.get(storage) if storage is not None else None
-            together |= held.marks if held else 0
+            if held:
+                view = held.views.get(place_of(tensor))
+                together |= held.marks & ~(view.left_out if view else 0)
         return together
 
     def mark_input(self, tensor: Tensor, mark: int) -> None:

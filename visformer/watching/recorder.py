@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tag, Tensor
@@ -30,6 +31,8 @@ from visformer.watching.axis_rules import (
     REDUCTIONS,
     REGROUPS,
     ids_looked_up,
+    is_count,
+    left_out,
     picks,
     puts_anew,
     results_of,
@@ -102,6 +105,7 @@ class Recorder(TorchDispatchMode):
     ) -> None:
         """``embeds`` is told of the table and the ids that every embedding is given."""
         super().__init__()  # type: ignore[no-untyped-call]
+        torch.clear_autocast_cache()  # so that casts of weights are seen
         self.ledger, self.calls, self._embeds = ledger, calls, embeds
         self.found: list[Captured] = []
         self.seen: Counter[SeenInstead] = Counter()
@@ -112,6 +116,7 @@ class Recorder(TorchDispatchMode):
         self._waiting: dict[
             int, tuple[ScoreTrail, SeenInstead]
         ] = {}  # softmaxes without end
+        self._outside: WeakKeyDictionary[object, SeenInstead] = WeakKeyDictionary()
         self._before: Counter[SeenInstead] = Counter()  # all attention
         self._mixers: dict[int, tuple[ScoreProduct, SeenInstead]] = {}
 
@@ -185,7 +190,7 @@ class Recorder(TorchDispatchMode):
     ) -> None:
         ins = tensors_in((*args, *kwargs.values()))
         ledger = self.ledger
-        self._see_outside(name, ins)
+        self._see_outside(name, ins, out)
         again = doing_again(func, args, kwargs, ins[0]) if ins else None
         if name in LIKE:
             weights = any(ledger.known(x).trail for x in ins)  # stand as they did
@@ -212,7 +217,8 @@ class Recorder(TorchDispatchMode):
             marks |= self.found[-1].mark
         else:
             trail = self._next_trail(func, name, args, kwargs, ins, knowns, out)
-        state = COMPUTED if marks or name == "embedding" else CONSTANT
+        looks_up = ids is not None and not is_count(ids, ledger)
+        state = COMPUTED if marks or looks_up else CONSTANT
         state = max([state, *(known.state for known in knowns)])
         factor = factor_of(name, args, ins, knowns)
         random = name in DRAWN or any(known.random for known in knowns)
@@ -229,18 +235,34 @@ class Recorder(TorchDispatchMode):
                 marks = CHOSEN if marks else 0
             more = picks(name, args, ins, ledger, at) if marks else ()
             told = dimensions, state, factor, random and not trail, (*picked, *more)
-            ledger.learn(one, Known(*told, trail, weighs, counts), marks)
+            out_of = left_out(name, knowns, dimensions) if marks else 0
+            ledger.learn(one, Known(*told, trail, weighs, counts, out_of), marks)
             trail = trail if name in ("split", "split_with_sizes", "unbind") else None
         if args and out is args[0]:  # in place
             anew = puts_anew(name, args, ins, ledger)
             ledger.rewrite(out, knowns[0].dimensions, anew=anew)
             follow_edit(ledger, func, args, kwargs)
 
-    def _see_outside(self, name: str, ins: list[Tensor]) -> None:
+    def _see_outside(self, name: str, ins: list[Tensor], out: Any) -> None:
+        """Note what torch did not compute, where it is no mask: met by activations."""
+        ledger = self.ledger
         for one in ins:
-            outside = is_from_outside(name, one, self.ledger, self.batch_size)
+            outside = is_from_outside(name, one, ledger, self.batch_size)
             if outside and not is_attribute(one, self.calls.modules):
-                self.see("outside")
+                own = SeenInstead("outside", self.calls.current.path, 0)
+                self._outside[storage_of(one)] = own
+        read = ins[-2:] if name in MATRIX else ins[:3] if name in FUSED else ins
+        found = [self._outside.get(storage_of(one)) for one in read]
+        seen = next((one for one in found if one is not None), None)
+        products = name in {*MATRIX, *FUSED}
+        scores = any(ledger.known(one).trail for one in ins)
+        if seen is None or (scores and not products):
+            return
+        for one in tensors_in((out,)):
+            if products or (ledger.marks(ins) and one.is_floating_point()):
+                self.seen[seen] += 1
+            elif one.dtype != torch.bool:
+                self._outside[storage_of(one)] = seen
 
     def _see_mixing(self, name: str, marks: int) -> None:
         """Note what mixes positions, but for what makes tokens of samples or pixels."""

@@ -129,8 +129,9 @@ def _of_read(one: IdsRead, wanted: _Axes) -> Tensor | None:
         ids = ids[..., None]
     if not several:
         return ids.expand(wanted.rows, -1)
-    rows = positions_on(wanted.batch, axes[several[0]]) if len(several) == 1 else None
-    return None if rows is None else ids[rows]
+    rows = [positions_on(wanted.batch, axes[at]) for at in several]
+    known = tuple(x for x in rows if x is not None)
+    return ids[known] if len(known) == len(rows) else None
 
 
 def side_ids(layers: Layers) -> dict[str, Ids | None]:
