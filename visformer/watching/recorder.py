@@ -62,6 +62,7 @@ from visformer.watching.operations import (
     tensors_in,
 )
 from visformer.watching.score_trail import (
+    Again,
     ScoreProduct,
     ScoreTrail,
     doing_again,
@@ -193,12 +194,7 @@ class Recorder(TorchDispatchMode):
         self._see_outside(name, ins, out)
         again = doing_again(func, args, kwargs, ins[0]) if ins else None
         if name in LIKE:
-            weights = any(ledger.known(x).trail for x in ins)  # stand as they did
-            like = results_of(name, args, ins, ledger, out, again, pointwise=True)
-            for one, dimensions in like:
-                own = dimensions if weights else elsewhere(dimensions)
-                ledger.learn(one, Known(own, random=name in DRAWN), 0)
-            return
+            return self._note_like(name, args, ins, out, again)
         if (ids := ids_looked_up(name, args, ins, ledger)) is not None:
             self._embeds(self.calls.current, ins[0], ids)
         marks = self._marks_after(name, ins)
@@ -242,6 +238,22 @@ class Recorder(TorchDispatchMode):
             anew = puts_anew(name, args, ins, ledger)
             ledger.rewrite(out, knowns[0].dimensions, anew=anew)
             follow_edit(ledger, func, args, kwargs)
+
+    def _note_like(
+        self,
+        name: str,
+        args: tuple[Any, ...],
+        ins: list[Tensor],
+        out: Any,
+        again: Again | None,
+    ) -> None:
+        """Note what has the shape of another alone; weights stand as they did."""
+        ledger = self.ledger
+        weights = any(ledger.known(x).trail for x in ins)
+        like = results_of(name, args, ins, ledger, out, again, pointwise=True)
+        for one, dimensions in like:
+            own = dimensions if weights else elsewhere(dimensions)
+            ledger.learn(one, Known(own, random=name in DRAWN), 0)
 
     def _see_outside(self, name: str, ins: list[Tensor], out: Any) -> None:
         """Note what torch did not compute, where it is no mask: met by activations."""
