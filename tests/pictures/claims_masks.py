@@ -200,9 +200,16 @@ CLAIMS: Claims = {
     ),
     "Which columns each row may read: a causal mask hides later target tokens, "
     "a padding mask hides padding.": no_leak,
-    "The causal mask is changed: a framed cell is a later word that the row reads, and "
-    "that is not known yet when the row's own word is written.": lambda s: (
-        bool(s.trace.intervention) and reads_later(s.trace)
+    "A framed cell is a token that the row reads and must not: padding, or a "
+    "later word, which is not known yet when the row's own word is written.": (
+        lambda s: leaking(s.trace)
+    ),
+    "Which columns each row may read: those where the mask is True.": (
+        lambda s: reads_later(s.trace) and not leaking(s.trace)
+    ),
+    "“{query}” reads “{key}” most ({weight}): rows are target words, {strong} what "
+    "they read, in this layer later ones, too.": lambda s: reads_later(
+        s.trace, s.scene.selection.layer
     ),
     "{open} of {keys} keys are open to “{query}”; the scores of the others become "
     "{masked}.": lambda s: counted(s, mask(s)[row_of(s)], "open"),
@@ -210,33 +217,44 @@ CLAIMS: Claims = {
         lambda s: bool(mask(s)[row_of(s)].all())
     ),
     # the diagram
-    "Causal: no row reads a later token, since it has to predict it.": lambda s: (
-        not reads_later(s.trace)
+    "Causal: no row reads a later token here, which it has to predict.": (
+        lambda s: not reads_later(s.trace, s.scene.selection.layer)
     ),
     "tokens 1 to {last}": lambda s: (
         s.fields["last"] > len(s.trace) or not ahead(s.trace, s.fields["last"] - 1)
     ),
+    "Not causal here: rows read later tokens.": lambda s: reads_later(
+        s.trace, s.scene.selection.layer
+    ),
+    "possibly all": lambda s: reads_later(s.trace),
     # output
     "Z [{rows}, {width}]: row t read tokens 1..t, predicts t + 1": lambda s: (
         not reads_later(s.trace)
     ),
-    "Z [{rows}, {width}]: this run's mask lets rows read later tokens": lambda s: (
+    "Z [{rows}, {width}]: some rows of this run read later tokens": lambda s: (
         reads_later(s.trace)
     ),
     "Row {row} of Z depends on the source and on {tokens} only.": lambda s: (
         not ahead(s.trace, s.fields["row"] - 1)
     ),
-    "Row {row} of Z depends on the source and on {tokens} and, because the mask was "
-    "modified, possibly on later tokens.": lambda s: (
-        bool(s.trace.intervention.masks) and reads_later(s.trace)
+    "Row {row} of Z depends on the source, on {tokens} and possibly on later tokens.": (
+        lambda s: reads_later(s.trace)
     ),
     "Row {row} of Z depends on {tokens}.": lambda s: (
         not ahead(s.trace, s.fields["row"] - 1)
     ),
     "Row {row} of Z may depend on later tokens too.": lambda s: reads_later(s.trace),
     # leaks
-    "The mask is changed, but there is no later token to read yet: step forward to see "
-    "what leaks.": lambda s: len(s.trace) < 2 and bool(s.trace.intervention),
+    "There is no later token to read yet: step forward to see what leaks.": (
+        lambda s: len(s.trace) < 2 and not leaking(s.trace)
+    ),
+    "No leak: only tokens of the prompt read later ones, which are given with "
+    "them, and none reads a pad.": lambda s: (
+        not leaking(s.trace) and s.trace.prompt > 1
+    ),
+    "No leak: only padding reads later tokens, and nothing else reads a pad.": (
+        lambda s: not leaking(s.trace) and bool(pads(s.trace.whole, "target").any())
+    ),
     "No leak: no target token reads a later one, and none reads a pad.": no_leak,
     "No leak: no token reads a pad.": lambda s: not reads_pad(s.trace),
     "{n:,} leak.": lambda s: leaking(s.trace),
@@ -303,8 +321,12 @@ CELLS = {
     "comes after the query.": (True, False, True),
     "{kind}, {layer}: query {query} may attend to key {key}, although the key is "
     "padding and comes after the query.": (True, True, True),
-    "{kind}, {layer}: query {query} may not attend to key {key}: the model hides "
-    "it, although padding and causal mask do not.": (False, False, False),
+    "{kind}, {layer}: query {query} may not attend to key {key}: it is "
+    "hidden, although padding and causal mask would not hide it.": (
+        False,
+        False,
+        False,
+    ),
     "{kind}, {layer}: query {query} may not attend to key {key}: the key is padding.": (
         False,
         True,

@@ -169,7 +169,7 @@ def test_a_cell_is_said_with_its_reason() -> None:
     assert "may attend to key “e” (token 5), although the key is padding." in (
         cell_words(leak, "encoder", 0, 0, 4)
     )
-    assert "the model hides it" in cell_words(leak, "encoder", 0, 0, 0)
+    assert "it is hidden" in cell_words(leak, "encoder", 0, 0, 0)
 
 
 def test_each_side_has_its_own_pad_id() -> None:

@@ -135,7 +135,7 @@ def test_the_last_scale_of_a_layer_holds() -> None:
     assert both.without_scale(1) == parse(["scale 2"])
     assert parse(["scale off @ layer 2", "scale 2"]).scale(0.25, 1) == 0.5
     assert Intervention().scale(0.25, 0) == 0.25
-    assert not both.looks_ahead
+    assert not both.may_open
     assert both.masked
 
 

@@ -10,10 +10,8 @@ from visformer.arguments import wrong_type
 from visformer.language import _
 from visformer.values.arrays import Bools
 from visformer.values.facts import Kind
+from visformer.values.reading_order import LEAST, later, sealed
 from visformer.values.trace import Trace
-
-SURE = -1e4  # with a masked value this low, a masked key has no weight at all
-LEAST = 1e-6  # smaller weights are rounding errors
 
 
 class Leak(NamedTuple):
@@ -56,35 +54,17 @@ def leaks(trace: Trace) -> list[Leak]:
     return sorted(all_leaks, key=lambda leak: -leak.weight)
 
 
-def sealed(trace: Trace, kind: Kind, layer: int, hidden: Bools) -> bool:
-    """Tell whether the mask alone rules out any weight on ``hidden``, bool [Q, K]."""
-    if trace.is_captured(kind, layer):
-        return False
-    mask = trace.mask(kind, layer)
-    no_row_is_empty = bool(mask.any(-1).all())
-    return (
-        trace.model.attention[kind].masked_value <= SURE
-        and no_row_is_empty
-        and not (hidden & mask).any()
-    )
-
-
 def forbidden(trace: Trace, kind: Kind) -> tuple[Bools, Bools, Bools]:
     """Return what no query may read: future keys and pads, bool [Q, K] each.
 
     The third is bool [Q]: the queries that are not pads themselves.
     """
-    model = trace.model
-    source_pad = model.pad if model.source_pad is None else model.source_pad
-    source = trace.source_ids == source_pad  # [S]
-    target = trace.target_ids == model.pad  # [T]
-    # some models begin each target with their pad, which is a word there
-    target &= np.arange(len(target)) > 0
+    source, target = trace.pads("source"), trace.pads("target")
     queries = source if kind == "encoder" else target
     keys = target if kind == "decoder" else source
     shape = len(queries), len(keys)
     future = np.zeros(shape, bool)
     if kind == "decoder":
-        future = ~np.tri(*shape, dtype=bool)
+        future = later(*shape)
         future[:, : trace.prompt] = False  # given whole: nothing of it is to come
     return future, np.broadcast_to(keys, shape), ~queries

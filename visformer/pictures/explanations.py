@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from visformer.analysis.leaks import leaks
 from visformer.language import N_, _, ngettext
 from visformer.pictures.absent import has_target
 from visformer.pictures.attention.maps import layer_and_head
@@ -20,6 +21,7 @@ from visformer.pictures.scene import Reads, Scene, computed, reads
 from visformer.text import visible
 from visformer.values.facts import Kind
 from visformer.values.modified_positions import adds_positions
+from visformer.values.reading_order import reads_later
 from visformer.values.trace import Trace
 from visformer.words import masked_value_text, number, probability
 
@@ -69,6 +71,10 @@ _READS: dict[Kind, str] = {
         "written, {strong} where they look."
     ),
 }
+_READS_LATER = N_(
+    "“{query}” reads “{key}” most ({weight}): rows are target words, {strong} what "
+    "they read, in this layer later ones, too."
+)
 _ASKED = N_(
     "In this head “{query}” reads “{key}” with {weight}. Click another source token to "
     "find the head that reads that one."
@@ -116,7 +122,11 @@ def _attention(scene: Scene) -> str:
             **_names(found),
         )
         return _hued(said, found)
-    return _hued(_(_READS[kind], strong=strong, **_names(found)), found)
+    told, trace = _READS[kind], scene.trace
+    if trace is not None and kind == "decoder":
+        layer, _head = layer_and_head(trace, scene.selection, kind)
+        told = _READS_LATER if reads_later(trace, layer) else told
+    return _hued(_(told, strong=strong, **_names(found)), found)
 
 
 def _hued(sentence: str, found: Reads) -> str:
@@ -334,11 +344,13 @@ def _told(stage: str, trace: Trace, kind: Kind, layer: int, found: Reads) -> str
 
 def _masks(scene: Scene) -> str:
     trace = scene.trace
-    if trace is not None and trace.intervention.looks_ahead and len(trace.target) > 1:
+    if trace is not None and leaks(trace):
         return _(
-            "The causal mask is changed: a framed cell is a later word that the row "
-            "reads, and that is not known yet when the row's own word is written."
+            "A framed cell is a token that the row reads and must not: padding, or a "
+            "later word, which is not known yet when the row's own word is written."
         )
+    if trace is not None and reads_later(trace):
+        return _("Which columns each row may read: those where the mask is True.")
     return _(
         "Which columns each row may read: a causal mask hides later target tokens, "
         "a padding mask hides padding."

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from visformer.analysis.leaks import LEAST, Leak, forbidden, leaks, sealed
+from visformer.analysis.leaks import Leak, forbidden, leaks
 from visformer.language import _, ngettext
 from visformer.pictures.absent import has_target
 from visformer.pictures.masks import (
@@ -19,6 +19,7 @@ from visformer.pictures.picture import Matrix
 from visformer.text import visible
 from visformer.values.arrays import Bools
 from visformer.values.facts import Kind
+from visformer.values.reading_order import LEAST, reads_later, sealed
 from visformer.values.trace import Trace
 from visformer.words import (
     KIND_NAMES,
@@ -61,17 +62,8 @@ def leak_words(trace: Trace | None) -> str:
     if trace is None:
         return ""
     all_leaks = leaks(trace)
-    if not all_leaks and trace.intervention.looks_ahead and len(trace.target) < 2:
-        return _(
-            "The mask is changed, but there is no later token to read yet: step "
-            "forward to see what leaks."
-        )
-    if not all_leaks and has_target(trace) and not len(trace):
-        return ""  # nothing has read anything: that would say too much
     if not all_leaks:
-        if not has_target(trace):
-            return _("No leak: no token reads a pad.")
-        return _("No leak: no target token reads a later one, and none reads a pad.")
+        return _no_leak_words(trace)
     said = [ngettext("{n:,} leak.", "{n:,} leaks.", len(all_leaks))]
     said += [_leak_words(trace, leak) for leak in all_leaks[:MOST_NAMED]]
     more = len(all_leaks) - MOST_NAMED
@@ -125,6 +117,23 @@ def batch_words(trace: Trace | None, head: int, *, modified: bool) -> str:
     note = _("A batch is run without your changes.") if modified else ""
     said = leak_words(trace), empty_row_words(trace, head), note
     return " ".join(filter(None, said))
+
+
+def _no_leak_words(trace: Trace) -> str:
+    if not has_target(trace):
+        return _("No leak: no token reads a pad.")
+    if len(trace) < 2 and (trace.intervention.may_open or reads_later(trace)):
+        return _("There is no later token to read yet: step forward to see what leaks.")
+    if not len(trace):
+        return ""  # nothing has read anything: that would say too much
+    if not reads_later(trace):
+        return _("No leak: no target token reads a later one, and none reads a pad.")
+    if trace.prompt > 1:
+        return _(
+            "No leak: only tokens of the prompt read later ones, which are given with "
+            "them, and none reads a pad."
+        )
+    return _("No leak: only padding reads later tokens, and nothing else reads a pad.")
 
 
 def _leak_words(trace: Trace, leak: Leak) -> str:

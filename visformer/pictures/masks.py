@@ -14,6 +14,7 @@ from visformer.pictures.attention.strips import source_line
 from visformer.pictures.picture import Matrix
 from visformer.values.arrays import Bools, Floats, Ids
 from visformer.values.facts import Kind, SentenceSide
+from visformer.values.reading_order import later
 from visformer.values.trace import Trace
 from visformer.words import (
     KIND_NAMES,
@@ -58,8 +59,8 @@ CELL_WORDS = {
         "padding and comes after the query."
     ),
     (False, False, False): N_(
-        "{kind}, {layer}: query {query} may not attend to key {key}: the model hides "
-        "it, although padding and causal mask do not."
+        "{kind}, {layer}: query {query} may not attend to key {key}: it is "
+        "hidden, although padding and causal mask would not hide it."
     ),
     (False, True, False): N_(
         "{kind}, {layer}: query {query} may not attend to key {key}: the key is "
@@ -112,8 +113,8 @@ def padding_mask(trace: Trace, kind: Kind) -> Bools:
 def causal_mask(trace: Trace, kind: Kind) -> Bools:
     """Return where the key is not later, bool [Q, K]; all True but for the decoder."""
     queries, keys = trace.tokens(kind)
-    full = np.ones((len(queries), len(keys)), bool)
-    return np.tril(full) if kind == "decoder" else full
+    after = later(len(queries), len(keys))
+    return ~after if kind == "decoder" else np.ones_like(after)
 
 
 def mask_picture(trace: Trace, kind: Kind, part: MaskPart, layer: int) -> Matrix:
@@ -316,7 +317,7 @@ def batch_table(traces: tuple[Trace, ...], side: SentenceSide) -> BatchTable:
         side=side,
         tokens=tuple(trace.source if source else trace.target for trace in traces),
         ids=ids,
-        pads=ids == (_source_pad(traces[0]) if source else traces[0].model.pad),
+        pads=np.stack([trace.pads(side) for trace in traces]),
     )
 
 
@@ -325,7 +326,7 @@ def row_name(trace: Trace, row: int) -> str:
     if not has_source(trace):
         text = source_line(trace) or " ".join(trace.target)
         return _("{row}: {text}", row=row + 1, text=text)
-    real = np.count_nonzero(trace.source_ids != _source_pad(trace))
+    real = np.count_nonzero(~trace.pads("source"))
     text = trace.source_text or " ".join(trace.source[:real])
     pads = len(trace.source) - int(real)
     return ngettext(
@@ -337,18 +338,9 @@ def row_name(trace: Trace, row: int) -> str:
     )
 
 
-def _source_pad(trace: Trace) -> int:
-    pad = trace.model.source_pad
-    return trace.model.pad if pad is None else pad
-
-
 def _key_pads(trace: Trace, kind: Kind) -> Bools:
-    """Return which keys are pads, bool [K]: each side has its own pad id."""
-    if kind == "decoder":
-        pads: Bools = trace.target_ids == trace.model.pad
-    else:
-        pads = trace.source_ids == _source_pad(trace)
-    return pads
+    """Return which keys are pads, bool [K]."""
+    return trace.pads("target" if kind == "decoder" else "source")
 
 
 def _padding_words(trace: Trace, kind: Kind) -> str:

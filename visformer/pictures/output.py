@@ -28,6 +28,7 @@ from visformer.pictures.picture import (
 from visformer.text import visible
 from visformer.values.lens import LensRow, LensRows
 from visformer.values.memo import same
+from visformer.values.reading_order import reads_later
 from visformer.values.strategy import Strategy
 from visformer.values.trace import Trace
 from visformer.words import decimals, dimension_words, number, probability, rank_text
@@ -82,19 +83,17 @@ def first_row(trace: Trace) -> int:
     return max(0, len(trace) - MOST_ROWS)
 
 
-# of Z: whether its first rows are left out, whether rows may read later tokens
+# of Z: whether its first rows are left out, whether rows read later tokens
 _TITLES = {
     (False, False): N_("Z [{rows}, {width}]: row t read tokens 1..t, predicts t + 1"),
-    (False, True): N_(
-        "Z [{rows}, {width}]: this run's mask lets rows read later tokens"
-    ),
+    (False, True): N_("Z [{rows}, {width}]: some rows of this run read later tokens"),
     (True, False): N_(
         "Z [{rows}, {width}], rows {first} to {rows}: row t read tokens 1..t, predicts "
         "t + 1"
     ),
     (True, True): N_(
-        "Z [{rows}, {width}], rows {first} to {rows}: this run's mask lets rows read "
-        "later tokens"
+        "Z [{rows}, {width}], rows {first} to {rows}: some rows of this run read later "
+        "tokens"
     ),
 }
 
@@ -110,7 +109,7 @@ def output_picture(trace: Trace) -> Matrix | None:
     top = largest(values)
     return Matrix(
         title=_(
-            _TITLES[bool(start), looks_ahead(trace)],
+            _TITLES[bool(start), reads_later(trace)],
             rows=len(trace),
             width=width,
             first=start + 1,
@@ -138,8 +137,8 @@ def _row_labels(trace: Trace, rows: range) -> tuple[str, ...]:
 _DEPENDS = {
     (True, False): N_("Row {row} of Z depends on the source and on {tokens} only."),
     (True, True): N_(
-        "Row {row} of Z depends on the source and on {tokens} and, because the mask "
-        "was modified, possibly on later tokens."
+        "Row {row} of Z depends on the source, on {tokens} and possibly on later "
+        "tokens."
     ),
     (False, False): N_("Row {row} of Z depends on {tokens}."),
     (False, True): N_("Row {row} of Z may depend on later tokens too."),
@@ -149,7 +148,7 @@ _DEPENDS = {
 def output_words(trace: Trace, row: int) -> str:
     """Say what a row of Z depends on, and what follows from it."""
     sourced = has_source(trace) and bool(trace.steps)
-    depends = _DEPENDS[sourced, looks_ahead(trace)]
+    depends = _DEPENDS[sourced, reads_later(trace)]
     reads = _(depends, row=row + 1, tokens=_read(trace, row))
     if not trace.steps:
         return reads
@@ -166,16 +165,6 @@ def _read(trace: Trace, row: int) -> str:
         first=first,
         last=last,
     )
-
-
-def looks_ahead(trace: Trace) -> bool:
-    """Tell whether some row may attend to a later one.
-
-    A model of ours lets it only where the mask was changed.
-    """
-    if trace.model.known is not None or "decoder" not in trace.kinds:
-        return trace.intervention.looks_ahead
-    return bool(np.triu(trace.masks["decoder"], 1).any())
 
 
 def flow_words(trace: Trace | None) -> str:

@@ -143,6 +143,7 @@ _AMOUNTS = {  # smallest amount, largest amount, whether it must be a whole numb
 }
 _LARGEST_FACTOR = 1000.0
 _MOST_POSITIONS = 65_536  # while no model says how many it has
+NO_WEIGHT = -1e4  # with a masked value this low, a masked key has no weight at all
 _INSTEAD = (
     "masks=…, masked_value=…, scales=…, positions=… (visformer.parse_change reads text)"
 )
@@ -210,13 +211,23 @@ class Intervention:
         return bool(self.masks or self.scales) or self.masked_value is not None
 
     @property
-    def looks_ahead(self) -> bool:
-        """Whether a decoder row may come to depend on what follows it.
+    def may_open(self) -> bool:
+        """Whether a decoder row may come to read what follows it: not whether it does.
 
-        Opened cells do, and rows that are left nothing: they attend to everything.
+        Opened cells let it, rows that are left nothing, which attend to everything, and
+        masked scores that are not so low that they have no weight.
         """
-        opened = any("decoder" in kinds_of(change) for change in self.masks)
-        return opened or self.masked_value is not None
+        value = -math.inf if self.masked_value is None else self.masked_value
+        if value > NO_WEIGHT or (self.scales and value > -math.inf):
+            return True
+        cells = [change for change in self.masks if isinstance(change, Cell)]
+        size = 2 + max((max(cell.query, cell.key) for cell in cells), default=0)
+        own, opened = np.tri(size, dtype=bool), np.ones((size, size), bool)
+        for layer in {change.layer or 0 for change in self.masks} | {-1}:
+            mask = self.mask("decoder", layer, own, opened)
+            if np.triu(mask, 1).any() or not mask.any(-1).all():
+                return True
+        return False
 
     def by_layer(self, kind: Kind) -> bool:
         """Whether the masks of a kind differ from layer to layer."""

@@ -43,7 +43,13 @@ from visformer.values.arrays import (
 )
 from visformer.values.attention_heads import AttentionHeads
 from visformer.values.certificate import Certificate
-from visformer.values.facts import AttentionFacts, Kind, ModelFacts, StackName
+from visformer.values.facts import (
+    AttentionFacts,
+    Kind,
+    ModelFacts,
+    SentenceSide,
+    StackName,
+)
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.memo import Memo, same
 from visformer.values.rollout import running_rollout, through
@@ -225,6 +231,20 @@ class Trace:
         queries = self.source if kind == "encoder" else self.target
         return queries, self.target if kind == "decoder" else self.source
 
+    def pads(self, side: SentenceSide) -> Bools:
+        """Return which tokens are padding, bool [S or T].
+
+        They are told by their id, but for the first target token, which some models
+        take from their pad, and for the end of the sentence where pads have its id.
+        """
+        model, source = self.model, side == "source"
+        pad = model.pad if not source or model.source_pad is None else model.source_pad
+        found = np.asarray((self.source_ids if source else self.target_ids) == pad)
+        found[: not source] = False
+        if pad == model.eos:
+            found[: np.flatnonzero(~found).max(initial=-1) + 2] = False
+        return found
+
     def mask(self, kind: Kind, layer: Nth = None) -> Bools:
         """Return a layer's mask, bool [Q, K], True = may attend; of several [L, Q, K].
 
@@ -404,10 +424,9 @@ class Trace:
         origins = step_origins(self.steps)[max(0, self.prompt - 1) :]
         if set(origins[:-1]) == {"reference"} and origins[-1] == "model":
             made[-1] = np.nan
-        pad, words = self.model.pad, np.flatnonzero(self.target_ids != self.model.pad)
-        last = int(words.max(initial=0)) + (pad == self.model.eos)  # that is no padding
-        if origins and origins[0] == "reference" and pad >= 0 and last + 1 < len(self):
-            made[last:] = np.nan
+        if origins and origins[0] == "reference":
+            pads = self.pads("target")
+            made[np.append(pads[1:], pads[-1:])] = np.nan  # a loss ignores padding
         return made
 
     def lens(self, rows: Nth = None) -> tuple[LensRow, ...]:

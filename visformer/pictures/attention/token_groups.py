@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from visformer.analysis.subwords import (
     Groups,
     glued_source,
@@ -41,10 +43,7 @@ def hidden_tokens(trace: Trace, side: SentenceSide) -> dict[TokenGroup, set[int]
     tokens, ids = (
         (trace.source, trace.source_ids) if source else (trace.target, trace.target_ids)
     )
-    pad = model.pad if not source or model.source_pad is None else model.source_pad
-    pads = {at for at, id in enumerate(ids.tolist()) if id == pad}
-    if not source and model.bos == pad:
-        pads.discard(0)
+    pads = set(np.flatnonzero(trace.pads(side)).tolist())
     ends = {model.bos, model.eos}
     special = {at for at, id in enumerate(ids.tolist()) if id in ends} - pads
     punctuation = {at for at, token in enumerate(tokens) if is_punctuation(token)}

@@ -18,12 +18,12 @@ from visformer.pictures.selection import AttentionCell, Scale, Selection
 from visformer.text import visible
 from visformer.values.arrays import Floats
 from visformer.values.facts import AttentionFacts, Kind, StackName
+from visformer.values.intervention import NO_WEIGHT
 from visformer.values.layer_weights import LayerParameters
 from visformer.values.memo import Memo
 from visformer.values.trace import Trace
 from visformer.words import token_words
 
-MASKED_FOR_SURE = -1e4  # no score comes close, so the softmax makes it exactly 0
 Projected = Literal["query", "key", "value"]
 BLOCK = 64  # rows drawn at once: a longer sentence is shown one block at a time
 UNITS: dict[Axis, str] = {  # counted from 0
@@ -318,7 +318,7 @@ def _rows_stand(trace: Trace, stack: StackName) -> bool:
         ("encoder",) if stack == "encoder" else ("decoder", "cross")
     )
     return all(
-        trace.model.attention[kind].masked_value <= MASKED_FOR_SURE
+        trace.model.attention[kind].masked_value <= NO_WEIGHT
         and bool(np.asarray(trace.masks[kind]).any(-1).all())
         for kind in kinds
         if kind in trace.kinds

@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 
-import numpy as np
-
 from visformer.language import N_, _, ngettext
 from visformer.pictures.absent import without_steps_words
 from visformer.pictures.choices import (
@@ -18,6 +16,7 @@ from visformer.pictures.diagram.columns import Box, Column
 from visformer.pictures.diagram.figure import Figure
 from visformer.text import visible
 from visformer.values.facts import SentenceSide
+from visformer.values.reading_order import reads_later
 from visformer.values.step import Origin
 from visformer.values.trace import Trace
 from visformer.words import probability
@@ -82,11 +81,10 @@ def list_predictions(figure: Figure) -> None:
     first = max(0, len(trace) - MOST_ROWS)
     if first:
         figure.say(_("… rows 1 to {last}", last=first))
-    layers = range(trace.layers("decoder"))
-    causal = not any(np.triu(trace.mask("decoder", at), 1).any() for at in layers)
+    causal = not reads_later(trace)
     for row in range(first, len(trace)):
         step = trace.steps[row]
-        knows = _("tokens 1 to {last}", last=row + 1) if causal else _("all tokens")
+        knows = _("tokens 1 to {last}", last=row + 1) if causal else _("possibly all")
         figure.boxes.append(
             Box(
                 x=figure.x,

@@ -34,6 +34,7 @@ from visformer.pictures.masks import note
 from visformer.pictures.positions import AXIS_WORDS, nothing_words
 from visformer.values.config import ModelConfig
 from visformer.values.facts import ModelFacts, SentenceSide
+from visformer.values.reading_order import reads_later
 from visformer.values.trace import Trace
 from visformer.words import (
     KIND_NAMES,
@@ -218,7 +219,12 @@ def _mask(figure: Figure, path: BlockPath, head: int) -> None:
         )
     )
     if path.kind == "decoder" and figure.model.known is not None:
-        figure.say(_("Causal: no row reads a later token, since it has to predict it."))
+        if figure.trace is not None and reads_later(figure.trace, path.layer):
+            figure.say(_("Not causal here: rows read later tokens."))
+        else:
+            figure.say(
+                _("Causal: no row reads a later token here, which it has to predict.")
+            )
     if figure.trace is not None and path.layer is not None:
         head = min(head, figure.trace.heads(path.kind) - 1)
         said = note(figure.trace, path.kind, "combined", path.layer, head)
