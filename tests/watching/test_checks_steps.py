@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from visformer.values.certificate import Certificate
 from visformer.watching.watcher import watch
@@ -23,8 +24,13 @@ class Cached(nn.Module):
 
     def forward(self, ids: Tensor, cache: Cache | None = None) -> Tensor:
         start = cache[0].shape[2] if cache else 0
-        at = 0 if self.fault == "restart" else start
+        at = {"restart": 0, "ahead": start + bool(start)}.get(self.fault, start)
         x = self.words(ids) + self.places[at : at + ids.shape[1]]
+        if self.fault == "restart beside others":
+            x = self.words(ids) + self.places[: ids.shape[1]]
+            x = x + self.places[start : start + ids.shape[1]].flip(1)
+        if self.fault == "length":  # as rotary positions that know the length
+            x = x * (1 + 0.2 * (start + ids.shape[1]))
         q, k, v = self.parts(x).unflatten(2, (3, 2, 8)).permute(2, 0, 3, 1, 4)
         if cache is not None:
             kept = (
@@ -38,7 +44,12 @@ class Cached(nn.Module):
         if self.fault == "short" and start > 2:
             may[:, : start - 2] = False
         weights = (q @ k.mT / 8**0.5).masked_fill(~may, -1e9).softmax(-1)
-        y: Tensor = self.out((weights @ v).transpose(1, 2).flatten(2))
+        read = (weights @ v).transpose(1, 2).flatten(2)
+        if self.fault == "after" and start:
+            read = read + 0.5
+        if self.fault == "dropped":
+            read = F.dropout(read, 0.1)
+        y: Tensor = self.out(read)
         return y
 
 
@@ -58,6 +69,8 @@ def looped(model: Cached) -> Certificate:
     [
         ("restart", "positions-restart", "the queries of row"),
         ("short", "cached-steps-differ", "Row 4 of the cached steps differs"),
+        ("ahead", "cached-steps-differ", "Row 2 of the cached steps differs"),
+        ("restart beside others", "cached-steps-differ", "of the cached steps differs"),
     ],
 )
 def test_steps_that_differ_are_named(fault: str, id: str, said: str) -> None:
@@ -73,4 +86,25 @@ def test_steps_that_are_right_are_said_to_be_compared() -> None:
     certificate = looped(Cached())
     assert certificate.findings == ()
     (said,) = certificate.checks
-    assert said.startswith("Cached steps against one full pass: the weights differ by ")
+    assert said.startswith("Cached steps against one full pass: they differ by ")
+
+
+def test_outputs_are_compared_where_attention_is_the_same() -> None:
+    torch.manual_seed(0)
+    (finding,) = looped(Cached("after")).findings
+    assert (finding.id, finding.where) == ("cached-steps-differ", "output")
+
+
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [
+        ("length", "a pass over fewer tokens gives other numbers by itself"),
+        ("dropped", "numbers are dropped at random"),
+    ],
+)
+def test_what_is_not_compared_is_said(fault: str, why: str) -> None:
+    torch.manual_seed(0)
+    certificate = looped(Cached(fault))
+    assert "cached-steps-differ" not in {x.id for x in certificate.findings}
+    said = f"Cached steps were not compared with one full pass: {why}."
+    assert said in certificate.checks

@@ -16,6 +16,7 @@ from visformer.values.arrays import Bools, Ids
 from visformer.values.watched_attention import HALF_TOLERANCE, WatchedAttention
 from visformer.watching.inputs import SOURCE_NAMES, TARGET_NAMES
 from visformer.watching.surroundings import same_chances
+from visformer.watching.watched_steps import logits_of_rows
 
 if TYPE_CHECKING:
     from visformer.watching.watcher import Watched
@@ -25,24 +26,33 @@ HALF_APART = 5e-2  # the same in half precision, which rounds in every layer
 
 
 class StepsCompared(NamedTuple):
-    """What the comparison tells, and the sentence about it."""
+    """What the comparison tells, None where there was none, and the sentence of it."""
 
-    comparisons: Comparisons
+    comparisons: Comparisons | None
     sentence: str
+
+
+class _NotCompared(Exception):
+    """Why steps could not be compared; the message says it to people."""
 
 
 def compared_steps(watched: Watched, seen: Observation) -> StepsCompared | None:
     """Compare a cached loop with one call of the model on what the loop has read.
 
-    None where there is no such loop, where the model's ``forward`` takes something
-    else than source and target, or where it does something else with them.
+    None where there is no such loop. Where it was not compared, the sentence says why.
     """
-    if not _is_joined(watched) or seen.state.dropping or seen.state.dropping_always:
+    if not _is_joined(watched):
         return None
     try:
+        if seen.state.dropping or seen.state.dropping_always:
+            raise _NotCompared(_("numbers are dropped at random"))
         return _compared(watched, seen.attentions)
+    except _NotCompared as error:
+        why = str(error)
     except Exception:  # the model does not take such a call
-        return None
+        why = _("the model does not take all tokens in one call")
+    sentence = _("Cached steps were not compared with one full pass: {why}.", why=why)
+    return StepsCompared(None, sentence)
 
 
 def _is_joined(watched: Watched) -> bool:
@@ -51,37 +61,93 @@ def _is_joined(watched: Watched) -> bool:
     return any((x.module, x.weights.shape[2]) not in steps for x in watched.last_run)
 
 
-def _compared(
-    watched: Watched, steps: Sequence[WatchedAttention]
-) -> StepsCompared | None:
+def _compared(watched: Watched, steps: Sequence[WatchedAttention]) -> StepsCompared:
     own = [one for one in steps if one.kind == "decoder"]
     encoder = [one for one in steps if one.kind == "encoder"]
-    if not own or own[0].query_ids is None:
-        return None
-    if any(one.masked.all(2).any() for one in own):
-        return None  # keys that nobody may read: the loop was given a mask as well
-    target = _as_given(watched, own[0].query_ids)
     source = encoder[0].query_ids if encoder else None
-    if watched.targets and source is None:
-        return None
+    read = own[0].query_ids if own else None
+    if read is None or (watched.targets and source is None):
+        raise _NotCompared(_("it is not known which tokens were read"))
+    if any(one.masked.all(2).any() for one in own):
+        raise _NotCompared(_("a mask hides some of the keys from all queries"))
+    target = _as_given(watched, read)
     whole = _pass(watched, source, target)
-    if whole is None or not _agree(encoder, whole):
-        return None
+    passed = [one for one in whole.last_run if one.kind == "decoder" and one.verified]
+    if not _agree(encoder, whole.last_run):
+        raise _NotCompared(_("the encoder reads something else in one call"))
     limit = HALF_APART if any(x.tolerance >= HALF_TOLERANCE for x in steps) else APART
-    cached, worst = _furthest(own, whole, target, limit, watched.watcher.pad)
+    real: Bools = np.ones(target.shape, bool)
+    if watched.watcher.pad is not None:
+        real = target != watched.watcher.pad
+    cached, worst = _furthest(own, passed, real, limit)
+    outputs = _outputs_apart(watched, whole, real)
+    if cached is None or (cached[2] <= limit and outputs is not None):
+        cached = max((x for x in (cached, outputs) if x), key=_gap, default=None)
     if cached is None:
-        return None
+        raise _NotCompared(_("its attention has other sizes in one call"))
+    if cached[2] > limit and (others := _others(watched)):
+        names = ", ".join(others)
+        raise _NotCompared(_("the steps were also given {names}", names=names))
+    if cached[2] > limit and not _is_prefix_free(
+        watched, source, target, passed, limit
+    ):
+        raise _NotCompared(_("a pass over fewer tokens gives other numbers by itself"))
     sentence = _(
-        "Cached steps against one full pass: the weights differ by {worst:.2g}.",
-        worst=worst,
+        "Cached steps against one full pass: they differ by {worst:.1e}.",
+        worst=max(worst, cached[2]),
     )
-    last = target.shape[1] - 1
-    apart = own[0].queries[:, :, last] - _first(whole).queries[:, :, last]
-    restarts = float(np.abs(apart).max()) > limit
-    if restarts and not _restarts(watched, source, target, own[0]):
-        return None  # perhaps these are not the tokens that were read
+    restarts = cached[2] > limit and _restarts(watched, source, target, own[0])
     compared = Comparisons(limit=limit, cached=cached, restarts=restarts)
     return StepsCompared(compared, sentence)
+
+
+def _others(watched: Watched) -> list[str]:
+    """Name what steps were given that one pass is not; places, and no mask, aside."""
+    sides = watched.sides.source | watched.sides.target
+    others = [x for x in watched.inputs if x.name and not x.mark & sides]
+    said = [
+        x for x in others if "position" not in x.name and bool((x.tensor != 1).any())
+    ]
+    return [*dict.fromkeys(x.name for x in said if x.tensor.dim() < 3)]
+
+
+def _gap(found: tuple[str, int, float]) -> float:
+    return found[2]
+
+
+def _outputs_apart(
+    watched: Watched, whole: Watched, real: Bools
+) -> tuple[str, int, float] | None:
+    """Return the row whose logits are furthest from one pass's, if they are known."""
+    pair = [logits_of_rows(x, x.last_rows) for x in (watched, whole)]
+    if pair[0] is None or pair[1] is None:
+        return None
+    first, second = (x.logits.numpy() for x in pair if x is not None)
+    if first.shape != second.shape or first.shape[:2] != real.shape:
+        return None
+    known = (pair[0].known & pair[1].known).numpy() & real
+    size = np.abs(second).max(2).clip(1)
+    apart = np.where(known, np.nan_to_num(np.abs(first - second).max(2), nan=np.inf), 0)
+    rows = (apart / size).max(0)
+    row = int(rows.argmax())
+    return _("output"), row, float(rows[row])
+
+
+def _is_prefix_free(
+    watched: Watched,
+    source: Ids | None,
+    target: Ids,
+    passed: Sequence[WatchedAttention],
+    limit: float,
+) -> bool:
+    """Whether one pass gives the rows of a shorter one, which no cache could else."""
+    short = target[:, :-1]
+    before = [x for x in _pass(watched, source, short).last_run if x.kind == "decoder"]
+    cut = [x.weights[:, :, :-1, :-1] for x in passed]
+    return len(cut) == len(before) and all(
+        x.weights.shape == y.shape and float(np.abs(x.weights - y).max()) <= limit
+        for x, y in zip(before, cut, strict=True)
+    )
 
 
 def _as_given(watched: Watched, read: Ids) -> Ids:
@@ -93,10 +159,8 @@ def _as_given(watched: Watched, read: Ids) -> Ids:
     return read
 
 
-def _pass(
-    watched: Watched, source: Ids | None, target: Ids
-) -> list[WatchedAttention] | None:
-    """Call the model once with all ids; None where its attention is of other ids."""
+def _pass(watched: Watched, source: Ids | None, target: Ids) -> Watched:
+    """Call the model once with all ids; raises where its attention is of other ids."""
     from visformer.watching.watcher import watch
 
     model = watched.watcher.model
@@ -118,18 +182,21 @@ def _pass(
             for known in (SOURCE_NAMES, TARGET_NAMES)
         ]
         if not all(named):
-            return None
+            raise _NotCompared(_("the model takes more than a source and a target"))
         kwargs = {own[0]: x for own, x in zip(named, args, strict=True)}
         args = []
     with same_chances(model), torch.no_grad(), watch(model) as whole:
         model(*args, **kwargs)
-    found = [one for one in whole.last_run if one.verified]
-    ids = [one.query_ids for one in found if one.kind == "decoder"]
-    same = bool(ids) and all(x is not None and np.array_equal(x, target) for x in ids)
-    return found if same else None
+    own = [one for one in whole.last_run if one.verified and one.kind == "decoder"]
+    ids = [one.query_ids for one in own]
+    if not ids or not all(x is not None and np.array_equal(x, target) for x in ids):
+        raise _NotCompared(_("in one call, its attention is of other tokens"))
+    return whole
 
 
-def _agree(encoder: Sequence[WatchedAttention], whole: list[WatchedAttention]) -> bool:
+def _agree(
+    encoder: Sequence[WatchedAttention], whole: Sequence[WatchedAttention]
+) -> bool:
     others = [one for one in whole if one.kind == "encoder"]
     return len(encoder) == len(others) and all(
         one.weights.shape == other.weights.shape
@@ -140,16 +207,13 @@ def _agree(encoder: Sequence[WatchedAttention], whole: list[WatchedAttention]) -
 
 def _furthest(
     own: Sequence[WatchedAttention],
-    whole: Sequence[WatchedAttention],
-    target: Ids,
+    others: Sequence[WatchedAttention],
+    real: Bools,
     limit: float,
-    pad: int | None,
 ) -> tuple[tuple[str, int, float] | None, float]:
     """Return where the first layer differs: module, row, by how much; and the worst."""
-    others = [one for one in whole if one.kind == "decoder"]
     if [x.weights.shape for x in own] != [x.weights.shape for x in others]:
         return None, 0.0
-    real: Bools = np.ones(target.shape, bool) if pad is None else target != pad
     first: tuple[str, int, float] | None = None
     worst = 0.0
     for one, other in zip(own, others, strict=True):
@@ -164,16 +228,10 @@ def _furthest(
     return first, worst
 
 
-def _first(whole: Sequence[WatchedAttention]) -> WatchedAttention:
-    return next(one for one in whole if one.kind == "decoder")
-
-
 def _restarts(
     watched: Watched, source: Ids | None, target: Ids, own: WatchedAttention
 ) -> bool:
     """Whether the last queries are those of the last token in the first place."""
     turned = _pass(watched, source, target[:, ::-1])
-    if turned is None:
-        return False
-    first = _first(turned).queries
-    return np.allclose(own.queries[:, :, -1], first[:, :, 0], atol=APART)
+    first = next(one for one in turned.last_run if one.kind == "decoder")
+    return np.allclose(own.queries[:, :, -1], first.queries[:, :, 0], atol=APART)

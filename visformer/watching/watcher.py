@@ -234,7 +234,12 @@ class Watched:
     @cached_property
     def last_run(self) -> list[WatchedAttention]:
         """The attention of the last pass; the steps of a cached loop joined."""
-        return self.attentions_of(self._runs[-1].all_rows())
+        return self.attentions_of(self.last_rows)
+
+    @property
+    def last_rows(self) -> RunRows:
+        """The rows of the last run."""
+        return self._runs[-1].all_rows()
 
     @cached_property
     def shown(self) -> list[RunRows]:
@@ -242,7 +247,7 @@ class Watched:
 
         Else the rows of the last run: they are what was returned, or all that is known.
         """
-        last = self._runs[-1].all_rows()
+        last = self.last_rows
         branched = any(x.branched() for x in self._runs)
         if len(self.sequences) in (0, len(last.rows)) and not branched:
             return [last]
