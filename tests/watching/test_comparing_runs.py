@@ -220,7 +220,7 @@ def test_dropout_is_found() -> None:
     assert str(both) == SAME  # they draw the same numbers
     made = visformer.compare(Mine().train(), watched(faulty("scale")))
     assert made.remedies == ()
-    assert "No switch makes it vanish." in str(made)
+    assert "No switch makes it vanish: 1 run was tried." in str(made)
 
 
 def test_what_cannot_be_compared_is_said() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from visformer.language import _
+from visformer.language import _, ngettext
 from visformer.values.watched_attention import WatchedKind
 
 SAME_OUTPUT = 1e-3  # logarithms of probabilities that differ by less are the same
@@ -26,7 +26,7 @@ class Comparison:
 
     ``remedies`` are the changes of a run, or the settings, under each of which the
     difference vanishes; where no single one does, two or three of them, joined by
-    " + ". ``tried`` says how many were tried. ``log_probabilities`` is the largest
+    " + ". ``tried`` says how many runs were tried. ``log_probabilities`` is the largest
     difference between the logarithms of the next token's probabilities, ``output`` that
     between what two watched models returned, relative to max(1, row magnitude); NaN
     where they are not known of both.
@@ -78,7 +78,13 @@ class Comparison:
                 _("It vanishes with {remedies}.", remedies=", ".join(self.remedies))
             )
         elif self.tried:
-            said.append(_("No switch makes it vanish."))
+            said.append(
+                ngettext(
+                    "No switch makes it vanish: {n:,} run was tried.",
+                    "No switch makes it vanish: {n:,} runs were tried.",
+                    self.tried,
+                )
+            )
         if self.certifiable and not self.remedies and self.kind is not None:
             said.append(
                 _(

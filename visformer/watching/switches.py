@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -36,6 +37,8 @@ _SETTINGS: dict[str, tuple[Any, ...]] = {
 }
 _NORMS = nn.LayerNorm, nn.RMSNorm, UnbiasedNorm
 _PROMISING = 4  # pairs of switches to which a third one is added
+_MOST = 60  # pairs that are tried, and as many threes
+_SECONDS = 5.0  # of trying, after which no more than single switches are tried
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +59,11 @@ def remedies(
 ) -> tuple[tuple[str, ...], int]:
     """Return the switches that mend it alone, else pairs that do, else three at once.
 
-    The number is that of switches that this model has.
-    Pairs are made of what changes anything alone, threes of the pairs that come
-    furthest in the order of computation.
+    The number is that of runs that were tried: all single switches, and more while
+    there is time. Pairs are made of what changes anything alone, threes of the pairs
+    that come furthest in the order of computation.
     """
+    end = time.monotonic() + _SECONDS
     alone = _tried(((one,) for one in switches), attempt)
     if mended := _mended(alone, found):
         return mended, len(alone)
@@ -67,27 +71,35 @@ def remedies(
     # what leaves the first place as it was, alone, mends it only beside another
     moving = {one for (one,), made in alone.items() if made.progress != found.progress}
     moving = moving or {*telling}  # only the output differs
+    telling.sort(key=lambda one: alone[one,].progress, reverse=True)
     pairs = _tried(
         (pair for pair in combinations(telling, 2) if not moving.isdisjoint(pair)),
         attempt,
+        end,
     )
     if mended := _mended(pairs, found):
-        return mended, len(alone)
+        return mended, len(alone) + len(pairs)
     best = sorted(pairs, key=lambda pair: pairs[pair].progress, reverse=True)
     wider = {
         tuple(sorted({*pair, *one}, key=switches.index))
         for pair in best[:_PROMISING]
         for one in alone
     }
-    threes = [three for three in combinations(switches, 3) if three in wider]
-    return _mended(_tried(threes, attempt), found), len(alone)
+    several = [three for three in combinations(switches, 3) if three in wider]
+    threes = _tried(several, attempt, end)
+    return _mended(threes, found), len(alone) + len(pairs) + len(threes)
 
 
 def _tried(
-    several: Iterable[tuple[Switch, ...]], attempt: Attempt
+    several: Iterable[tuple[Switch, ...]], attempt: Attempt, end: float = math.inf
 ) -> dict[tuple[Switch, ...], Comparison]:
-    apart = (one for one in several if len({x.name for x in one}) == len(one))
-    return {one: made for one in apart if (made := attempt(one))}
+    tried: dict[tuple[Switch, ...], Comparison] = {}
+    for one in several:
+        if end < math.inf and (time.monotonic() > end or len(tried) == _MOST):
+            break
+        if len({x.name for x in one}) == len(one) and (made := attempt(one)):
+            tried[one] = made
+    return tried
 
 
 def _mended(
