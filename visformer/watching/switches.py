@@ -71,9 +71,13 @@ def remedies(
     # what leaves the first place as it was, alone, mends it only beside another
     moving = {one for (one,), made in alone.items() if made.progress != found.progress}
     moving = moving or {*telling}  # only the output differs
-    telling.sort(key=lambda one: alone[one,].progress, reverse=True)
+    likely = sorted(
+        combinations(telling, 2),
+        key=lambda pair: max(alone[one,].progress for one in pair),
+        reverse=True,
+    )
     pairs = _tried(
-        (pair for pair in combinations(telling, 2) if not moving.isdisjoint(pair)),
+        (pair for pair in likely if not moving.isdisjoint(pair)),
         attempt,
         end,
     )
