@@ -159,6 +159,7 @@ def _missed(watched: Watched) -> list[str]:
     sentences += [_of_no_trace(one, watched) for one in not_in_traces(watched)]
     sentences += _on_no_tab(watched)
     sentences += _of_tokens(watched)
+    sentences += _not_whole(watched)
     sentences += [
         _mixing(name or type(module).__name__, type(module).__name__)
         for name, module in watched.watcher.model.named_modules()
@@ -226,6 +227,23 @@ def _of_tokens(watched: Watched) -> list[str]:
         if side in ids and ids[side] is None
         if any(one.marks & marks for one in watched.read)
         or any(x.tensor.dtype == torch.int64 for x in watched.given(marks))
+    ]
+
+
+def _not_whole(watched: Watched) -> list[str]:
+    """Say of how many sequences that were generated the Traces hold less."""
+    n = watched.not_whole
+    if not n:
+        return []
+    return [
+        ngettext(
+            "{n:,} of {all:,} sequences that “generate” returned was not read in one "
+            "run, so no Trace holds all of it.",
+            "{n:,} of {all:,} sequences that “generate” returned were not read in one "
+            "run, so no Trace holds all of them.",
+            n,
+            all=len(watched.generated.sequences),
+        )
     ]
 
 

@@ -1,13 +1,14 @@
-"""Joining: heads of a loop, and chunks of queries."""
+"""Joining: heads of a loop, chunks of queries, and the steps of a cached loop."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from visformer.watching.axes import DataAxis
 from visformer.watching.captured import Apart, Captured, grouped
@@ -195,3 +196,74 @@ def full_flags(one: Captured, name: str) -> torch.Tensor:
     """Return what is flagged of each weight, bool [B, H, Q, K]."""
     zeros, flags = torch.zeros(one.weights.shape, dtype=torch.bool), getattr(one, name)
     return zeros if flags is None else zeros | flags
+
+
+class StepPart(NamedTuple):
+    """An attention of a step of a cached loop, and what of it was kept."""
+
+    one: Captured
+    columns: Tensor  # where its keys are among those of all steps, int64 [K]
+    queries: int  # how many were kept, and how many keys up to its last query:
+    keys: int  # the tokens of others were taken back
+
+
+def steps_joined(parts: Sequence[StepPart]) -> Captured:
+    """Return the queries of all steps of a loop below each other.
+
+    Keys that a step did not have get no weight, and minus infinity is added.
+    """
+    last = parts[-1].one
+    n = max(part.keys for part in parts)
+    if len(parts) == 1 and parts[0].queries == last.weights.shape[2]:
+        return last
+    fits = [part.columns < part.keys for part in parts]
+    pairs = [*zip(parts, fits, strict=True)]
+    grown = any(len(part.columns) < n for part in parts)
+
+    def laid(part: StepPart, fit: Tensor, given: Tensor, value: float) -> Tensor:
+        made = given.new_full((*given.shape[:2], part.queries, n), value)
+        made[..., part.columns[fit]] = given[:, :, : part.queries, fit]
+        return made
+
+    def of_keys(name: str) -> Tensor:
+        several = [getattr(part.one, name) for part in parts]
+        heads = min(x.shape[1] for x in several)  # others may have been repeated
+        made = several[-1].new_zeros(len(several[-1]), heads, n, several[-1].shape[3])
+        for (part, fit), given in zip(pairs, several, strict=True):
+            shared = given[:, :: given.shape[1] // heads]
+            made[:, :, part.columns[fit]] = shared[:, :, fit]
+        return made
+
+    changed: dict[str, Any] = {}
+    if grown or any(part.one.added is not None for part in parts):
+        full = [laid(*pair, full_added(pair[0].one), float("-inf")) for pair in pairs]
+        changed["added"] = torch.cat(full, 2)
+    for name in ("multiplied", "filled"):
+        if any(getattr(part.one, name) is not None for part in parts):
+            flags = [laid(*pair, full_flags(pair[0].one, name), 0) for pair in pairs]
+            changed[name] = torch.cat(flags, 2)
+    for name in ("queries", "result"):
+        several = [getattr(part.one, name)[:, :, : part.queries] for part in parts]
+        changed[name] = torch.cat(several, 2)
+    ids = [x.one.query_ids for x in parts]
+    known = [
+        x[:, : p.queries] for p, x in zip(parts, ids, strict=True) if x is not None
+    ]
+    query_ids = torch.cat(known, 1) if len(known) == len(ids) else None
+    # keys that do not grow are those of the first step
+    key_ids = next((x.one.key_ids for x in parts if x.one.key_ids is not None), None)
+    if grown:
+        key_ids = query_ids if n == sum(part.queries for part in parts) else None
+        changed["key_parts"] = ()
+    return replace(
+        last,
+        weights=torch.cat([laid(*pair, pair[0].one.weights, 0) for pair in pairs], 2),
+        keys=of_keys("keys"),
+        values=of_keys("values"),
+        linear=all(part.one.linear for part in parts),
+        apart=Apart.worse(part.one.apart for part in parts),
+        random=any(part.one.random for part in parts),
+        query_ids=query_ids,
+        key_ids=key_ids,
+        **changed,
+    )

@@ -58,7 +58,7 @@ class ModuleCalls:
         self._began, self._ended = began, ended
         self._stack: list[tuple[nn.Module, ModuleCall]] = []
         self._handles: list[RemovableHandle] = []
-        self._count = 0
+        self.count = 0  # of calls so far
         self._hooked: set[nn.Module] = set()
         self._thread = threading.get_ident()  # others may call the model meanwhile
 
@@ -101,9 +101,9 @@ class ModuleCalls:
         if threading.get_ident() != self._thread:
             return None
         above = self.current
-        self._count += 1
-        path, outermost = self._modules[module], above.outermost or self._count
-        call = ModuleCall(path, self._count, above.number, outermost)
+        self.count += 1
+        path, outermost = self._modules[module], above.outermost or self.count
+        call = ModuleCall(path, self.count, above.number, outermost)
         self._stack.append((module, call))
         return self._began(module, call, args, kwargs) if not above.number else None
 

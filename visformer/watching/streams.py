@@ -208,10 +208,11 @@ def _joined(
     path: str, streams: Sequence[LayerStream], shown: RunRows
 ) -> LayerStream | None:
     """Return what the steps of some rows had, along their history; None if unknown."""
-    parts: list[tuple[LayerStream, Tensor]] = []
+    parts: list[tuple[LayerStream, Tensor, int]] = []
     ways = {False, True}  # whether the sequence comes before the batch
-    for step, taken in zip(shown.run.steps, shown.taken(), strict=False):
-        own = [one for one in step.values() if f"{one.module}.".startswith(f"{path}.")]
+    for (step, kept), taken in zip(shown.chain, shown.taken, strict=True):
+        several_parts = [part.one for part in step.parts.values()]
+        own = [x for x in several_parts if f"{x.module}.".startswith(f"{path}.")]
         if not own:
             continue
         begun = min((one.mark & -one.mark).bit_length() for one in own)
@@ -223,14 +224,15 @@ def _joined(
         ways &= {
             turned for turned in ways if found == (rows, length)[:: 1 - 2 * turned]
         }
-        read = shown.read_of(own[0]) if shown.run.is_encoder(own[0]) else taken
-        parts.append((stream, read))
+        encoder = step.is_encoder(own[0])
+        read = shown.read_of(own[0]) if encoder else taken
+        parts.append((stream, read, length if encoder else kept))
     if not ways or (len(ways) == 2 and len(parts[0][0].hidden[0]) > 1):
         return None
     at = int(min(ways))
     laid = [
-        one.each(lambda x, read=read: x.transpose(0, at)[read])  # type: ignore[misc]
-        for one, read in parts
+        one.each(lambda x, read=read, n=n: x.transpose(0, at)[read, :n])  # type: ignore[misc]
+        for one, read, n in parts
     ]
     several = [[x.hidden[at] for x in laid] for at in range(len(laid[0].hidden))]
     outputs = [x.output for x in laid if x.output is not None]

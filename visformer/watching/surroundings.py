@@ -5,10 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from visformer.watching.module_calls import ModuleCalls
 
 
 @contextmanager
@@ -26,18 +30,33 @@ def plain_paths() -> Iterator[None]:
         yield
 
 
+@dataclass(slots=True)
+class Generated:
+    """What a model's ``generate`` returned last; nothing if it was not called."""
+
+    sequences: list[Tensor] = field(default_factory=list)  # int64 [T] each
+    sentences: int = 1  # that it was given
+    calls: range = range(0)  # the numbers of the calls that it made
+
+
 class _Generate:
     """A model's own ``generate``, which also keeps the ids that it returns."""
 
-    def __init__(self, model: nn.Module, kept: list[Tensor]) -> None:
+    def __init__(self, model: nn.Module, calls: ModuleCalls, kept: Generated) -> None:
         own: Any = model
-        self._model, self._own, self._kept = model, own.generate, kept
+        self._model, self._own = model, own.generate
+        self._calls, self._kept = calls, kept
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        first = self._calls.count + 1
         returned = self._own(*args, **kwargs)
         sequences = getattr(returned, "sequences", returned)
         if isinstance(sequences, Tensor) and sequences.dim() == 2:
-            self._kept[:] = [one.detach().cpu() for one in sequences]
+            leaves = tree_leaves((args, kwargs))
+            given = [x for x in leaves if isinstance(x, Tensor) and x.dim() > 1]
+            self._kept.sequences = [one.detach().cpu() for one in sequences]
+            self._kept.sentences = len(given[0]) if given else 1
+            self._kept.calls = range(first, self._calls.count + 1)
         return returned
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -45,13 +64,13 @@ class _Generate:
 
 
 @contextmanager
-def returned_sequences(model: nn.Module) -> Iterator[list[Tensor]]:
-    """Keep the ids, int64 [T] each, that the model's ``generate`` returned last."""
-    kept: list[Tensor] = []
+def generated_sequences(model: nn.Module, calls: ModuleCalls) -> Iterator[Generated]:
+    """Keep what the model's ``generate`` returned last."""
+    kept = Generated()
     if not callable(getattr(model, "generate", None)) or "generate" in vars(model):
         yield kept
         return
-    vars(model)["generate"] = _Generate(model, kept)
+    vars(model)["generate"] = _Generate(model, calls, kept)
     try:
         yield kept
     finally:

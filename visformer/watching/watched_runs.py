@@ -4,187 +4,254 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from visformer.watching.axes import positions_on
-from visformer.watching.captured import Apart, Captured, grouped
+from visformer.watching.captured import Captured
 from visformer.watching.input_sides import Sides
-from visformer.watching.joining import full_added, full_flags
+from visformer.watching.inputs import Input, goes_with_another
+from visformer.watching.joining import StepPart, steps_joined
+from visformer.watching.seen_keys import SeenKeys, nearest, next_keys
 
 AttentionSlot = tuple[str, int]  # a module, and which of its attentions
-SAME = 1e-5  # keys that differ by less are the same
+CallParts = list[tuple[AttentionSlot, Captured]]
 
 
 @dataclass(slots=True, eq=False)
-class WatchedRun:
-    """A pass, or the steps of a cached loop, with the encoder's pass before it.
+class RunStep:
+    """A pass, or a step of a cached loop, with the encoder's pass before it.
 
     A row of a step goes on from one of the step before: with beams, from any of them.
     """
 
     sides: Sides
-    steps: list[dict[AttentionSlot, Captured]]
-    parents: list[Tensor] = field(default_factory=list)  # int64 [B], of steps[1:]
+    parts: dict[AttentionSlot, SeenKeys] = field(default_factory=dict)
+    before: RunStep | None = None
+    # bool [B, B before]: from which rows each may go on; those whose keys are the same
+    rows: Tensor | None = None
+    dropped: int = 0  # how many of the tokens before were taken back
     carried: set[AttentionSlot] = field(default_factory=set)  # of the run before
 
-    def all_rows(self) -> RunRows:
-        """Return all rows of the last step."""
-        several = self.own(-1) or self.steps[-1].values()
-        rows = max((len(x.weights) for x in several), default=1)
-        return RunRows(self, len(self.steps) - 1, torch.arange(rows))
+    def chain(self) -> list[tuple[RunStep, int]]:
+        """Return the steps up to this one, and how many tokens of each were kept."""
+        several: list[tuple[RunStep, int]] = []
+        step: RunStep | None = self
+        gone = 0  # taken back by later ones
+        while step is not None:
+            several.append((step, max(step.queries - gone, 0)))
+            gone = max(gone - step.queries, 0) + step.dropped
+            step = step.before
+        return several[::-1]
 
-    def own(self, step: int) -> list[Captured]:
-        """Return the attention of a step that is no encoder's."""
-        return [x for x in self.steps[step].values() if not self.is_encoder(x)]
+    @property
+    def own(self) -> list[Captured]:
+        """The attention of this step that is no encoder's."""
+        return [x.one for x in self.parts.values() if not self.is_encoder(x.one)]
+
+    @property
+    def queries(self) -> int:
+        """How many tokens it read."""
+        return max((one.weights.shape[2] for one in self.own), default=0)
+
+    def all_rows(self) -> RunRows:
+        """Return all its rows, each with its history."""
+        several = self.own or [part.one for part in self.parts.values()]
+        rows = max((len(x.weights) for x in several), default=1)
+        at = [torch.arange(rows)]
+        for step, _kept in reversed(self.chain()):
+            at += [] if step.rows is None else [nearest(step.rows)[at[-1]]]
+        return RunRows(self.chain(), at[::-1])
 
     def branched(self) -> bool:
         """Whether rows went on from other rows, as beams do."""
-        return any(not torch.equal(one, torch.arange(len(one))) for one in self.parents)
+        return any(
+            step.rows is not None
+            and not torch.equal(nearest(step.rows), torch.arange(len(step.rows)))
+            for step, _kept in self.chain()
+        )
 
-    def ids(self, step: int) -> Tensor | None:
-        """Return the ids that each row of a step has read, [B, T]; None: not known."""
-        last = self.own(step)
-        if not last:
-            return None
-        parts = []
-        for before, taken in enumerate(
-            self.history(step, torch.arange(len(last[0].weights)))
-        ):
-            several = [x.query_ids for x in self.own(before)]
-            known = [ids for ids in several if ids is not None]
-            if not known or len(known[0]) <= int(taken.max()):
-                return None
-            parts.append(known[0][taken])
-        return torch.cat(parts, 1)
+    def ids(self, given: Iterable[Input]) -> Tensor | None:
+        """Return the ids that its rows read, int64 [B, Q]; None where they have none.
 
-    def history(self, step: int, rows: Tensor) -> list[Tensor]:
-        """Return the rows of each step up to this one that some rows went on from."""
-        at = [rows]
-        for parents in reversed(self.parents[:step]):
-            at.append(parents[at[-1]])
-        return at[::-1]
+        Where they could not be followed to the queries, they are as they were given.
+        """
+        for one in self.own:
+            if one.query_ids is not None and one.query_ids.shape[1] == self.queries:
+                return one.query_ids
+        shapes = {(len(one.weights), self.queries) for one in self.own}
+        calls = {one.outermost for one in self.own}
+        marks = self.sides.target or self.sides.source
+        for x in given:
+            whole = not x.tensor.is_floating_point() and not goes_with_another(x.name)
+            if (
+                whole
+                and x.mark & marks
+                and x.call in calls
+                and x.tensor.shape in shapes
+            ):
+                return x.tensor
+        return None
 
     def is_encoder(self, one: Captured) -> bool:
+        """Whether an attention is an encoder's: it depends on no target."""
         depends = (one.marks[0] | one.marks[1]) & self.sides.target
         return bool(self.sides.target) and not depends and not any(one.learned)
 
+    def add(self, parts: CallParts) -> None:
+        """Add what another call made to the step, as of the next layer."""
+        after = None if self.before is None else _after(self.before, parts)
+        if after is None or after.rows is None or self.rows is None:
+            self.parts |= {slot: SeenKeys.first(one) for slot, one in parts}
+        else:
+            self.parts |= after.parts
+            self.rows = _both(self.rows, after.rows)
+        self.carried -= {slot for slot, _one in parts}
+
 
 class RunRows(NamedTuple):
-    """Some rows of a step, int64 [B], each with its history."""
+    """Some rows of a step, each with its history."""
 
-    run: WatchedRun
-    step: int
-    rows: Tensor
-
-    def taken(self) -> list[Tensor]:
-        """Return the rows of each step up to this one, int64 [B] each."""
-        return self.run.history(self.step, self.rows)
+    chain: list[tuple[RunStep, int]]  # the steps, and how many tokens were kept
+    taken: list[Tensor]  # the rows of each step, int64 [B] each
+    read: int = 0  # how many ids of a sequence that is looked for were read
 
     def attentions(self) -> list[Captured]:
         """Return their attention; of an encoder, that of the rows which they read."""
-        at, run = self.taken(), self.run
-        several: dict[AttentionSlot, list[Captured]] = {}
-        for here, taken in zip(run.steps, at, strict=False):
-            for slot, one in here.items():
-                own = one if run.is_encoder(one) else _of(one, taken)
-                several.setdefault(slot, []).append(own)
-        made = [_steps_joined(parts) for parts in several.values()]
-        return [
-            _of(one, self.read_of(one)) if run.is_encoder(one) else one for one in made
-        ]
+        several: dict[AttentionSlot, list[StepPart]] = {}
+        encoders: dict[AttentionSlot, Captured] = {}
+        pairs = [*zip(self.chain, self.taken, strict=True)]
+        for (step, kept), taken in reversed(pairs):
+            for slot, part in step.parts.items():
+                if step.is_encoder(part.one):
+                    own = _of(part.one, self.read_of(part.one))
+                    encoders.setdefault(slot, own)
+                    continue
+                kind, queries = step.sides.kind(part.one), part.one.weights.shape[2]
+                gone = step.queries - kept
+                keys = part.all.shape[2] - (gone if kind != "cross" else 0)
+                own = _of(part.one, taken)
+                made = StepPart(own, part.columns, queries - gone, keys)
+                if slot not in several or (gone < queries and _is_joined(kind)):
+                    several.setdefault(slot, []).insert(0, made)
+        return [*encoders.values(), *map(steps_joined, several.values())]
 
     def read_of(self, one: Captured) -> Tensor:
         """Return the row of an encoder's attention that each row reads, int64 [B]."""
-        own = torch.arange(len(one.weights))
-        read = _read_rows(one, self.run.own(0))
-        return own if read is None else read[self.taken()[0]]
-
-
-class ReadHistory(NamedTuple):
-    """What the rows of a step of a run have read."""
-
-    ids: Tensor  # [B, T]
-    run: WatchedRun
-    step: int
-
-
-def histories(several: Sequence[WatchedRun]) -> list[ReadHistory]:
-    """Return those of all steps that are known, the longest and the latest first."""
-    found = [
-        ReadHistory(ids, run, step)
-        for run in reversed(several)
-        for step in range(len(run.steps))
-        if (ids := run.ids(step)) is not None
-    ]
-    return sorted(found, key=lambda one: one.ids.shape[1], reverse=True)
+        for (step, _kept), taken in zip(self.chain, self.taken, strict=True):
+            read = _read_rows(one, step.own)
+            if read is not None:
+                return read[taken]
+        return torch.arange(len(one.weights))
 
 
 def history_of(
-    sequence: Tensor, share: float, several: Sequence[ReadHistory]
+    sequence: Tensor,
+    block: tuple[float, float],
+    steps: Sequence[RunStep],
+    given: Sequence[Input],
+    *,
+    prompted: bool,
 ) -> RunRows | None:
-    """Return the row that read the longest beginning of a sequence.
+    """Return the history of the longest beginning of a sequence that was read.
 
-    ``sequence`` is int64 [T], whose last ids were chosen and perhaps never read. Of
-    rows that read the same, it is the one about the ``share`` of all; None of none.
+    ``sequence`` is int64 [T], whose last ids were chosen and perhaps never read. It
+    follows what the first step read if ``prompted``, else that is its beginning. It is
+    looked for in a ``block`` of all rows, its bounds as shares of them.
     """
-    for ids, run, step in several:
-        length = ids.shape[1]
-        if length > len(sequence):
-            continue
-        at = (ids == sequence[:length]).all(1).nonzero()[:, 0]
-        if len(at):
-            nearest = (at + 0.5 - share * len(ids)).abs().argmin()
-            return RunRows(run, step, at[nearest][None])
+    chains = [step.chain() for step in reversed(steps)]
+    lengths = [(sum(kept for _step, kept in chain), chain) for chain in chains]
+    for length, chain in sorted(lengths, key=lambda one: one[0], reverse=True):
+        read = length - (chain[0][1] if prompted else 0)
+        if read <= len(sequence):
+            at = _rows_that_read(sequence[:read], block, chain, given)
+            if at is not None:
+                return RunRows(chain, at, read)
     return None
 
 
-def runs(
+def _rows_that_read(
+    sequence: Tensor,
+    block: tuple[float, float],
+    chain: Sequence[tuple[RunStep, int]],
+    given: Sequence[Input],
+) -> list[Tensor] | None:
+    """Return a row of each step, int64 [1], that together read a sequence's ids."""
+    n = len(chain[-1][0].own[0].weights) if chain[-1][0].own else 0
+    places = (torch.arange(n) + 0.5) / max(n, 1)
+    allowed = (places > block[0]) & (places < block[1])
+    several: list[Tensor] = []
+    end = len(sequence)
+    for step, kept in reversed(chain):
+        start = max(end - kept, 0)
+        if start < end:
+            ids = step.ids(given)
+            if ids is None or len(ids) != len(allowed):
+                return None
+            allowed = allowed & (ids[:, :kept] == sequence[start:end]).all(1)
+        if not bool(allowed.any()):
+            return None
+        several.append(allowed)
+        allowed = allowed if step.rows is None else step.rows[allowed].any(0)
+        end = start
+    at = [several[-1].nonzero()[:1, 0]]
+    pairs = zip(chain[1:], several[-2::-1], strict=True)
+    for (step, _kept), allowed in pairs:
+        assert step.rows is not None
+        at.append((allowed & step.rows[:, at[-1][0]]).nonzero()[:1, 0])
+    return at
+
+
+def run_steps(
     found: Sequence[Captured], sides: Sides, loops: Sequence[int]
-) -> list[WatchedRun]:
-    """Return what belongs to one run each, in the order in which they ran.
+) -> list[RunStep]:
+    """Return all passes and steps of cached loops, in the order in which they ran.
 
-    ``loops`` are the marks of what a model chose itself and read again.
+    A step goes on from the latest one that it can go on from: beams may be read in
+    turn. ``loops`` are the marks of what a model chose itself and read again.
     """
-    several = [WatchedRun(sides, [{}])]
-    state: dict[AttentionSlot, Captured] = {}
-    for group in _calls(found, loops):
-        run = several[-1]
-        grown = _parents([(state[slot], one) for slot, one in group if slot in state])
-        again = any(
-            slot in run.steps[-1] and slot not in run.carried for slot, _ in group
+    made: list[RunStep] = []
+    for parts in _calls(found, loops):
+        last = made[-1] if made else RunStep(sides)
+        again = not made or any(
+            (slot in last.parts and slot not in last.carried)
+            or (last.before is not None and last.is_encoder(one))
+            for slot, one in parts
         )
-        if again and grown is not None:
-            run.steps.append({})
-            run.parents.append(grown)
+        if not again and last.own:
+            last.add(parts)
+            continue
+        afters = (_after(one, parts) for one in reversed(made))
+        step = next((one for one in afters if one is not None), None)
+        if step is not None and not again:  # its source was read once more
+            step.parts = last.parts | step.parts
+            made[-1] = step
+        elif step is not None:
+            made.append(step)
         elif again:
-            slots = {slot for slot, _one in group}
+            slots = {slot for slot, _one in parts}
             kept = {
-                slot: one
-                for slot, one in run.steps[0].items()
-                if slot not in slots and run.is_encoder(one)
+                slot: part
+                for one, _kept in last.chain()
+                for slot, part in one.parts.items()
+                if slot not in slots and one.is_encoder(part.one)
             }
-            run = WatchedRun(sides, [dict(kept)], carried=set(kept))
-            several.append(run)
-            state = dict(kept)
-        for slot, one in group:
-            run.carried.discard(slot)
-            run.steps[-1][slot] = state[slot] = one
-    return several
+            made.append(RunStep(sides, kept, carried=set(kept)))
+            made[-1].add(parts)
+        else:
+            last.add(parts)
+    return made or [RunStep(sides)]
 
 
-def _calls(
-    found: Sequence[Captured], loops: Sequence[int]
-) -> list[list[tuple[AttentionSlot, Captured]]]:
+def _calls(found: Sequence[Captured], loops: Sequence[int]) -> list[CallParts]:
     """Return what each outermost call made, each with its module and which it is.
 
     A loop within one call begins anew where what it chose is read.
     """
-    calls: list[list[tuple[AttentionSlot, Captured]]] = []
+    calls: list[CallParts] = []
     last: tuple[int, int] = -1, 0
     counts = Counter[str]()
     for one in found:
@@ -197,34 +264,48 @@ def _calls(
     return calls
 
 
-def _parents(pairs: Sequence[tuple[Captured, Captured]]) -> Tensor | None:
-    """Return which row each row of the next step of a cached loop goes on from.
+def _after(before: RunStep, several: CallParts) -> RunStep | None:
+    """Return a step that goes on from one before; None if it does not.
 
-    ``pairs`` are attentions of a step and of the one after it. None where it is no next
-    step: its keys are those before, and one for each query. Of rows with equal keys the
-    nearest is taken: those of a sentence's beams lie together.
+    Its keys are keys of the step before, and one for each query.
     """
-    fit: list[tuple[Tensor, Tensor]] = []  # keys of a step, and those before it
-    grown = False
-    for first, second in pairs:
-        before, (queries, keys) = first.keys, second.weights.shape[2:]
-        mine = second.keys[:, :, : before.shape[2]]
-        heads = max(before.shape[1], mine.shape[1])  # some may share their keys
-        before, mine = grouped(before, heads), grouped(mine, heads)
-        more = keys - before.shape[2]
-        if more not in (0, queries) or before.shape[1:] != mine.shape[1:]:
-            continue
-        grown = grown or more == queries
-        fit.append((mine.flatten(1), before.flatten(1)))
-    same: Tensor | None = None  # bool [B, B before]
-    for mine, before in fit if grown else ():
-        equal = torch.cdist(mine, before, p=torch.inf) <= SAME
-        same = equal if same is None or same.shape != equal.shape else same & equal
-    if same is None or not bool(same.any(1).all()):
+    step = RunStep(before.sides, before=before)
+    kinds = [before.sides.kind(one) for _slot, one in several]
+    growing = [
+        kind != "cross"
+        and _is_joined(kind)
+        and one.keys.shape[2] > one.queries.shape[2]
+        for kind, (_slot, one) in zip(kinds, several, strict=True)
+    ]
+    if not any(growing):
         return None
-    rows, before_rows = (torch.arange(n) for n in same.shape)
-    apart = (rows[:, None] - before_rows).abs().masked_fill(~same, sum(same.shape))
-    return apart.argmin(1)
+    dropped = set[int]()
+    for (slot, one), kind in zip(several, kinds, strict=True):
+        last = before.parts.get(slot)
+        if last is None or not _is_joined(kind) or before.is_encoder(one):
+            step.parts[slot] = SeenKeys.first(one)
+            continue
+        part = next_keys(last, one, grows=kind != "cross")
+        if part is None or part.rows is None:
+            return None
+        step.parts[slot] = part
+        step.rows = part.rows if step.rows is None else _both(step.rows, part.rows)
+        if kind != "cross" and part.dropped is not None:
+            dropped.add(part.dropped)
+    if len(dropped) != 1 or step.rows is None or not bool(step.rows.any(1).all()):
+        return None
+    (step.dropped,) = dropped
+    return step
+
+
+def _is_joined(kind: str | None) -> bool:
+    """Whether steps of this kind are put below each other."""
+    return kind not in ("merged", "other")
+
+
+def _both(first: Tensor, second: Tensor) -> Tensor:
+    """Combine from which rows each may go on; windows, say, are no rows of the batch."""
+    return first & second if first.shape == second.shape else first
 
 
 def _of(one: Captured, rows: Tensor) -> Captured:
@@ -250,45 +331,3 @@ def _read_rows(one: Captured, several: Iterable[Captured]) -> Tensor | None:
         if read is not None and len(read) == len(cross.weights):
             return read
     return None
-
-
-def _steps_joined(steps: Sequence[Captured]) -> Captured:
-    """Return the queries of all steps of a loop below each other."""
-    last = steps[-1]
-    if len(steps) == 1:
-        return last
-    keys = last.weights.shape[3]
-
-    def wider(x: Tensor, value: float) -> Tensor:
-        return pad(x, (0, keys - x.shape[3]), value=value)
-
-    grown = any(one.weights.shape[3] < keys for one in steps)
-    added = None
-    if grown or any(one.added is not None for one in steps):
-        added = torch.cat([wider(full_added(x), float("-inf")) for x in steps], 2)
-    flags: dict[str, Any] = {"multiplied": None, "filled": None}
-    for name in flags:
-        if any(getattr(one, name) is not None for one in steps):
-            full = [wider(full_flags(x, name).float(), 0) for x in steps]
-            flags[name] = torch.cat(full, 2).bool()
-    ids = [one.query_ids for one in steps]
-    known = [x for x in ids if x is not None]
-    query_ids = torch.cat(known, 1) if len(known) == len(ids) else None
-    # keys that do not grow are those of the first step
-    of_keys = next((x.key_ids for x in steps if x.key_ids is not None), None)
-    if grown:
-        whole = keys == sum(one.weights.shape[2] for one in steps)
-        of_keys = query_ids if whole else None
-    return replace(
-        last,
-        weights=torch.cat([wider(one.weights, 0) for one in steps], 2),
-        queries=torch.cat([one.queries for one in steps], 2),
-        result=torch.cat([one.result for one in steps], 2),
-        added=added,
-        **flags,
-        linear=all(one.linear for one in steps),
-        apart=Apart.worse(one.apart for one in steps),
-        random=any(one.random for one in steps),
-        query_ids=query_ids,
-        key_ids=of_keys,
-    )

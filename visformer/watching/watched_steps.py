@@ -112,12 +112,12 @@ class LogitsKept:
 
 def logits_of_rows(watched: Watched, shown: RunRows) -> RowLogits | None:
     """Return logits of rows, each from the step that computed it; None: none did."""
-    run, first, returned = shown.run, watched.time_axis == 0, watched.returned
+    first, returned = watched.time_axis == 0, watched.returned
     starts = [(one.mark & -one.mark).bit_length() for one in watched.found]
     parts: list[Tensor] = []  # of each step [B, T or 1, V], the last rows of it
     lengths: list[int] = []
-    for step, taken in enumerate(shown.taken()):
-        own = run.own(step)
+    for (step, kept), taken in zip(shown.chain, shown.taken, strict=True):
+        own = step.own
         if not own:
             return None
         after = max(one.mark.bit_length() for one in own)
@@ -126,8 +126,10 @@ def logits_of_rows(watched: Watched, shown: RunRows) -> RowLogits | None:
         rows, length = len(own[-1].weights), max(x.weights.shape[2] for x in own)
         made = laid_logits(several, rows, length, time_first=first)
         fits = made is not None and int(taken.max()) < len(made)
+        if made is not None and kept < length:  # others were taken back
+            made = made[:, :kept] if made.shape[1] == length else made[:, :0]
         parts.append(made[taken] if fits and made is not None else torch.zeros(0, 0, 0))
-        lengths.append(length)
+        lengths.append(kept)
     found = next((x for x in parts if len(x)), None)
     if found is None or any(len(x) and x.shape[2] != found.shape[2] for x in parts):
         return None

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
@@ -40,16 +41,16 @@ from visformer.watching.row_tokens import in_given_order, with_ids, words_first
 from visformer.watching.seen_instead import SeenInstead
 from visformer.watching.streams import LayerStream, StreamRecorder
 from visformer.watching.surroundings import (
+    Generated,
+    generated_sequences,
     plain_paths,
-    returned_sequences,
     same_chances,
 )
 from visformer.watching.watched_runs import (
     RunRows,
-    WatchedRun,
-    histories,
+    RunStep,
     history_of,
-    runs,
+    run_steps,
 )
 from visformer.watching.watched_steps import LogitsKept
 
@@ -188,7 +189,7 @@ class Watched:
         self.inputs: list[Input] = []
         self.read: list[IdsRead] = []
         self.streams: dict[str, list[LayerStream]] = {}  # by the path of the layers
-        self.sequences: list[Tensor] = []  # int64 [T] each, that ``generate`` returned
+        self.generated = Generated()
         self.returned = LogitsKept(watcher.model)
 
     @cached_property
@@ -248,26 +249,62 @@ class Watched:
         Else the rows of the last run: they are what was returned, or all that is known.
         """
         last = self.last_rows
-        branched = any(x.branched() for x in self._runs)
-        if len(self.sequences) in (0, len(last.rows)) and not branched:
+        found = [one for one in self._histories if one is not None]
+        rows = [len(last.taken[-1]), 0]
+        if len(self._histories) in rows and not self._runs[-1].branched():
             return [last]
-        many, known = len(self.sequences), histories(self._runs)
-        several = [
-            history_of(one, (at + 0.5) / many, known)
-            for at, one in enumerate(self.sequences)
-        ]
-        found = [one for one in several if one is not None]
-        return found if many and len(found) == many else [last]
+        return found or [last]
 
     def attentions_of(self, shown: RunRows) -> list[WatchedAttention]:
         """Return the attention of some rows, with their history."""
         return [self._public(one, 0) for one in shown.attentions()]
 
     @cached_property
-    def _runs(self) -> list[WatchedRun]:
+    def not_whole(self) -> int:
+        """How many sequences that ``generate`` returned were not read in one run.
+
+        The last token is chosen and never read, nor is the padding after it.
+        """
+        config = getattr(self.watcher.model, "generation_config", None)
+        names = ("pad_token_id", "eos_token_id")
+        told = tree_leaves([getattr(config, name, None) for name in names])
+        fill = torch.tensor([x for x in (*told, self.watcher.pad) if x is not None])
+        return sum(
+            history is None or not bool(torch.isin(one[history.read + 1 :], fill).all())
+            for one, history in zip(
+                self.generated.sequences, self._histories, strict=False
+            )
+        )
+
+    @cached_property
+    def _histories(self) -> list[RunRows | None]:
+        """Of each returned sequence; [] where the model was called once more since."""
+        of_it = self.generated
+        if not self.found or self.found[-1].outermost not in of_it.calls:
+            return []
+        steps = [x for x in self._runs if x.own and x.own[0].outermost in of_it.calls]
+        several, n = of_it.sequences, of_it.sentences
+        each = max(len(several) // n, 1)
+        for prompted in (False, True):
+            found = [
+                history_of(
+                    one,
+                    (at // each / n, (at // each + 1) / n),
+                    steps,
+                    self.inputs,
+                    prompted=prompted,
+                )
+                for at, one in enumerate(several)
+            ]
+            if all(found):
+                break
+        return found
+
+    @cached_property
+    def _runs(self) -> list[RunStep]:
         loops = [one.mark for one in self.inputs if not one.name]
         ordered = [in_given_order(x, self.inputs) for x in self._named]
-        return runs([x.without_room for x in ordered], self.sides, loops)
+        return run_steps([x.without_room for x in ordered], self.sides, loops)
 
     @cached_property
     def _named(self) -> list[Captured]:
@@ -361,8 +398,8 @@ class _Watching:
             paths = self._stack.enter_context(fast_paths(model))
             self.watched.fast_paths = paths
             self._stack.enter_context(plain_paths())
-            returned = self._stack.enter_context(returned_sequences(model))
-            self.watched.sequences = returned
+            made = self._stack.enter_context(generated_sequences(model, self._calls))
+            self.watched.generated = made
             self._stack.enter_context(self._recorder)
         except BaseException:
             self._stack.close()
