@@ -32,6 +32,10 @@ LLAMA = {
     **{"max_position_embeddings": 64, **SPECIAL},
 }
 GPT2 = {"n_embd": 32, "n_layer": LAYERS, "n_head": HEADS, "vocab_size": V, **SPECIAL}
+ROPE = {"rope_type": "default", "rope_theta": 10000.0}
+WINDOW = {**LLAMA, "sliding_window": 4, "head_dim": 8}
+MIXED = {**WINDOW, "layer_types": ["sliding_attention", "full_attention"]}
+EXPERTS = {"num_local_experts": 2, "num_experts_per_tok": 1}
 FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "T5": ("ForConditionalGeneration", T5),
     "Marian": ("MTModel", BART),
@@ -39,14 +43,20 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "GPT2": ("LMHeadModel", GPT2),
     "Llama": ("ForCausalLM", LLAMA),
 }
+WINDOWS: dict[str, tuple[str, dict[str, Any]]] = {
+    "Mistral": ("ForCausalLM", WINDOW),
+    "Mixtral": ("ForCausalLM", {**WINDOW, **EXPERTS}),
+    "Gemma3Text": ("ForCausalLM", MIXED),
+    "GptOss": ("ForCausalLM", {**MIXED, **EXPERTS, "rope_parameters": ROPE}),
+}
 ALONE = ("GPT2", "Llama")
 
 
 def made(family: str, implementation: str = "sdpa") -> Any:
     torch.manual_seed(4)
-    suffix, sizes = FAMILIES[family]
+    suffix, sizes = (FAMILIES | WINDOWS)[family]
     config = getattr(transformers, family + "Config")(**sizes)
-    kind = getattr(transformers, family + suffix)
+    kind = getattr(transformers, family.removesuffix("Text") + suffix)
     model = kind._from_config(config, attn_implementation=implementation).eval()
     with torch.no_grad():  # weights large enough that attention is uneven
         for parameter in model.parameters():
@@ -64,11 +74,11 @@ def assert_as_alone(family: str, model: Any, trace: Any, source: Tensor) -> None
     """Assert that a Trace is what one forward pass over its sentence gives."""
     target = torch.tensor(trace.target_ids)[None]
     inputs = {"input_ids": target}
-    if family not in ALONE:
+    if family not in (*ALONE, *WINDOWS):
         inputs = {"input_ids": source[None], "decoder_input_ids": target}
         assert trace.source_ids.tolist() == source.tolist()
     with torch.no_grad():
-        (whole,) = watch(model)(**inputs).traces
+        (whole,) = watch(model)(**inputs, use_cache=False).traces
     assert trace.kinds == whole.kinds
     worst = 3e-5 if family == "T5" else 2e-6
     for kind in whole.kinds:
@@ -179,3 +189,31 @@ def test_the_guides_recipe_where_the_mask_comes_first() -> None:
     read = returned[:, :-1].tolist()
     assert [x.target_ids.tolist() for x in watched.traces] == read
     assert watched.certificate.ok, watched.certificate
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"num_beams": 3, "num_return_sequences": 2},
+        {"cache_implementation": "static"},
+    ],
+    ids=["greedy", "beams", "static cache"],
+)
+@pytest.mark.parametrize("family", WINDOWS)
+def test_a_cache_that_drops_what_has_left_a_window(
+    family: str, settings: dict[str, Any]
+) -> None:
+    model, ids = made(family, "eager"), given(2, 7)
+    with torch.no_grad(), watch(model) as watched:
+        returned = model.generate(
+            ids, **settings, do_sample=False, max_new_tokens=8, min_new_tokens=8
+        )
+    assert len(watched.traces) == len(returned)
+    for trace, sequence in zip(watched.traces, returned, strict=True):
+        assert trace.target_ids.tolist() == sequence[:-1].tolist()
+        assert_as_alone(family, model, trace, ids[0])
+        left = torch.ones(14, 14).tril(-4).bool()
+        assert not torch.tensor(trace.attention("decoder", 0))[:, left].any()
+    assert watched.certificate.passed
+    assert not any("Trace" in one for one in watched.certificate.missed)

@@ -104,10 +104,11 @@ class Captured:
 
         A cache of a fixed length has room for those to come.
         """
-        if self.added is None or self.keys.shape[2] <= self.weights.shape[2]:
+        if self.keys.shape[2] <= self.weights.shape[2]:
             return self
         empty = (self.keys == 0).all(-1).flatten(0, -2).all(0)  # [K]
-        used = ~empty | (self.added > MASKED).flatten(0, -2).any(0)
+        read = self.weights != 0 if self.added is None else self.added > MASKED
+        used = ~empty | read.flatten(0, -2).any(0)
         n = int(used.nonzero().max()) + 1 if bool(used.any()) else 0
         if n in (0, len(used)):
             return self

@@ -221,14 +221,15 @@ def steps_joined(parts: Sequence[StepPart]) -> Captured:
     grown = any(len(part.columns) < n for part in parts)
 
     def laid(part: StepPart, fit: Tensor, given: Tensor, value: float) -> Tensor:
-        made = given.new_full((*given.shape[:2], part.queries, n), value)
+        made: Tensor = given.new_full((*given.shape[:2], part.queries, n), value)
         made[..., part.columns[fit]] = given[:, :, : part.queries, fit]
         return made
 
     def of_keys(name: str) -> Tensor:
         several = [getattr(part.one, name) for part in parts]
         heads = min(x.shape[1] for x in several)  # others may have been repeated
-        made = several[-1].new_zeros(len(several[-1]), heads, n, several[-1].shape[3])
+        shape = len(several[-1]), heads, n, several[-1].shape[3]
+        made: Tensor = several[-1].new_zeros(shape)
         for (part, fit), given in zip(pairs, several, strict=True):
             shared = given[:, :: given.shape[1] // heads]
             made[:, :, part.columns[fit]] = shared[:, :, fit]

@@ -304,7 +304,7 @@ def _is_joined(kind: str | None) -> bool:
 
 
 def _both(first: Tensor, second: Tensor) -> Tensor:
-    """Combine from which rows each may go on; windows, say, are no rows of the batch."""
+    """Combine from which rows each may go on; windows are no rows of the batch."""
     return first & second if first.shape == second.shape else first
 
 
