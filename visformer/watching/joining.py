@@ -225,16 +225,6 @@ def steps_joined(parts: Sequence[StepPart]) -> Captured:
         made[..., part.columns[fit]] = given[:, :, : part.queries, fit]
         return made
 
-    def of_keys(name: str) -> Tensor:
-        several = [getattr(part.one, name) for part in parts]
-        heads = min(x.shape[1] for x in several)  # others may have been repeated
-        shape = len(several[-1]), heads, n, several[-1].shape[3]
-        made: Tensor = several[-1].new_zeros(shape)
-        for (part, fit), given in zip(pairs, several, strict=True):
-            shared = given[:, :: given.shape[1] // heads]
-            made[:, :, part.columns[fit]] = shared[:, :, fit]
-        return made
-
     changed: dict[str, Any] = {}
     if grown or any(part.one.added is not None for part in parts):
         full = [laid(*pair, full_added(pair[0].one), float("-inf")) for pair in pairs]
@@ -259,8 +249,8 @@ def steps_joined(parts: Sequence[StepPart]) -> Captured:
     return replace(
         last,
         weights=torch.cat([laid(*pair, pair[0].one.weights, 0) for pair in pairs], 2),
-        keys=of_keys("keys"),
-        values=of_keys("values"),
+        keys=_all_keys("keys", parts),
+        values=_all_keys("values", parts),
         linear=all(part.one.linear for part in parts),
         apart=Apart.worse(part.one.apart for part in parts),
         random=any(part.one.random for part in parts),
@@ -268,3 +258,16 @@ def steps_joined(parts: Sequence[StepPart]) -> Captured:
         key_ids=key_ids,
         **changed,
     )
+
+
+def _all_keys(name: str, parts: Sequence[StepPart]) -> Tensor:
+    n = max(part.keys for part in parts)
+    several = [getattr(part.one, name) for part in parts]
+    heads = min(x.shape[1] for x in several)  # others may have been repeated
+    shape = len(several[-1]), heads, n, several[-1].shape[3]
+    made: Tensor = several[-1].new_zeros(shape)
+    for part, given in zip(parts, several, strict=True):
+        fit = part.columns < part.keys
+        shared = given[:, :: given.shape[1] // heads]
+        made[:, :, part.columns[fit]] = shared[:, :, fit]
+    return made
