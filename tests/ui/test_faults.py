@@ -159,6 +159,6 @@ def test_a_sentence_is_at_most_two_hundred_characters_long() -> None:
     assert str(error).startswith("config.json: “encoder_bias” is xxx")
     assert str(error).endswith("it must be true.")
     words = "word " * 100 + "Choose another."
-    assert len(brief(words)) == 200
+    assert 190 < len(brief(words)) <= 200
     assert brief(words).endswith("Choose another.")
     assert "“…”" in stack_words(KeyError("secret"))

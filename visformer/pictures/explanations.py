@@ -206,8 +206,8 @@ def _position_input(scene: Scene) -> str:
 
 def _position_lab(scene: Scene) -> str:
     return _(
-        "The same sentence with other positions: where nothing else is changed and the "
-        "translation differs, the model relies on them."
+        "The same sentence with other positions: if they alone are changed and it "
+        "differs, the model relies on them."
     )
 
 
