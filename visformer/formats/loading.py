@@ -69,8 +69,8 @@ def load(
     A folder that transformers wrote is run by transformers itself (extra ``hf``), but
     for the usual Marian ones: what is returned then is a ``FolderModel``, whose every
     Trace is of a watched pass. A module or a state dict is opened as it is now: its
-    tensors are copied, and what is shown is the model of its layout with these weights,
-    not the module's ``forward``.
+    tensors are copied. A copy of a module is called once on ids [B, S] and [B, T] (or
+    with rows second), and settings that agree with it are taken; else a finding tells.
 
     ``layout`` is a key of ``LAYOUTS``, recognised if not given; ``pad`` one id, or one
     for source and target each; ``tokenizer`` a sentencepiece model, a tokenizer.json or
@@ -117,15 +117,27 @@ class CheckpointFiles:
     spec: LayoutSpec
     files: Files
     options: GivenOptions
+    module: nn.Module | None = None  # that the weights are of, in memory
 
     def load(self, device: torch.device) -> Checkpoint:
         """Open it; CheckpointError says what is wrong or missing."""
         with _said_if_too_large(self.path, device):
+            if self.module is not None and self.asks:
+                return self._agreeing(self.module, device)
             options, chosen = self._with_heads()
             checkpoint = self.spec.read(self.spec, self.files, options, device)
             self.files[0].reader.check_rules()
             assumed = (*chosen, *checkpoint.assumed)
             return replace(checkpoint, assumed=assumed) if chosen else checkpoint
+
+    def _agreeing(self, module: nn.Module, device: torch.device) -> Checkpoint:
+        from visformer.formats.agreeing import agreement  # few have a module
+
+        read = read_files(self.spec, self.files, self.options)
+        made = agreement(module, read, self.options, self._read)
+        checkpoint = replace(self, options=made.options, module=None).load(device)
+        findings = (*checkpoint.findings, *made.findings)
+        return replace(checkpoint, findings=findings) if made.findings else checkpoint
 
     def fits(self) -> list[Fit]:
         """Return the settings under which ``pairs`` are likeliest, the best first.
@@ -231,7 +243,8 @@ def _in_memory(
         files: Files = (WeightFile(path, reader),)
         name = layout or recognised_layout(files) or "native"
         reader.check_rules()
-    return CheckpointFiles(path, LAYOUTS[name], files, options)
+    module = source if isinstance(source, nn.Module) else None
+    return CheckpointFiles(path, LAYOUTS[name], files, options, module)
 
 
 def opening(

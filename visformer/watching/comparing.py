@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -27,11 +27,13 @@ from visformer.watching.stepped import SourceTokens, SteppedModel
 from visformer.watching.surroundings import same_chances
 from visformer.watching.switches import (
     AND,
+    Attempt,
     Switch,
     remedies,
     spare_of,
     switched,
     switches_of,
+    words_of,
 )
 from visformer.watching.watcher import Watched, difference, watch
 
@@ -88,18 +90,30 @@ def compare(
     heads = found.heads if at else found.heads[::-1]
     config = side.config if isinstance(side, Checkpoint) else None
     spare = spare_of(side) if config else side
+    attempt = attempts(
+        spare,
+        ids,
+        lambda made: compared(*((quiet[0], made) if at else (made, quiet[1]))),
+    )
+    mended, tried = remedies([*switches_of(config, heads)], attempt, compared(*quiet))
+    words = (AND.join(filter(None, (first, words_of(chosen)))) for chosen in mended)
+    return replace(said, remedies=tuple(words), tried=tried + bool(first))
+
+
+def attempts(
+    spare: Checkpoint | SteppedModel,
+    ids: IdSides,
+    compare_with: Callable[[ComparedRun], Comparison],
+) -> Attempt:
+    """Return what runs a side on ids with switches, and compares that run."""
 
     def attempt(chosen: Sequence[Switch]) -> Comparison | None:
         try:
-            made = _again(spare, ids, chosen)
+            return compare_with(_again(spare, ids, chosen))
         except VisformerError:  # not every switch is every model's
             return None
-        return compared(*((quiet[0], made) if at else (made, quiet[1])))
 
-    mended, tried = remedies([*switches_of(config, heads)], attempt, compared(*quiet))
-    if first:
-        mended = tuple(AND.join((first, remedy)) for remedy in mended)
-    return replace(said, remedies=mended, tried=tried + bool(first))
+    return attempt
 
 
 def _again(

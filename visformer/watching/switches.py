@@ -14,7 +14,13 @@ from torch import nn
 
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.model import Layer, Stack, norm_length
-from visformer.core.parts import Attention, UnbiasedNorm, make_norm
+from visformer.core.parts import (
+    ACTIVATIONS,
+    Attention,
+    FeedForward,
+    UnbiasedNorm,
+    make_norm,
+)
 from visformer.values.config import ModelConfig
 from visformer.watching.compared import Comparison
 
@@ -32,6 +38,7 @@ _SETTINGS: dict[str, tuple[Any, ...]] = {
     "position_axis": ("time", "batch"),
     "embedding_scale": (False, True),
     "norm_first": (False, True),
+    "activation": ("relu", "gelu", "silu", "tanh"),
     "masked_value": (-1e9, -1e4, -math.inf),
     "norm_eps": (1e-5, 1e-6, 1e-12),
 }
@@ -56,7 +63,7 @@ Attempt = Callable[[Sequence[Switch]], Comparison | None]
 
 def remedies(
     switches: Sequence[Switch], attempt: Attempt, found: Comparison
-) -> tuple[tuple[str, ...], int]:
+) -> tuple[tuple[tuple[Switch, ...], ...], int]:
     """Return the switches that mend it alone, else pairs that do, else three at once.
 
     The number is that of runs that were tried: all single switches, and more while
@@ -108,12 +115,16 @@ def _tried(
 
 def _mended(
     tried: dict[tuple[Switch, ...], Comparison], found: Comparison
-) -> tuple[str, ...]:
+) -> tuple[tuple[Switch, ...], ...]:
     """Return what mends the output too; without it, what mends the attention."""
     inside = [chosen for chosen, made in tried.items() if made.kind is None]
     whole = [chosen for chosen in inside if tried[chosen].same_output]
-    mended = whole if whole or found.kind is None else inside
-    return tuple(AND.join(one.words for one in chosen) for chosen in mended)
+    return tuple(whole if whole or found.kind is None else inside)
+
+
+def words_of(chosen: Sequence[Switch]) -> str:
+    """Name switches that are used together."""
+    return AND.join(one.words for one in chosen)
 
 
 def switches_of(config: ModelConfig | None, heads: tuple[int, int]) -> Iterator[Switch]:
@@ -164,6 +175,8 @@ def switched(
             part.heads, part.masked_value = config.heads, config.masked_value
         elif isinstance(part, Layer):
             part.norm_first = config.norm_first
+        elif isinstance(part, FeedForward):
+            part.activation = ACTIVATIONS[config.activation]
     return replace(spare, config=config, model=model), "; ".join(changes) or None
 
 

@@ -1,0 +1,258 @@
+"""Settings under which a checkpoint computes what the module of its weights does.
+
+Weights do not show all of a program's rules. A module in memory can be called: a copy
+of it is, once, on a few ids, and what it attends to tells which settings it has.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from visformer.core.checkpoint import Checkpoint
+from visformer.files import short
+from visformer.formats.given_options import GivenOptions
+from visformer.formats.tutorial_files import TutorialFiles
+from visformer.language import _
+from visformer.values.finding import Finding, Severity
+from visformer.values.trace import Trace
+from visformer.watching.compared import Comparison
+from visformer.watching.compared_runs import compared
+from visformer.watching.comparing import attempts
+from visformer.watching.surroundings import same_chances
+from visformer.watching.switches import (
+    Attempt,
+    Switch,
+    remedies,
+    spare_of,
+    switches_of,
+    words_of,
+)
+from visformer.watching.watcher import watch
+
+_ROWS = 2
+_LENGTHS = 7, 6  # of source and target: where rows are second, a call with these fails
+_SPECIAL = 4  # ids, one of which is the padding as a rule
+_POSITIONS = {  # changes of a run that are settings as well
+    "positions none": "none",
+    "positions halves": "halves",
+    "positions interleaved": "sinusoidal",
+}
+
+
+class Agreement(NamedTuple):
+    """Options, with what the call has shown, and what is to be said of it."""
+
+    options: GivenOptions
+    findings: tuple[Finding, ...] = ()
+
+
+def agreement(
+    module: nn.Module,
+    read: TutorialFiles,
+    options: GivenOptions,
+    opened: Callable[[GivenOptions], Checkpoint],
+) -> Agreement:
+    """Call a copy of ``module`` and return the options that agree with it.
+
+    What ``options`` give is kept. Where no settings agree, or the call is not
+    possible, a finding says so and the options are returned as they are.
+    """
+    told = "heads" in read.options.fields
+    checkpoint = opened(options if told else _with(options, {"heads": 1}))
+    ids = _ids(checkpoint, read.options.pad)
+    try:
+        call = _Call(ids, _called(module, ids))
+    except Exception as error:  # of the module's own code
+        return Agreement(options, (_not_called(error),))
+    if read.options.pad is None:
+        options = replace(options, pad=call.pad)
+    given, fields = options.fields, {} if told else call.heads
+    checkpoint = opened(_with(options, fields)) if fields else checkpoint
+    found, chosen = call.agreeing(checkpoint, given)
+    if chosen is None:
+        return Agreement(_with(options, fields), (_differs(found),))
+    fields |= dict(filter(None, map(_setting, chosen)))
+    faults = [one for one in chosen if _setting(one) is None]
+    checkpoint = opened(_with(options, fields))
+    attempt = call.attempt(checkpoint, _ROWS)
+    for rule in () if "mask_rule" in given else ((), *_others(checkpoint, "mask_rule")):
+        if _vanishes(attempt((*faults, *rule))):
+            fields |= dict(filter(None, map(_setting, rule)))
+            checkpoint = opened(_with(options, fields))
+            attempt = call.attempt(checkpoint, _ROWS)
+            break
+    if not _vanishes(attempt(faults)):
+        attempt = call.attempt(checkpoint, 1)
+    for name in {*read.unsaid} - fields.keys():
+        others = _others(checkpoint, name)
+        if others and not any(_vanishes(attempt((*faults, *x))) for x in others):
+            fields[name] = getattr(checkpoint.config, name)
+    return Agreement(_with(options, fields), (_faulty(faults),) if faults else ())
+
+
+class _Call(NamedTuple):
+    """What a module was given, int64 [B, S] and [B, T], and the rows of its run."""
+
+    ids: tuple[Tensor, Tensor]
+    traces: list[Trace]
+
+    @property
+    def heads(self) -> dict[str, int]:
+        """The number of heads, if it is the same everywhere."""
+        found = {trace.heads(kind) for trace in self.traces for kind in trace.kinds}
+        return {"heads": found.pop()} if len(found) == 1 else {}
+
+    @property
+    def pad(self) -> int | None:
+        """The only id of the second row that the encoder never reads."""
+        row = self.traces[1]
+        unread = (row.attention("encoder", 0) == 0).all((0, 1))  # [S]
+        found = {*row.source_ids[unread].tolist()}
+        return found.pop() if len(found) == 1 else None
+
+    def attempt(self, checkpoint: Checkpoint, rows: int) -> Attempt:
+        """Return what compares runs of a checkpoint with the first rows."""
+        source, target = (side[:rows] for side in self.ids)
+        return attempts(
+            spare_of(checkpoint),
+            (source, target),
+            lambda made: compared(self.traces[:rows], made),
+        )
+
+    def agreeing(
+        self, checkpoint: Checkpoint, given: Mapping[str, Any]
+    ) -> tuple[Comparison, tuple[Switch, ...] | None]:
+        """Return what differs, and switches under which the row without pads agrees."""
+        attempt = self.attempt(checkpoint, 1)
+        found = attempt(()) or Comparison("other")
+        if _vanishes(found):
+            return found, ()
+        switches = [
+            one
+            for one in switches_of(checkpoint.config, found.heads)
+            if one.name not in (*given, "mask_rule", "masked_value")  # of pads
+        ]
+        mended, _tried = remedies(switches, attempt, found)
+        whole = [chosen for chosen in mended if _vanishes(attempt(chosen))]
+        plainest = min(
+            whole, key=lambda x: sum(_setting(one) is None for one in x), default=None
+        )
+        return found, plainest
+
+
+def _vanishes(made: Comparison | None) -> bool:
+    return made is not None and made.kind is None and made.same_output
+
+
+def _setting(one: Switch) -> tuple[str, Any] | None:
+    """Return the field and value that a switch is; None for a fault of a program."""
+    if one.words in _POSITIONS:
+        return "positions", _POSITIONS[one.words]
+    faulty = one.value is None or one.name == "position_axis"
+    return None if faulty else (one.name, one.value)
+
+
+def _others(checkpoint: Checkpoint, name: str) -> list[tuple[Switch]]:
+    """Return the switches to each other value of a field."""
+    own = getattr(checkpoint.config, name)
+    switches = switches_of(checkpoint.config, (0, 0))
+    return [
+        (one,)
+        for one in switches
+        if (found := _setting(one)) and found[0] == name and found[1] != own
+    ]
+
+
+def _with(options: GivenOptions, fields: Mapping[str, Any]) -> GivenOptions:
+    return replace(options, fields={**options.fields, **fields})
+
+
+def _ids(checkpoint: Checkpoint, pad: int | None) -> tuple[Tensor, Tensor]:
+    """Return a few ids of each side; the second row ends in what may be padding."""
+    config, drawn = checkpoint.config, torch.Generator().manual_seed(0)
+    pads = checkpoint.tokenizer.source_pad, checkpoint.tokenizer.pad
+    tables = config.source_vocabulary, config.target_vocabulary
+    fixed = config.encoder_norm_length, config.decoder_norm_length
+    sides = []
+    for own, rows, usual, length in zip(pads, tables, _LENGTHS, fixed, strict=True):
+        length = length or min(usual, config.max_positions)
+        ids = torch.randint(rows // 2, rows, (_ROWS, length), generator=drawn)
+        ids[ids == own] = (own + 1) % rows
+        tail = torch.arange(min(_SPECIAL, rows)) if pad is None else Tensor([own, own])
+        ids[1, 1:] = torch.cat((ids[1], tail.long()))[-length:][1:]
+        sides.append(ids)
+    return sides[0], sides[1]
+
+
+def _called(module: nn.Module, ids: tuple[Tensor, Tensor]) -> list[Trace]:
+    """Return the rows of a call of a copy, with rows first or else second."""
+    spare = _copied(module)
+    parameters = inspect.signature(spare.forward).parameters.values()
+    needed = [
+        one
+        for one in parameters
+        if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD
+    ]
+    others = [None for _one in needed[2:]]  # masks, as a rule
+    device = next((x.device for x in (*spare.parameters(), *spare.buffers())), "cpu")
+    source, target = (side.to(device) for side in ids)
+    with torch.no_grad(), same_chances(spare):
+        try:
+            with watch(spare) as watched:
+                spare(source, target, *others)
+        except Exception as error:
+            with watch(spare) as watched:
+                try:
+                    spare(source.T, target.T, *others)
+                except Exception:
+                    raise error from None
+    return watched.traces
+
+
+def _copied(module: nn.Module) -> nn.Module:
+    """Return a copy in eval mode and float32, which shares what it can."""
+    memo: dict[int, Any] = {}
+    for tensor in tree_leaves([[*vars(part).values()] for part in module.modules()]):
+        if isinstance(tensor, nn.Parameter):
+            plain = tensor.detach().float()
+            memo[id(tensor)] = nn.Parameter(plain, requires_grad=False)
+        elif isinstance(tensor, Tensor):  # none that is not a leaf could be copied
+            plain = tensor.detach().clone()
+            memo[id(tensor)] = plain.float() if plain.is_floating_point() else plain
+    return copy.deepcopy(module, memo).eval()
+
+
+def _not_called(error: Exception) -> Finding:
+    what = _(
+        "The module was called with a source and a target, to see its settings, and "
+        "ended in {error}. What is listed as assumed may be otherwise.",
+        error=short(f"{type(error).__name__}: {error}".rstrip(": "), 60),
+    )
+    return _finding("module-not-called", what, "note")
+
+
+def _differs(found: Comparison) -> Finding:
+    what = _("No settings that were tried make the model shown what the module is.")
+    return _finding("module-differs", f"{what} {found}", "fault")
+
+
+def _faulty(faults: Sequence[Switch]) -> Finding:
+    what = _(
+        "The model shown computes what the module does only with {changes}, and is "
+        "shown without.",
+        changes=words_of(faults),
+    )
+    return _finding("module-differs", what, "fault")
+
+
+def _finding(id: str, what: str, severity: Severity) -> Finding:
+    remedy = _("visformer.watch(module) shows the module's own numbers.")
+    return Finding(id, _("Settings"), what, remedy, severity)
