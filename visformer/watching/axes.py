@@ -134,9 +134,18 @@ class DataAxis:
         """Return the axis of what is computed with it, as an axis of weights."""
 
         def cut() -> tuple[DataAxis, ...]:
-            return (DataAxis(self.size, self.origin),)
+            return (DataAxis(self.size, WEIGHT),)
 
         return self._cut(("feature", 0, 0), cut)[0]
+
+    def with_next(self, inner: DataAxis) -> DataAxis:
+        """Return one axis of both, of which no position is a position of either."""
+
+        def cut() -> tuple[DataAxis, ...]:
+            size, origin = self.size * inner.size, max(self.origin, inner.origin)
+            return (DataAxis(size, origin, inner, lost=True),)
+
+        return self._cut(("with", inner, 0), cut)[0]
 
     def _cut(
         self, key: tuple[str, Any, int], cut: Callable[[], tuple[DataAxis, ...]]
@@ -202,20 +211,17 @@ def regrouped(before: DataDimensions, shape: Sequence[int]) -> DataDimensions:
     result = []
     for n in shape:
         taken, need = [], n
-        while need > 1:
-            axis = queue.pop(0) if queue else None
-            if axis is None or math.gcd(need, axis.size) == 1:
-                return kept(before, shape)
-            if need % axis.size == 0:
-                taken.append(axis)
-                need //= axis.size
-            elif axis.size % need == 0:
-                outer, inner = axis.halves(need)
-                taken.append(outer)
+        while need > 1 and queue:
+            axis = queue.pop(0)
+            while need % axis.size and axis.size % need and queue:
+                axis = axis.with_next(queue.pop(0))  # cut across both
+            if need % axis.size:
+                axis, inner = axis.halves(need)
                 queue.insert(0, inner)
-                need = 1
-            else:
-                return kept(before, shape)
+            taken.append(axis)
+            need //= axis.size
+        if need > 1:
+            return kept(before, shape)
         result.append(tuple(taken))
     return tuple(result)
 

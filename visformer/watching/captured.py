@@ -199,6 +199,11 @@ def roles(
 ) -> Roles:
     """Sort the axes of something of a product's: batch, heads, queries and keys."""
     table, of_keys = _table(product), side_of_keys(product, keys)
+    if in_pieces(product):  # as the model itself has them
+        at = next(
+            (n for n in range(len(shared)) if size_of(shared[:n]) == batch_size), 0
+        )
+        return Roles(shared[:at], shared[at:], rows, keys)
     # what was split into heads and features, an input's own features too
     split = {axis.parent for axis in product.summed} - {None}
     batch: list[DataAxis] = []
@@ -218,12 +223,29 @@ def roles(
         else:  # queries are counted by an input, or are rows of a table: learned ones
             (queries if axis.origin == INPUT or axis.rows else heads).append(axis)
     if not queries:
+        counted = product.left_rows if of_keys == COLUMNS else product.right_columns
+        if any(_role(axis, table) is None for axis in heads) and any(
+            axis.origin == INPUT for axis in counted
+        ):
+            raise Unclear("queries")  # mixed, as heads are
         queries = _only(a for a in rows if a in heads and a.origin != WEIGHT)
         heads = [axis for axis in heads if axis not in queries]
     if not batch and batch_size > 1:
         batch = _only(a for a in heads if a.size == batch_size and a.origin != WEIGHT)
         heads = [axis for axis in heads if axis not in batch]
     return Roles(tuple(batch), tuple(heads), tuple(queries), keys)
+
+
+def in_pieces(product: ScoreProduct) -> bool:
+    """Whether queries and keys are counted by pieces of what is summed over.
+
+    So they are where heads were cut out of tokens, without a transposition.
+    """
+    split = {axis.parent for axis in product.summed} - {None}
+    return all(
+        any(one.parent in split for axis in side for one in axis.lineage())
+        for side in (product.left_rows, product.right_before)
+    )
 
 
 def _only(axes: Iterable[DataAxis]) -> list[DataAxis]:

@@ -27,12 +27,14 @@ from visformer.watching.traces import layers_of, not_in_traces
 if TYPE_CHECKING:
     from visformer.watching.watcher import Watched
 
+TOGETHER = "together"  # what was seen of results that are put together, and shown
 _SIZES = re.compile(r" [\d,]+ ")
 
 
 def certificate_of(watched: Watched, seen: Observation | None = None) -> Certificate:
     """Return the certificate of what was watched; ``seen`` is what was observed."""
     checks = [*_of_fast_paths(watched), *_of_mixed_heads(watched)]
+    checks += [_sentence(x, watched) for x in watched.seen if x.reason == TOGETHER]
     if seen is None:
         seen = observed(watched)
         steps = compared_steps(watched, seen) if watched.output is None else None
@@ -134,7 +136,8 @@ def _of_mixed_heads(watched: Watched) -> list[str]:
 
 
 def _missed(watched: Watched) -> list[str]:
-    sentences = [_sentence(seen, watched) for seen in watched.seen]
+    missed = [one for one in watched.seen if one.reason != TOGETHER]
+    sentences = [_sentence(seen, watched) for seen in missed]
     sentences += [one.problem for one in watched.attentions if one.problem]
     sentences += [
         _(
@@ -165,7 +168,7 @@ def _missed(watched: Watched) -> list[str]:
         for name, module in watched.watcher.model.named_modules()
         if isinstance(module, nn.RNNBase)
     ]
-    if not watched.attentions:
+    if not watched.attentions and not any(x.reason == "nested" for x in missed):
         sentences.append(
             _(
                 "No attention was found. If a kernel of its own computes it, or a "
@@ -315,6 +318,25 @@ def _sentence(seen: SeenInstead, watched: Watched) -> str:
             )
         case "mixing":
             return _mixing(module, seen.name)
+        case "together":
+            return _(
+                "“{module}”: what two softmaxes give is added or subtracted, so their "
+                "maps, which are shown one by one, count together.",
+                module=module,
+            )
+        case "pieces":
+            return _(
+                "“{module}”: each query and key is a piece of a token's features, so "
+                "its positions are not tokens. Where heads are meant, view as tokens "
+                "by heads, then transpose.",
+                module=module,
+            )
+        case "nested":
+            return _(
+                "“{module}”: nested tensors are not followed. Give it padded ones to "
+                "see their attention.",
+                module=module,
+            )
         case "outside":
             return _(
                 "“{module}”: numbers enter that torch did not compute: what was done "

@@ -168,9 +168,8 @@ class InputMarks:
             self._ledger.marks([tensor]) & CHOSEN and not tensor.is_floating_point()
         )
         made = self._ledger.is_made(tensor) and not chosen
-        return not (
-            made or tensor.dtype == torch.bool or self._ledger.is_weight(tensor)
-        )
+        other = tensor.is_nested or tensor.dtype == torch.bool
+        return not (made or other or self._ledger.is_weight(tensor))
 
     def _keep(
         self,

@@ -53,6 +53,7 @@ class Known:
     trail: ScoreTrail | None = None  # how it follows from a product of activations
     weighs: SeenInstead | None = None  # it is a softmax of other scores
     counts: bool = False  # whole numbers in order, as of positions
+    gives: bool = False  # what an attention gave: moved, or multiplied, at most
     left_out: int = 0  # marks of the storage that this view has nothing of
 
 
@@ -67,6 +68,8 @@ class _Storage:
 
 def storage_of(tensor: Tensor) -> UntypedStorage | None:
     """Return the storage of a tensor; None of one that has none."""
+    if tensor.is_nested:
+        return None
     try:
         return tensor.untyped_storage()
     except (NotImplementedError, RuntimeError):  # sparse, nested, meta

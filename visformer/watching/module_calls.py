@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 Given = tuple[tuple[Any, ...], dict[str, Any]]
@@ -100,6 +101,8 @@ class ModuleCalls:
     ) -> Given | None:
         if threading.get_ident() != self._thread:
             return None
+        if any(isinstance(one, Tensor) and one.is_nested for one in args):
+            torch.backends.mha.set_fastpath_enabled(True)  # no other path takes them
         above = self.current
         self.count += 1
         path, outermost = self._modules[module], above.outermost or self.count

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
 
 from visformer.analysis.checks.observation import (
     BrokenTensor,
@@ -21,6 +20,7 @@ from visformer.values.arrays import Floats, Ids
 from visformer.values.watched_attention import WatchedAttention
 from visformer.watching.ledger import storage_of
 from visformer.watching.module_calls import COMPILED
+from visformer.watching.operations import leaves_of
 
 if TYPE_CHECKING:
     from visformer.watching.watcher import Watched
@@ -81,11 +81,7 @@ def _labels(watched: Watched, given: Ids | None) -> Ids | None:
 
 def first_tensor(output: Any) -> Tensor | None:
     """Return the first tensor of numbers of what a model returned; a loss is none."""
-    several = [
-        x
-        for x in tree_leaves(output)
-        if isinstance(x, Tensor) and x.is_floating_point()
-    ]
+    several = [x for x in leaves_of(output) if x.is_floating_point()]
     return next((x for x in several if x.dim() > 1), next(iter(several), None))
 
 
@@ -157,7 +153,7 @@ def _state(
 
 
 def _is_finite(output: Any) -> bool:
-    numbers = [x for x in tree_leaves(output) if isinstance(x, Tensor)]
+    numbers = leaves_of(output)
     return bool(numbers) and all(bool(torch.isfinite(x).all()) for x in numbers)
 
 

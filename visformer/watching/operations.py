@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._C import DispatchKey
+from torch.utils._pytree import tree_leaves
 
 from visformer.watching.axes import DataDimensions, better
-from visformer.watching.ledger import COMPUTED, LEARNED, Known
+from visformer.watching.ledger import COMPUTED, CONSTANT, LEARNED, Known
 
 SCALINGS = {"mul", "div", "mul_", "div_"}
 SUMS = 1e-3  # how far a row written by hand may be from one
@@ -33,6 +34,12 @@ def tensors_in(arguments: Iterable[Any]) -> list[Tensor]:
     return found
 
 
+def leaves_of(output: Any) -> list[Tensor]:
+    """Return the tensors of what a model returned, each sequence of nested ones."""
+    several = [x.detach() for x in tree_leaves(output) if isinstance(x, Tensor)]
+    return [one for x in several for one in (x.unbind() if x.is_nested else [x])]
+
+
 def sums_to_one(weights: Tensor, dimension: int) -> bool:
     """Whether numbers are divided as a softmax would divide them."""
     if (weights < 0).any():
@@ -43,11 +50,17 @@ def sums_to_one(weights: Tensor, dimension: int) -> bool:
 def of_product(first: Known, second: Known) -> DataDimensions:
     """Return the dimensions of a product of matrices."""
     left, right = first.dimensions, second.dimensions
-    if second.state == LEARNED:
+    if second.state == LEARNED or _mixes(first, second):
         right = _features(right)
-    elif first.state == LEARNED:
+    elif first.state == LEARNED or _mixes(second, first):
         left = _features(left)
     return (*map(better, left[:-2], right[:-2]), left[-2], right[-1])
+
+
+def _mixes(weights: Known, other: Known) -> bool:
+    """Whether heads of weights are mixed by numbers that are no parameters."""
+    normalised = weights.trail is not None and weights.trail.normalised()
+    return normalised and other.state == CONSTANT
 
 
 def _features(dimensions: DataDimensions) -> DataDimensions:

@@ -19,6 +19,7 @@ from visformer.errors import stack_words
 from visformer.watching.axes import (
     INPUT,
     MADE,
+    DataAxis,
     DataDimensions,
     better,
     elsewhere,
@@ -37,7 +38,7 @@ from visformer.watching.axis_rules import (
     puts_anew,
     results_of,
 )
-from visformer.watching.captured import Captured, Unclear
+from visformer.watching.captured import Captured, Unclear, in_pieces
 from visformer.watching.edited_parts import follow_edit
 from visformer.watching.finding_attention import captured
 from visformer.watching.fused import FUSED, fused_attention
@@ -55,6 +56,7 @@ from visformer.watching.ledger import (
 from visformer.watching.module_calls import ModuleCall, ModuleCalls
 from visformer.watching.one_key import has_one_key, one_key_product
 from visformer.watching.operations import (
+    SCALINGS,
     factor_of,
     is_composite,
     of_product,
@@ -87,6 +89,7 @@ HANDED_ON = {  # operations that give whole numbers as they were
     *("scatter", "scatter_", "constant_pad_nd", "detach", "alias", "masked_scatter"),
     *("lift_fresh", "chunk", "narrow", "index_copy", "slice_scatter", "select_scatter"),
 }
+SUMS = {"add", "sub", "add_", "sub_"}
 LIKE = {  # only the shape of what they are given counts
     *("empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like"),
     *("new_zeros", "new_ones", "new_full", "new_empty"),
@@ -134,6 +137,8 @@ class Recorder(TorchDispatchMode):
             return func(*args, **given)
         if isinstance(func, HigherOrderOperator):
             return self._higher_order(func, args, given)
+        if self._is_nested((*args, *given.values())):
+            return func(*args, **given)
         if is_composite(func):
             with self:
                 return func._op_dk(
@@ -145,7 +150,8 @@ class Recorder(TorchDispatchMode):
         if name == "native_dropout" and len(args) > 2 and args[2] is False:
             name = "clone"  # nothing is dropped
         try:
-            self._note(func, name, args, given, out)
+            if not self._is_nested((out,)):
+                self._note(func, name, args, given, out)
         except Exception as error:  # the model's own work goes on all the same
             log.debug("%s: %s", name, stack_words(error))
             self.see("unknown", name=name)
@@ -167,6 +173,12 @@ class Recorder(TorchDispatchMode):
             known = Known(fresh(one.shape, MADE), COMPUTED if marks else CONSTANT)
             self.ledger.learn(one, known, marks)
         return out
+
+    def _is_nested(self, several: tuple[Any, ...]) -> bool:
+        """Whether nested tensors are among arguments or results; notes them."""
+        nested = any(one.is_nested for one in tensors_in(several))
+        self.seen.update([SeenInstead("nested", "", 0)] if nested else [])
+        return nested
 
     def finish(self) -> None:
         """Note the softmaxes and the products of which nothing came."""
@@ -226,13 +238,15 @@ class Recorder(TorchDispatchMode):
         weighs = self._weighed(name, args, ins, knowns) if marks and not trail else None
         picked = tuple(dict.fromkeys(pick for known in knowns for pick in known.picked))
         counts = name == "arange" or any(known.counts for known in knowns)
+        gives = bool(marks) and self._gives(name, knowns)
         for at, (one, dimensions) in enumerate(results):
             if name in CHOICES and not one.is_floating_point():
                 marks = CHOSEN if marks else 0
             more = picks(name, args, ins, ledger, at) if marks else ()
             told = dimensions, state, factor, random and not trail, (*picked, *more)
             out_of = left_out(name, knowns, dimensions) if marks else 0
-            ledger.learn(one, Known(*told, trail, weighs, counts, out_of), marks)
+            more_told = trail, weighs, counts, gives, out_of
+            ledger.learn(one, Known(*told, *more_told), marks)
             trail = trail if name in ("split", "split_with_sizes", "unbind") else None
         if args and out is args[0]:  # in place
             anew = puts_anew(name, args, ins, ledger)
@@ -354,6 +368,18 @@ class Recorder(TorchDispatchMode):
             self._waiting[id(made)] = made, seen
         return made
 
+    def _gives(self, name: str, knowns: list[Known]) -> bool:
+        """Whether a result is still what an attention gave; notes a sum of two."""
+        if name in FUSED:
+            return True
+        if name not in SUMS:
+            return name in HANDED_ON | SCALINGS and any(x.gives for x in knowns)
+        if len(knowns) == 2 and all(x.gives for x in knowns):
+            one, other = ((_positions(x.dimensions), x.picked) for x in knowns)
+            if one == other:
+                self.see("together")
+        return False
+
     def see(self, reason: str, size: int = 0, name: str = "") -> None:
         """Note something that is no attention, at the module that runs."""
         of_choices = reason in ("other scores", "axes")
@@ -412,9 +438,8 @@ class Recorder(TorchDispatchMode):
             marks |= self.found[-1].mark  # what follows depends on this attention
         state = COMPUTED if max(first.state, second.state) > CONSTANT else CONSTANT
         picked = tuple(dict.fromkeys((*first.picked, *second.picked)))
-        self.ledger.learn(
-            out, Known(dimensions, state, picked=picked, trail=trail), marks
-        )
+        known = Known(dimensions, state, picked=picked, trail=trail, gives=attention)
+        self.ledger.learn(out, known, marks)
         return marks
 
     def _weighs_one_key(
@@ -519,4 +544,10 @@ class Recorder(TorchDispatchMode):
             self.see("axes", size_of(weights[1][-1 if left else -2]))
             return False
         self.found.append(found)
+        if in_pieces(trail.product):
+            self.see("pieces")
         return True
+
+
+def _positions(dimensions: DataDimensions) -> list[DataAxis]:
+    return [axis for one in dimensions for axis in one if axis.origin == INPUT]

@@ -22,7 +22,7 @@ class SeenInstead:
     """Something that is no attention, but looks as if it took part in one."""
 
     # "no product", "other scores", "no softmax", "mixing", "kernel", "axes", "outside",
-    # "unknown"
+    # "pieces", "together", "nested", "unknown"
     reason: str
     module: str
     size: int  # choices of a softmax

@@ -152,7 +152,7 @@ class StreamRecorder:
 
 def _first(given: Any) -> Tensor | None:
     """Return the first sequence of vectors, [B, T, D], among what is given."""
-    found = (x for x in tree_leaves(given) if isinstance(x, Tensor))
+    found = (x for x in tree_leaves(given) if isinstance(x, Tensor) and not x.is_nested)
     return next((x for x in found if x.dim() == 3 and x.is_floating_point()), None)
 
 

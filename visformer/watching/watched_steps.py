@@ -95,10 +95,11 @@ class LogitsKept:
                 own = call.outermost
                 self._kept = [x for x in self._kept if x.outermost != own]
         for at, one in enumerate(found):
-            if not isinstance(one, Tensor) or not one.is_floating_point():
+            if not isinstance(one, Tensor) or one.is_nested:
                 continue
             named = at == 0 and not call.parent and one is found[0]
-            if one.dim() < 4 and (named or one.shape[-1:].numel() in self._sizes):
+            floats = one.is_floating_point() and one.dim() < 4
+            if floats and (named or one.shape[-1:].numel() in self._sizes):
                 with _disable_current_modes():
                     kept = one.detach().to("cpu", torch.float32, copy=True)
                 self._kept.append(Returned(order, call.outermost, kept))
@@ -167,7 +168,8 @@ def laid_logits(
 def logits_of(output: Any, rows: int, length: int) -> Tensor | None:
     """Find logits [B, T, V] of B rows, T tokens in what a function returned."""
     several = [_named_logits(output), *tree_leaves(output)]
-    found = [x for x in several if isinstance(x, Tensor) and x.is_floating_point()]
+    found = [x for x in several if isinstance(x, Tensor) and not x.is_nested]
+    found = [x for x in found if x.is_floating_point()]
     whole = [x for x in found if x.dim() == 3 and x.shape[:2].numel() == rows * length]
     return laid_logits(whole, rows, length, time_first=False)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from visformer.arguments import wrong_type
 from visformer.language import _
@@ -36,6 +36,7 @@ from visformer.watching.inputs import (
 from visformer.watching.joining import joined
 from visformer.watching.ledger import Ledger
 from visformer.watching.module_calls import Given, ModuleCall, ModuleCalls
+from visformer.watching.operations import leaves_of
 from visformer.watching.recorder import Recorder
 from visformer.watching.row_tokens import in_given_order, with_ids, words_first
 from visformer.watching.seen_instead import SeenInstead
@@ -476,10 +477,7 @@ def difference(first: Any, second: Any) -> float:
     """
     from visformer.watching.captured import worst
 
-    pairs = [
-        [x.detach() for x in tree_leaves(output) if isinstance(x, Tensor)]
-        for output in (first, second)
-    ]
+    pairs = [leaves_of(output) for output in (first, second)]
     if [x.shape for x in pairs[0]] != [x.shape for x in pairs[1]]:
         return float("inf")
     return max((worst(a, b) for a, b in zip(*pairs, strict=True)), default=0.0)
