@@ -107,11 +107,10 @@ class DataAxis:
             if (at, length) == (start, size):
                 return axes
             at += length
-
-        def cut() -> tuple[DataAxis, ...]:
-            return (DataAxis(size, self.origin, self, start, rows=self.rows),)
-
-        return self._cut(("slice", start, size), cut)
+        return self._cut(
+            ("slice", start, size),
+            lambda: (DataAxis(size, self.origin, self, start, rows=self.rows),),
+        )
 
     def moved(self, along: Tensor) -> DataDimension:
         """Return those of its positions that ``along``, int64 [N], names, in order."""
@@ -119,11 +118,10 @@ class DataAxis:
             return ()
         along = along.cpu()
         there = torch.arange(len(along))
-
-        def cut() -> tuple[DataAxis, ...]:
-            return (DataAxis(len(along), self.origin, self, along, rows=self.rows),)
-
-        (made,) = self._cut(("moved", along.numpy().tobytes(), 0), cut)
+        (made,) = self._cut(
+            ("moved", along.numpy().tobytes(), 0),
+            lambda: (DataAxis(len(along), self.origin, self, along, rows=self.rows),),
+        )
         for axis in self.lineage():  # put back in order again
             back = made.positions_on(axis)
             if axis.size == made.size and back is not None and torch.equal(back, there):
@@ -132,20 +130,15 @@ class DataAxis:
 
     def feature(self) -> DataAxis:
         """Return the axis of what is computed with it, as an axis of weights."""
-
-        def cut() -> tuple[DataAxis, ...]:
-            return (DataAxis(self.size, WEIGHT),)
-
-        return self._cut(("feature", 0, 0), cut)[0]
+        made = self._cut(("feature", 0, 0), lambda: (DataAxis(self.size, WEIGHT),))
+        return made[0]
 
     def with_next(self, inner: DataAxis) -> DataAxis:
         """Return one axis of both, of which no position is a position of either."""
-
-        def cut() -> tuple[DataAxis, ...]:
-            size, origin = self.size * inner.size, max(self.origin, inner.origin)
-            return (DataAxis(size, origin, inner, lost=True),)
-
-        return self._cut(("with", inner, 0), cut)[0]
+        size, origin = self.size * inner.size, max(self.origin, inner.origin)
+        return self._cut(
+            ("with", inner, 0), lambda: (DataAxis(size, origin, inner, lost=True),)
+        )[0]
 
     def _cut(
         self, key: tuple[str, Any, int], cut: Callable[[], tuple[DataAxis, ...]]

@@ -73,10 +73,11 @@ def results_of(
     outs = [one for one in outs if isinstance(one, Tensor)]
     if not any(one.numel() for one in outs):  # nothing is left to be told of
         return [(one, fresh(one.shape, MADE)) for one in outs]
-    outs = [one for one in outs if one.numel()]
-    if name in PIECES and ins:
-        return _pieces(args, ledger.known(ins[0]).dimensions, outs)
     several = [ledger.known(one).dimensions for one in ins]
+    if name in PIECES:
+        parts = enumerate(outs)
+        return [(x, _picked(name, args, several[0], at)) for at, x in parts]
+    outs = [one for one in outs if one.numel()]
     if (looked_up := ids_looked_up(name, args, ins, ledger)) is not None:
         ids = ledger.known(looked_up).dimensions
         if is_count(looked_up, ledger):  # rows in their order, as of learned queries
@@ -176,7 +177,7 @@ def _dimensions(
     if name in REGROUPS:
         return regrouped(first, shape)
     if name in TURNS:
-        return _picked(name, args, first, shape)
+        return _picked(name, args, first)
     if name == "cat":
         return _joined(args, ins, several, shape, ledger)
     if name == "stack":
@@ -334,7 +335,7 @@ def _where_same(before: DataDimensions, shape: tuple[int, ...]) -> DataDimension
 
 
 def _picked(
-    name: str, args: tuple[Any, ...], before: DataDimensions, shape: tuple[int, ...]
+    name: str, args: tuple[Any, ...], before: DataDimensions, index: int = 0
 ) -> DataDimensions:
     many = len(before)
     if name == "permute":
@@ -345,44 +346,43 @@ def _picked(
         if many > 1:
             order[first], order[second] = before[second], before[first]
         return tuple(order)
-    at = (args[1] if len(args) > 1 else 0) % many
-    if name in ("select", "unbind"):
-        return before[:at] + before[at + 1 :]
-    start = args[2] if len(args) > 2 and args[2] is not None else 0
-    step = args[4] if len(args) > 4 else 1
-    whole = size_of(before[at])
-    start = max(0, start + whole) if start < 0 else start
-    return (
-        *before[:at],
-        _stretch(before[at], start, shape[at], step),
-        *before[at + 1 :],
-    )
+    at, positions = _place(name, args, before, index)
+    own = () if name in ("select", "unbind") else (_stretch(before[at], positions),)
+    return (*before[:at], *own, *before[at + 1 :])
 
 
-def _stretch(
-    before: DataDimension, start: int, size: int, step: int = 1
-) -> DataDimension:
-    """Return a stretch of a dimension."""
+def _place(
+    name: str, args: tuple[Any, ...], before: DataDimensions, index: int
+) -> tuple[int, range]:
+    """Return which dimension a result is a part of, and which positions it has.
+
+    ``index`` counts the results.
+    """
+    more = [*args[1:]]
+    each = more.pop(0) if name in PIECES else ()
+    at = (more.pop(0) if more else 0) % len(before)
+    whole = range(size_of(before[at]))
+    if name == "slice":
+        return at, whole[slice(*more)]
+    if name in PIECES:
+        sizes = each if isinstance(each, list | tuple) else [each] * len(whole)
+        start = sum(sizes[:index])
+        return at, whole[start : start + sizes[index]]
+    one = whole[more[0] if more else index]
+    return at, range(one, one + 1)
+
+
+def _stretch(before: DataDimension, positions: range) -> DataDimension:
+    """Return some positions of a dimension."""
+    size = len(positions)
     if size == size_of(before):
         return before
-    if len(before) == 1 and step == 1:
-        return before[0].slice(start, size)
+    if len(before) == 1 and positions.step == 1:
+        return before[0].slice(positions.start, size)
     if len(before) == 1:
-        return before[0].moved(start + step * torch.arange(size))
+        return before[0].moved(torch.tensor(positions))
     origin = max((axis.origin for axis in before), default=MADE)
     return (DataAxis(size, origin, lost=True),) * (size > 1)
-
-
-def _pieces(
-    args: tuple[Any, ...], before: DataDimensions, outs: Sequence[Tensor]
-) -> list[tuple[Tensor, DataDimensions]]:
-    at = (args[2] if len(args) > 2 else 0) % len(before)
-    start, results = 0, []
-    for out in outs:
-        part = _stretch(before[at], start, out.shape[at])
-        results.append((out, (*before[:at], part, *before[at + 1 :])))
-        start += out.shape[at]
-    return results
 
 
 def picks(
@@ -392,24 +392,11 @@ def picks(
     if name not in ("slice", "select", "unbind", *PIECES):
         return ()
     before = ledger.known(ins[0]).dimensions
-    given = args[2 if name in PIECES else 1 : 3 if name in PIECES else 2]
-    dimension = before[(given[0] if given else 0) % len(before)]
-    if len(dimension) != 1 or dimension[0].origin != INPUT:
+    where, positions = _place(name, args, before, at)
+    axes = before[where]
+    if len(positions) != 1 or len(axes) != 1 or axes[0].origin != INPUT:
         return ()
-    size, start = dimension[0].size, at
-    if name in ("slice", "select"):
-        start = args[2] if len(args) > 2 and args[2] is not None else 0
-        start += size if start < 0 else 0
-    if name == "slice":
-        stop = args[3] if len(args) > 3 and args[3] is not None else size
-        stop = min(size, stop + size if stop < 0 else stop)
-        return ((dimension[0], start),) if stop - start == 1 else ()
-    if name in PIECES:
-        each = args[1]
-        sizes = each if isinstance(each, list | tuple) else [each] * -(-size // each)
-        start = sum(sizes[:at])
-        return ((dimension[0], start),) if min(sizes[at], size - start) == 1 else ()
-    return ((dimension[0], start),)
+    return ((axes[0], positions.start),)
 
 
 def _joined(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from visformer.watching.axes import better
 from visformer.watching.captured import again, grouped
 from visformer.watching.score_trail import ScoreProduct, ScoreTrail, safe_softmax
 
@@ -51,26 +51,11 @@ def fused_attention(
 def _product(
     recorder: Recorder, query: Tensor, key: Tensor, marks: tuple[int, int]
 ) -> ScoreProduct:
-    ledger, call = recorder.ledger, recorder.calls.current
-    of_query, of_key = ledger.known(query), ledger.known(key)
-    before = of_key.dimensions[-2]
-    shared = map(better, of_query.dimensions[:-2], of_key.dimensions[:-2])
-    return ScoreProduct(
-        left=query.detach().float(),
-        right=grouped(key.detach().float(), query.shape[1]).mT,
-        shared=tuple(shared),
-        own_shared=(of_query.dimensions[:-2], of_key.dimensions[:-2]),
-        summed=(*of_query.dimensions[-1], *of_key.dimensions[-1]),
-        left_rows=of_query.dimensions[-2],
-        right_columns=tuple(axis.copy() for axis in before),
-        right_before=before,
-        picked=(of_query.picked, of_key.picked),
-        factors=(of_query.factor, of_key.factor),
-        marks=marks,
-        module=call.path,
-        call=call.number,
-        mixes=True,
-    )
+    of_query, of_key = map(recorder.ledger.known, (query, key))
+    *shared, rows, depth = of_key.dimensions
+    turned = replace(of_key, dimensions=(*shared, depth, rows))
+    right = grouped(key.detach().float(), query.shape[1]).mT
+    return recorder.score_product(query.float(), right, of_query, turned, marks)
 
 
 def _trail(product: ScoreProduct, name: str, given: dict[str, Any]) -> ScoreTrail:

@@ -429,7 +429,7 @@ class Recorder(TorchDispatchMode):
         dimensions = of_product(first, second)
         activations = first.state == second.state == COMPUTED
         if activations and not attention and trail is None:
-            made = self._score_product(left, right, first, second, (of_left, of_right))
+            made = self.score_product(left, right, first, second, (of_left, of_right))
             dimensions = (*made.shared, made.left_rows, made.right_columns)
             trail = ScoreTrail(made)
             if plus:
@@ -459,7 +459,7 @@ class Recorder(TorchDispatchMode):
                 return self._attend(made.known, *given, left=True)
         return False
 
-    def _score_product(
+    def score_product(
         self,
         left: Tensor,
         right: Tensor,
@@ -467,6 +467,7 @@ class Recorder(TorchDispatchMode):
         second: Known,
         marks: tuple[int, int],
     ) -> ScoreProduct:
+        """Return a product of two activations, of which this and those are known."""
         before = second.dimensions[-1]
         contracted = (*first.dimensions[-1], *second.dimensions[-2])
         call = self.calls.current
@@ -484,10 +485,10 @@ class Recorder(TorchDispatchMode):
             marks=marks,
             module=call.path,
             call=call.number,
-            mixes=any(axis.origin == INPUT for axis in contracted) and all(marks),
         )
+        mixes = any(axis.origin == INPUT for axis in contracted) and all(marks)
         weighed = any(k.trail and k.trail.normalised() for k in (first, second))
-        if made.mixes and not weighed:
+        if mixes and not weighed:
             seen = SeenInstead("no softmax", call.path, 0)
             self._mixers[id(made)] = made, seen
         return made
@@ -511,7 +512,6 @@ class Recorder(TorchDispatchMode):
         steps = trail.steps()
         for step in [*steps, *(x for s in steps for o in s.others for x in o.steps())]:
             self._waiting.pop(id(step), None)
-        self._mixers.pop(id(trail.product), None)
         found = (weights, known.dimensions), (values, value_marks)
         return self.capture(trail, *found, result, left=left)
 
@@ -529,6 +529,7 @@ class Recorder(TorchDispatchMode):
         ``values`` come with what they depend on; ``left`` tells whether the weights
         are the left factor of ``result``.
         """
+        self._mixers.pop(id(trail.product), None)
         try:
             found = captured(
                 trail,

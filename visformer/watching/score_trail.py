@@ -36,7 +36,6 @@ class ScoreProduct:
     marks: tuple[int, int]
     module: str
     call: int
-    mixes: bool  # adds up over positions of an input
 
 
 @dataclass(frozen=True, slots=True, eq=False)
