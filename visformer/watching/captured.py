@@ -172,10 +172,9 @@ def side_of_keys(product: ScoreProduct, contracted: DataDimension) -> str:
     sides = {_role(axis, table) for axis in contracted}
     if not contracted:
         return ROWS if product.right_columns and not product.left_rows else COLUMNS
-    if sides == {COLUMNS}:
-        return COLUMNS
-    if sides == {ROWS}:
-        return ROWS
+    for side in (COLUMNS, ROWS):
+        if sides == {side}:
+            return side
     raise Unclear("contracted")
 
 

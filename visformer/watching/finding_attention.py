@@ -144,10 +144,8 @@ def _arranged(
             (found.batch, found.heads, found.queries, width),
         ),
     )
-    plain = [_plain(one) for one in several]
-    return _AttentionParts(
-        plain[0], plain[1], plain[2], plain[3], plain[4], found, of_scores
-    )
+    plain = map(_plain, several)
+    return _AttentionParts(*plain, found, of_scores)  # type: ignore[arg-type]
 
 
 def _told(

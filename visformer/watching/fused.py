@@ -65,22 +65,16 @@ def _trail(product: ScoreProduct, name: str, given: dict[str, Any]) -> ScoreTrai
     bias = given.get("attn_mask", given.get("attn_bias"))
     mask = _mask(product, bias, causal=bool(given.get("is_causal")))
 
-    def scaled(numbers: Tensor) -> Tensor:
-        return numbers * scale
-
     def masked(numbers: Tensor) -> Tensor:
         return numbers if mask is None else numbers + mask.to(numbers.dtype)
 
-    def normalised(numbers: Tensor) -> Tensor:
-        return safe_softmax(numbers, -1)
-
     dimensions = (*product.shared, product.left_rows, product.right_columns)
-    scores = ScoreTrail(product, ScoreTrail(product), scaled, name)
+    scores = ScoreTrail(product, ScoreTrail(product), lambda x: x * scale, name)
     scores = ScoreTrail(product, scores, masked, name)
     return ScoreTrail(
         product,
         scores,
-        normalised,
+        lambda x: safe_softmax(x, -1),
         name,
         softmax=(dimensions[-1], dimensions),
         random=bool(given.get("dropout_p")),

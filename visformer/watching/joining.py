@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -21,22 +21,17 @@ def joined(found: Sequence[Captured]) -> list[Captured]:
     return _fold(_fold(_fold(list(found), _values), _chunks), _heads)
 
 
-def _fold(found: list[Captured], joint: object) -> list[Captured]:
-    assert callable(joint)
+def _fold(
+    found: list[Captured], joint: Callable[[Captured, Captured], Captured | None]
+) -> list[Captured]:
     result: list[Captured] = []
     for one in found:
-        both = next(
-            (
-                (at, made)
-                for at in range(len(result) - 1, max(-1, len(result) - 3), -1)
-                if (made := joint(result[at], one)) is not None
-            ),
-            None,
-        )
-        if both is None:
-            result.append(one)
+        for at in range(len(result) - 1, max(-1, len(result) - 3), -1):
+            if (made := joint(result[at], one)) is not None:
+                result[at] = made
+                break
         else:
-            result[both[0]] = both[1]
+            result.append(one)
     return result
 
 

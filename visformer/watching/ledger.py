@@ -123,11 +123,10 @@ class Ledger:
             ]
             dimensions = tuple((axis,) if axis.size > 1 else () for axis in axes)
             known = Known(dimensions, LEARNED)
-        elif held is not None:  # another view of numbers that are known
-            state = max((known.state for known in held.views.values()), default=0)
+        else:  # perhaps another view of numbers that are known
+            views = self.views(tensor).values()
+            state = max((known.state for known in views), default=CONSTANT)
             known = Known(fresh(tensor.shape, MADE), state)
-        else:
-            known = Known(fresh(tensor.shape, MADE))
         self.learn(tensor, known, 0)
         return known
 

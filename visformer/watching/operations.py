@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 import torch
@@ -68,17 +69,11 @@ def _features(dimensions: DataDimensions) -> DataDimensions:
     return tuple(tuple(axis.feature() for axis in one) for one in dimensions)
 
 
-_COMPOSITE: dict[Any, bool] = {}
-
-
+@cache
 def is_composite(func: Any) -> bool:
     """Whether an operation is made of others that ought to be seen."""
-    if func not in _COMPOSITE:
-        key = DispatchKey.CompositeImplicitAutograd
-        _COMPOSITE[func] = torch._C._dispatch_has_kernel_for_dispatch_key(
-            func.name(), key
-        )
-    return _COMPOSITE[func]
+    key = DispatchKey.CompositeImplicitAutograd
+    return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key)
 
 
 def factor_of(
@@ -96,8 +91,6 @@ def factor_of(
             number = float(by) if alone and knowns[-1].state != LEARNED else 1.0
         else:
             number = float(by)
-        if number and name.startswith("mul"):
-            factor *= number
-        elif number:
-            factor /= number
+        if number:
+            factor *= number if name.startswith("mul") else 1 / number
     return factor

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -62,13 +62,7 @@ class ScoreTrail:
 
     def normalised(self) -> bool:
         """Whether a softmax, or an exponential, is among the operations."""
-        return any(step.softmax or step.operation == "exp" for step in self._back())
-
-    def _back(self) -> Iterator[ScoreTrail]:
-        at: ScoreTrail | None = self
-        while at is not None:
-            yield at
-            at = at.before
+        return any(step.softmax or step.operation == "exp" for step in self.steps())
 
 
 def with_sum(

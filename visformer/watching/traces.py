@@ -22,7 +22,7 @@ from visformer.values.facts import (
 from visformer.values.row_columns import Columns, RowsName
 from visformer.values.score_bias import Bias
 from visformer.values.trace import Trace
-from visformer.values.watched_attention import TOLERANCE, WatchedAttention
+from visformer.values.watched_attention import MASKED, TOLERANCE, WatchedAttention
 from visformer.watching.row_tokens import RowTokens, tokens_of
 from visformer.watching.streams import LayerStream, readout_of, streams_of
 from visformer.watching.watched_steps import logits_of_rows, steps_of
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from visformer.watching.watched_runs import RunRows
     from visformer.watching.watcher import Watched
 
-MASKED = -1e4  # what is added and is not above this is a mask
 Layers = dict[Kind, list[WatchedAttention]]
 Streams = Mapping[StackName, LayerStream]
 
