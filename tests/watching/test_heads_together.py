@@ -32,7 +32,7 @@ class Splitting(nn.Module):
         q, k, v = map(self.split, self.qkv(x).chunk(3, -1))
         self.own = (q @ k.mT / SIZE**0.5).softmax(-1)
         made = scaled_dot_product_attention(q, k, v) if self.fused else self.own @ v
-        return made.reshape(x.shape)  # type: ignore[no-any-return]
+        return made.reshape(x.shape)
 
 
 def watched_of(model: nn.Module, *shape: int) -> Watched:
@@ -147,9 +147,9 @@ def test_sums_of_tokens_or_of_rows_are_not_sums_of_maps(pooled: Split) -> None:
 
 
 MIX = torch.tensor([[0.75, 0.5], [0.25, 0.5]])  # no parameter and no buffer
-MIXED = {
+MIXED: dict[str, Callable[[Tensor], Tensor]] = {
     "einsum": lambda a: torch.einsum("hg,bhqk->bgqk", MIX, a),
-    "matmul": lambda a: (MIX.T @ a.flatten(2)).view(a.shape),
+    "matmul": lambda a: torch.matmul(MIX.T, a.flatten(2)).view(a.shape),
     "linear": lambda a: linear(a.movedim(1, -1), MIX.T).movedim(-1, 1),
     "convolution": lambda a: conv2d(a, MIX.T[:, :, None, None]),
 }
@@ -162,6 +162,27 @@ def test_heads_mixed_by_a_constant(how: str) -> None:
     assert (torch.tensor(one.weights) - model.kept[0]).abs().max() < 1e-6
     assert len(watched.traces) == len(IDS)
     assert watched.certificate.ok, str(watched.certificate)
+
+
+def test_heads_mixed_by_a_sum_of_products() -> None:
+    mix = nn.Parameter(MIX)
+
+    def weigh(scores: Tensor) -> Tensor:
+        return (scores.softmax(-1)[:, :, None] * mix[:, :, None, None]).sum(1)
+
+    model = Weighing(weigh)
+    model.mix = mix
+    _model, watched = seen(model)
+    assert len(watched.traces) == len(IDS)
+    assert watched.certificate.ok, str(watched.certificate)
+
+
+def test_the_mean_of_all_heads_is_no_product_without_a_softmax() -> None:
+    model = Weighing(lambda scores: scores.softmax(-1).mean(1, keepdim=True))
+    with torch.no_grad():
+        missed = watch(model.eval())(IDS).certificate.missed
+    assert len(missed) == 1
+    assert "it is not clear which of its axes are batch, heads" in missed[0]
 
 
 @pytest.mark.parametrize("kept", [lambda x: x, nn.Parameter])

@@ -325,12 +325,12 @@ def _broadcast(ins: Sequence[Tensor]) -> tuple[int, ...] | None:
 
 def _where_same(before: DataDimensions, shape: tuple[int, ...]) -> DataDimensions:
     """Keep the dimensions whose size did not change, wherever they are."""
-    new = aligned([before], shape) if len(before) == len(shape) else kept(before, shape)
+    new = aligned([before], shape)
     return tuple(
         (DataAxis(n, max((a.origin for a in old), default=MADE), lost=True),)
-        if n > 1 and now and now[0].origin == MADE and not now[0].parent
+        if n > 1 and now[0].origin == MADE and not now[0].parent
         else now
-        for now, old, n in zip(new, (*before, *new), shape, strict=False)
+        for now, old, n in zip(new, before, shape, strict=True)
     )
 
 

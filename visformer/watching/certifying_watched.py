@@ -168,7 +168,8 @@ def _missed(watched: Watched) -> list[str]:
         for name, module in watched.watcher.model.named_modules()
         if isinstance(module, nn.RNNBase)
     ]
-    if not watched.attentions and not any(x.reason == "nested" for x in missed):
+    told = any(one.reason in ("axes", "nested") for one in missed)
+    if not watched.attentions and not told:
         sentences.append(
             _(
                 "No attention was found. If a kernel of its own computes it, or a "

@@ -47,13 +47,13 @@ ARRANGING = {  # operations that leave every weight as it is
 class _AttentionParts(NamedTuple):
     """An attention in one order of axes, on the CPU."""
 
+    found: Roles  # the axes of the weights
+    of_scores: Roles  # those of the product
     weights: Tensor  # [B, H, Q, K]
     queries: Tensor  # [B, H', Q, d]
     keys: Tensor  # [B, H', K, d]
     values: Tensor  # [B, H', K, e]
     result: Tensor  # [B, H, Q, e]
-    found: Roles  # the axes of the weights
-    of_scores: Roles  # those of the product
 
 
 def captured(
@@ -144,8 +144,7 @@ def _arranged(
             (found.batch, found.heads, found.queries, width),
         ),
     )
-    plain = map(_plain, several)
-    return _AttentionParts(*plain, found, of_scores)  # type: ignore[arg-type]
+    return _AttentionParts(found, of_scores, *map(_plain, several))
 
 
 def _told(

@@ -333,11 +333,11 @@ class Recorder(TorchDispatchMode):
         softmax = name in SOFTMAX
         if not on:
             return None
-        if name in REDUCTIONS:
-            return None
         tensor, known = max(on, key=lambda pair: pair[0].numel())
         before = known.trail
         assert before is not None
+        if name in REDUCTIONS and not (before.normalised() and _of_heads(args, known)):
+            return None
         others = tuple(
             k.trail
             for _x, k in on
@@ -548,6 +548,14 @@ class Recorder(TorchDispatchMode):
         if in_pieces(trail.product):
             self.see("pieces")
         return True
+
+
+def _of_heads(args: tuple[Any, ...], known: Known) -> bool:
+    """Whether a sum or mean of weights is over their heads alone."""
+    several = args[1] if len(args) > 1 and isinstance(args[1], list) else []
+    gone = {axis for at in several for axis in known.dimensions[at]}
+    shared = known.trail.product.shared if known.trail else ()
+    return bool(gone) and gone <= {axis for one in shared for axis in one}
 
 
 def _positions(dimensions: DataDimensions) -> list[DataAxis]:

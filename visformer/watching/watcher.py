@@ -22,7 +22,7 @@ from visformer.values.watched_attention import (
     WatchedKind,
     is_causal,
 )
-from visformer.watching.captured import Captured
+from visformer.watching.captured import Captured, worst
 from visformer.watching.fast_path import FastPath, fast_paths
 from visformer.watching.input_sides import Sides, border_of, sides_of
 from visformer.watching.inputs import (
@@ -475,8 +475,6 @@ def difference(first: Any, second: Any) -> float:
 
     Infinite where they are not of the same shapes.
     """
-    from visformer.watching.captured import worst
-
     pairs = [leaves_of(output) for output in (first, second)]
     if [x.shape for x in pairs[0]] != [x.shape for x in pairs[1]]:
         return float("inf")
