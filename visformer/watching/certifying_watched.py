@@ -332,6 +332,18 @@ def _sentence(seen: SeenInstead, watched: Watched) -> str:
                 "by heads, then transpose.",
                 module=module,
             )
+        case "axes":
+            return _(
+                "“{module}”: a softmax over {n:,} choices: it is not clear which of "
+                "its axes are batch, heads, queries and keys.",
+                module=module,
+                n=seen.size,
+            )
+    return _not_followed(seen, module)
+
+
+def _not_followed(seen: SeenInstead, module: str) -> str:
+    match seen.reason:
         case "nested":
             return _(
                 "“{module}”: nested tensors are not followed. Give it padded ones to "
@@ -350,13 +362,6 @@ def _sentence(seen: SeenInstead, watched: Watched) -> str:
                 "Switch to the eager implementation to see it.",
                 module=module,
                 operation=seen.name,
-            )
-        case "axes":
-            return _(
-                "“{module}”: a softmax over {n:,} choices: it is not clear which of "
-                "its axes are batch, heads, queries and keys.",
-                module=module,
-                n=seen.size,
             )
     return _(
         "“{module}”: “{operation}” could not be followed.",
