@@ -117,12 +117,10 @@ class Recorder(TorchDispatchMode):
         self.operations = 0
         self.dropout: Counter[str] = Counter()  # by module
         self.multiplied: set[int] = set()  # ids of storages of weights in products
-        self._waiting: dict[
-            int, tuple[ScoreTrail, SeenInstead]
-        ] = {}  # softmaxes without end
+        self._waiting: dict[ScoreTrail, SeenInstead] = {}  # softmaxes without end
         self._outside: WeakKeyDictionary[object, SeenInstead] = WeakKeyDictionary()
         self._before: Counter[SeenInstead] = Counter()  # all attention
-        self._mixers: dict[int, tuple[ScoreProduct, SeenInstead]] = {}
+        self._mixers: dict[ScoreProduct, SeenInstead] = {}
 
     def __torch_dispatch__(
         self,
@@ -182,11 +180,10 @@ class Recorder(TorchDispatchMode):
 
     def finish(self) -> None:
         """Note the softmaxes and the products of which nothing came."""
-        for _trail, seen in self._waiting.values():
+        for seen in self._waiting.values():
             if seen.size > 1:
                 self.seen[seen] += 1
-        for _product, seen in self._mixers.values():
-            self.seen[seen] += 1
+        self.seen.update(self._mixers.values())
         if not self.found:
             self.seen.update(self._before)
         self._waiting, self._mixers = {}, {}
@@ -364,8 +361,8 @@ class Recorder(TorchDispatchMode):
         )
         if softmax:
             size = tensor.shape[args[1]]
-            seen = SeenInstead("no product", self.calls.current.path, size)
-            self._waiting[id(made)] = made, seen
+            path = self.calls.current.path
+            self._waiting[made] = SeenInstead("no product", path, size)
         return made
 
     def _gives(self, name: str, knowns: list[Known]) -> bool:
@@ -489,8 +486,7 @@ class Recorder(TorchDispatchMode):
         mixes = any(axis.origin == INPUT for axis in contracted) and all(marks)
         weighed = any(k.trail and k.trail.normalised() for k in (first, second))
         if mixes and not weighed:
-            seen = SeenInstead("no softmax", call.path, 0)
-            self._mixers[id(made)] = made, seen
+            self._mixers[made] = SeenInstead("no softmax", call.path, 0)
         return made
 
     def _attend(
@@ -511,7 +507,7 @@ class Recorder(TorchDispatchMode):
             return False
         steps = trail.steps()
         for step in [*steps, *(x for s in steps for o in s.others for x in o.steps())]:
-            self._waiting.pop(id(step), None)
+            self._waiting.pop(step, None)
         found = (weights, known.dimensions), (values, value_marks)
         return self.capture(trail, *found, result, left=left)
 
@@ -529,7 +525,7 @@ class Recorder(TorchDispatchMode):
         ``values`` come with what they depend on; ``left`` tells whether the weights
         are the left factor of ``result``.
         """
-        self._mixers.pop(id(trail.product), None)
+        self._mixers.pop(trail.product, None)
         try:
             found = captured(
                 trail,
