@@ -17,7 +17,7 @@ from visformer.cli import main
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.passes import run
 from visformer.errors import CheckpointError, InputError
-from visformer.formats.fitting import MOST_PAIRS, read_references
+from visformer.formats.fitting import MOST_PAIRS, far_off, read_references
 from visformer.formats.inspecting import inspect
 from visformer.formats.layouts import LAYOUTS
 from visformer.formats.loading import checkpoint_files, load
@@ -26,13 +26,13 @@ from visformer.formats.names import their_name
 HEADS, ROWS = 4, 24
 
 
-def sharp(layout: str) -> dict[str, Tensor]:
+def sharp(layout: str, **rules: Any) -> dict[str, Tensor]:
     """Return weights under which attention, and so the number of heads, matters."""
     sizes: dict[str, Any] = {
         **{"d_model": 32, "heads": HEADS, "encoder_layers": 2, "decoder_layers": 2},
         **{"source_vocabulary": ROWS, "target_vocabulary": ROWS, "feed_forward": 48},
     }
-    model = visformer.build(layout, max_positions=40, **sizes).model
+    model = visformer.build(layout, max_positions=40, **sizes, **rules).model
     drawn = torch.Generator().manual_seed(1)
     tensors = {}
     for name, parameter in model.named_parameters():
@@ -56,6 +56,7 @@ def references(path: Path, checkpoint: Checkpoint, change: str | None = None) ->
         for _token in range(8):
             (trace,) = run(checkpoint, [source], [target], intervention=change)
             logits = torch.tensor(trace.logits)[-1]
+            logits[checkpoint.tokenizer.pad] = -torch.inf  # no sentence has it inside
             likely = logits.softmax(-1)
             target.append(int(likely.multinomial(1, generator=drawn)))
         words = [" ".join(map(str, ids)) for ids in (source, target[1:])]
@@ -96,6 +97,38 @@ def test_other_switches_are_found(
     report = json.loads(capsys.readouterr().out)
     assert report["config"]["heads"] in (1, 2, 4, 8)
     assert report["fits"][0]["settings"].startswith("heads=")
+
+
+RULES: dict[str, Any] = {
+    **{"norm_first": True, "activation": "gelu", "embedding_scale": False},
+    "positions": "sinusoidal",
+}
+
+
+def test_settings_are_searched_jointly(tmp_path: Path) -> None:
+    """Heads are judged wrongly while norms, activation and scale are others."""
+    tensors = sharp("torch", **RULES)
+    path = saved(tmp_path / "m.pt", tensors)
+    true = load(path, heads=HEADS, device="cpu", **RULES)
+    pairs = references(tmp_path / "refs.tsv", true)
+    made = load(path, pairs=pairs, positions="sinusoidal", device="cpu")
+    found = {name: getattr(made.config, name) for name in RULES}
+    assert (made.config.heads, found) == (HEADS, RULES)
+    assert made.assumed[0].startswith(
+        "heads = 4, activation = gelu, embedding_scale = False, norm_first = True (loss"
+    )
+    assert not any(line.startswith("norm_first") for line in made.assumed)
+
+
+def test_references_that_no_settings_explain_are_said(tmp_path: Path) -> None:
+    path = saved(tmp_path / "m.pt", sharp("scratch"))
+    pairs = tmp_path / "refs.tsv"
+    pairs.write_text("3 4 5\t6 7 8 9\n5 6\t20 11 17\n")
+    made = load(path, pairs=pairs, device="cpu")
+    (finding,) = (f for f in made.findings if f.id == "pairs-unlikely")
+    assert "guessing among 24 tokens has 3.18." in finding.what
+    assert len(finding.what) <= 200
+    assert far_off(0.4, 24) == ()
 
 
 def test_an_accepted_default_is_listed_as_assumed(tmp_path: Path) -> None:

@@ -7,34 +7,37 @@ does. The settings it was trained with predict the references best.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+import time
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from visformer.core.checkpoint import Checkpoint
+from visformer.core.mask_rules import RULES
 from visformer.core.passes import run
-from visformer.errors import CheckpointError, InputError, VisformerError
+from visformer.errors import CheckpointError, VisformerError
 from visformer.files import read_regular, refuse_foreign, short
-from visformer.formats.given_options import GivenOptions, possible_heads
+from visformer.formats.given_options import possible_heads
 from visformer.language import _
+from visformer.values.finding import Finding
+from visformer.watching.switches import Switch, spare_of, switched, switches_of
 
 MOST_PAIRS = 16
 MOST_BYTES = 1 << 20
-_BETTER = 0.98  # of the loss so far, for a change of the program to be worth a word
+_BETTER = 0.98  # of a loss, for one more setting to be worth a word
+_FAR = 0.5  # of the loss of guessing: a trained model is far below
+_SECONDS = 15.0  # of each of both searches, after which the best so far is taken
+_JOINTLY = "norm_first", "embedding_scale", "activation", "heads"
+_ALONE = "mask_rule", "position_axis"
 _CHANGES = (  # of a run, as “--change” takes them
     *("causal off", "multiply", "scale off", "positions none", "positions halves"),
 )
-_SETTINGS: dict[str, tuple[Any, ...]] = {  # field of ModelConfig -> what it may be
-    "norm_first": (False, True),
-    "embedding_scale": (False, True),
-    "activation": ("relu", "gelu", "silu"),
-    "mask_rule": ("keys", "source_keys", "causal", "target_rows"),
-    "position_axis": ("time", "batch"),
-}
-Read = Callable[[GivenOptions], Checkpoint]
 
 
 class ReferencePair(NamedTuple):
@@ -81,85 +84,143 @@ def read_references(path: Path) -> tuple[ReferencePair, ...]:
     return tuple(pairs[:MOST_PAIRS])
 
 
-def mean_loss(
-    checkpoint: Checkpoint, pairs: tuple[ReferencePair, ...], change: str = ""
-) -> float:
-    """Return the mean negative log-likelihood of the references' tokens, in nats.
+class References(NamedTuple):
+    """Reference pairs as ids, of which those of a row are padded behind."""
 
-    The end is left out: its id may be a guess that has nothing to do with the file.
-    Raises InputError for pairs that the tokenizer cannot read.
-    """
-    total, count = 0.0, 0
-    tokenizer = checkpoint.tokenizer
-    most = checkpoint.config.max_positions
-    for pair in pairs:
-        source = [piece.id for piece in tokenizer.encode_source(pair.source)][:most]
-        wanted = tokenizer.encode_target(pair.target)[:most]
-        fed = [tokenizer.bos, *wanted[:-1]]
-        (trace,) = run(
-            checkpoint,
-            [source],
-            [fed],
-            intervention=change or None,
-        )
-        likely = torch.log_softmax(torch.as_tensor(trace.logits), -1)
-        chosen = likely[torch.arange(len(wanted)), torch.tensor(wanted)]
-        total -= float(chosen.sum())
-        count += len(wanted)
-    return total / count if math.isfinite(total) else math.inf
+    source: Tensor  # int64 [B, S]
+    fed: Tensor  # int64 [B, T], the start and all but the last of what is wanted
+    wanted: list[list[int]]
+    lengths: list[int]  # of the sources
 
+    @classmethod
+    def of(cls, checkpoint: Checkpoint, pairs: tuple[ReferencePair, ...]) -> References:
+        """Encode pairs; InputError for what the tokenizer cannot read.
 
-def heads_by_loss(
-    read: Read, options: GivenOptions, width: int, pairs: tuple[ReferencePair, ...]
-) -> list[Fit]:
-    """Return the losses of every possible number of heads, the lowest first."""
-    found = []
-    for heads in possible_heads(width):
-        given = replace(options, fields={**options.fields, "heads": heads})
-        loss = mean_loss(read(given), pairs)
-        found.append(Fit({"heads": heads}, "", loss))
-    return sorted(found, key=lambda fit: fit.loss)
+        The end is left out: its id may be a guess that has nothing to do with the file.
+        """
+        tokenizer, most = checkpoint.tokenizer, checkpoint.config.max_positions
+        sources = [
+            [piece.id for piece in tokenizer.encode_source(pair.source)][:most]
+            for pair in pairs
+        ]
+        wanted = [tokenizer.encode_target(pair.target)[:most] for pair in pairs]
+        fed = [[tokenizer.bos, *ids[:-1]] for ids in wanted]
+        sides = [
+            pad_sequence([torch.tensor(ids) for ids in rows], True, pad)
+            for rows, pad in ((sources, tokenizer.source_pad), (fed, tokenizer.pad))
+        ]
+        return cls(sides[0], sides[1], wanted, [*map(len, sources)])
+
+    def loss(self, checkpoint: Checkpoint, change: str | None = None) -> float:
+        """Return the mean negative log-likelihood of the wanted tokens, in nats."""
+        config, total = checkpoint.config, 0.0
+        by_length = RULES[config.mask_rule].by_length
+        # a row's place tells its positions in some programs: typed, it is alone
+        size = 1 if config.position_axis == "batch" else len(self.wanted)
+        for start in range(0, len(self.wanted), size):
+            rows = slice(start, start + size)
+            traces = run(
+                checkpoint,
+                self.source[rows],
+                self.fed[rows],
+                source_lengths=self.lengths[rows] if by_length else None,
+                intervention=change,
+            )
+            for trace, ids in zip(traces, self.wanted[rows], strict=True):
+                likely = torch.log_softmax(torch.as_tensor(trace.logits), -1)
+                chosen = likely[torch.arange(len(ids)), torch.tensor(ids)]
+                total -= float(chosen.sum())
+        return total / sum(map(len, self.wanted)) if math.isfinite(total) else math.inf
 
 
 def best_fits(
-    read: Read, options: GivenOptions, width: int, pairs: tuple[ReferencePair, ...]
+    checkpoint: Checkpoint, known: Collection[str], pairs: tuple[ReferencePair, ...]
 ) -> list[Fit]:
-    """Search heads, then single switches, then a second one: the best fit first.
+    """Search settings that are not ``known`` for a checkpoint, the best fit first.
 
-    Switches come from the tables above; one that cannot be is passed over.
+    Heads, the order of norms, activation and scale are tried jointly, as each is
+    judged wrongly where another is wrong; then one more switch at a time, until none
+    is better. Each of both ends when its time is over. Raises InputError for pairs that
+    the tokenizer cannot read.
     """
-    known = options.fields.get("heads")
-    if known is None:
-        tried = heads_by_loss(read, options, width, pairs)
-    else:
-        tried = [Fit({}, "", mean_loss(read(options), pairs))]
-    for _round in range(2):
-        best = min(tried, key=lambda fit: fit.loss)
-        more = list(_varied(read, options, best, pairs))
-        tried += more
-        if not more or min(fit.loss for fit in more) >= best.loss * _BETTER:
-            break
-    return sorted(tried, key=lambda fit: (fit.loss, len(fit.settings)))
+    search = _Search(checkpoint, References.of(checkpoint, pairs))
+    heads = possible_heads(checkpoint.config.d_model)
+    switches = [
+        *(Switch("heads", f"heads={n}", n) for n in heads),
+        *switches_of(checkpoint.config, (0, 0)),
+    ]
+    ways = [
+        [(), *((one,) for one in switches if one.name == name)]
+        for name in _JOINTLY
+        if name not in known
+    ]
+    search.try_all(sum(chosen, ()) for chosen in product(*ways))
+    free = {*_JOINTLY, *_ALONE} - {*known}
+    others = [one for one in switches if one.name in free or one.words in _CHANGES]
+    best, before = search.best, math.inf
+    while search.losses[best] < before * _BETTER:
+        before = search.losses[best]
+        rest = {one: [x for x in best if x.name != one.name] for one in others}
+        search.try_all((*rest[one], one) for one in others if one not in best)
+        best = search.best
+    base = {} if "heads" in known else {"heads": checkpoint.config.heads}
+    fits = [_fit(base, chosen, loss) for chosen, loss in search.losses.items()]
+    return sorted(fits, key=lambda fit: (fit.loss, len(fit.settings)))
 
 
-def _varied(
-    read: Read, options: GivenOptions, best: Fit, pairs: tuple[ReferencePair, ...]
-) -> Iterator[Fit]:
-    fields = {**options.fields, **best.settings}
-    checkpoint = read(replace(options, fields=fields))
-    for change in () if best.change else _CHANGES:
-        try:
-            yield Fit(best.settings, change, mean_loss(checkpoint, pairs, change))
-        except VisformerError:
-            continue
-    for name, values in _SETTINGS.items():
-        for value in values:
-            if name in fields or value == getattr(checkpoint.config, name):
-                continue
-            settings = {**best.settings, name: value}
-            given = replace(options, fields={**options.fields, **settings})
-            try:
-                loss = mean_loss(read(given), pairs, best.change)
-            except (CheckpointError, InputError):
-                continue
-            yield Fit(settings, best.change, loss)
+class _Search:
+    """Losses of the references under switches, each tried once."""
+
+    def __init__(self, checkpoint: Checkpoint, references: References) -> None:
+        self._spare, self._references = spare_of(checkpoint), references
+        self.losses: dict[tuple[Switch, ...], float] = {(): references.loss(checkpoint)}
+
+    @property
+    def best(self) -> tuple[Switch, ...]:
+        """What has the lowest loss so far."""
+        return min(self.losses, key=lambda chosen: (self.losses[chosen], len(chosen)))
+
+    def try_all(self, several: Iterable[tuple[Switch, ...]]) -> None:
+        """Try those of several that were not, until the time is over."""
+        end = time.monotonic() + _SECONDS
+        for chosen in several:
+            if time.monotonic() > end:
+                break
+            key = tuple(sorted(chosen, key=lambda one: one.name))
+            if key not in self.losses:
+                with suppress(VisformerError):  # not every switch is every model's
+                    self.losses[key] = self._references.loss(
+                        *switched(self._spare, chosen)
+                    )
+
+
+def _fit(base: Mapping[str, Any], chosen: tuple[Switch, ...], loss: float) -> Fit:
+    fields = {one.name: one.value for one in chosen if one.value is not None}
+    changes = [one.words for one in chosen if one.value is None]
+    return Fit({**base, **fields}, "; ".join(changes), loss)
+
+
+def plainest(fits: list[Fit]) -> Fit:
+    """Return the settings, no change of a run, that are hardly worse than the best.
+
+    Of these, those that say least.
+    """
+    settings = [fit for fit in fits if not fit.change]
+    near = [fit for fit in settings if fit.loss * _BETTER <= settings[0].loss]
+    return min(near, key=lambda fit: len(fit.settings))
+
+
+def far_off(loss: float, rows: int) -> tuple[Finding, ...]:
+    """Say that the best loss of references is far from good, if it is."""
+    chance = math.log(rows)
+    if loss < _FAR * chance:
+        return ()
+    what = _(
+        "Under the best settings found, the reference pairs have a loss of {loss:.2f} "
+        "a token; guessing among {n:,} tokens has {chance:.2f}.",
+        loss=loss,
+        n=rows,
+        chance=chance,
+    )
+    remedy = _("Check the tokenizer and the ids, or give the settings of its program.")
+    return (Finding("pairs-unlikely", _("Settings"), what, remedy),)

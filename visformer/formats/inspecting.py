@@ -44,7 +44,7 @@ def inspect(path: Location, **overrides: Any) -> dict[str, Any]:
         files = opening(path, layout, options, reader)
         report |= _described(files.load(device))
         if options.pairs is not None:
-            report["fits"] = [_fit(fit) for fit in files.fits()[:_MOST_FITS]]
+            report["fits"] = [_fit(fit) for fit in files.fits[:_MOST_FITS]]
     except CheckpointError as error:
         report |= {"problem": str(error), "layout": _supposed(path, reader)}
         with contextlib.suppress(CheckpointError):

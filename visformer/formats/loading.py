@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ from visformer.formats.fitting import (
     Fit,
     ReferencePair,
     best_fits,
-    heads_by_loss,
+    far_off,
+    plainest,
     read_references,
 )
 from visformer.formats.given_options import GivenOptions, given_options
@@ -38,6 +40,7 @@ from visformer.formats.recognising import (
 from visformer.formats.tutorial_files import known_config, read_files
 from visformer.formats.weight_file import WeightFile, WeightReader
 from visformer.language import _
+from visformer.values.finding import Finding
 from visformer.values.questions import (
     Overrides,
     Questionnaire,
@@ -79,7 +82,7 @@ def load(
     ``names`` what a file calls its embeddings, positions and output;
     ``rename`` maps patterns (regular expressions) of names of tensors to replacements,
     and ``ignore`` lists patterns of names to leave out; ``pairs`` is a file of
-    reference pairs (source, tab, target), and heads that nothing says are then those
+    reference pairs (source, tab, target), and settings that nothing says are then those
     under which the references are likeliest; ``weights`` names one of several sets in
     a file, such as averaged ones; ``source_language`` and
     ``target_language`` are codes of a multilingual model's tokenizer; ``device`` as
@@ -124,11 +127,10 @@ class CheckpointFiles:
         with _said_if_too_large(self.path, device):
             if self.module is not None and self.asks:
                 return self._agreeing(self.module, device)
-            options, chosen = self._with_heads()
+            options, chosen, said = self._by_pairs()
             checkpoint = self.spec.read(self.spec, self.files, options, device)
             self.files[0].reader.check_rules()
-            assumed = (*chosen, *checkpoint.assumed)
-            return replace(checkpoint, assumed=assumed) if chosen else checkpoint
+            return _adding(checkpoint, chosen, said)
 
     def _agreeing(self, module: nn.Module, device: torch.device) -> Checkpoint:
         from visformer.formats.agreeing import agreement  # few have a module
@@ -136,17 +138,19 @@ class CheckpointFiles:
         read = read_files(self.spec, self.files, self.options)
         made = agreement(module, read, self.options, self._read)
         checkpoint = replace(self, options=made.options, module=None).load(device)
-        findings = (*checkpoint.findings, *made.findings)
-        return replace(checkpoint, findings=findings) if made.findings else checkpoint
+        return _adding(checkpoint, (), made.findings)
 
+    @cached_property
     def fits(self) -> list[Fit]:
-        """Return the settings under which ``pairs`` are likeliest, the best first.
+        """The settings under which ``pairs`` are likeliest, the best first.
 
         Raises CheckpointError where there are none, or no answer could open the file.
         """
-        read = read_files(self.spec, self.files, self.options)
         pairs = self._pairs()
-        return best_fits(self._read, read.options, known_config(read).d_model, pairs)
+        known = read_files(self.spec, self.files, self.options).options.fields
+        fields = {"heads": 1, **known} | dict(self.options.fields)
+        opened = self._read(replace(self.options, fields=fields))
+        return best_fits(opened, known, pairs)
 
     def _pairs(self) -> tuple[ReferencePair, ...]:
         if self.options.pairs is None or not self.asks:
@@ -158,24 +162,25 @@ class CheckpointFiles:
     def _read(self, options: GivenOptions) -> Checkpoint:
         return self.spec.read(self.spec, self.files, options, torch.device("cpu"))
 
-    def _with_heads(self) -> tuple[GivenOptions, tuple[str, ...]]:
-        """Choose the heads by the references, where nothing says how many there are."""
+    def _by_pairs(self) -> tuple[GivenOptions, tuple[str, ...], tuple[Finding, ...]]:
+        """Choose what nothing says by the references, and say by which losses."""
         if self.options.pairs is None:
-            return self.options, ()
-        pairs = self._pairs()
-        read = read_files(self.spec, self.files, self.options)
-        if "heads" in read.options.fields:
-            return self.options, ()
-        width = known_config(read).d_model
-        first, *others = heads_by_loss(self._read, self.options, width, pairs)
+            return self.options, (), ()
+        first = plainest(self.fits)
         fields = {**self.options.fields, **first.settings}
+        rows = known_config(read_files(self.spec, self.files, self.options))
+        findings = far_off(first.loss, rows.target_vocabulary)
+        others = [fit for fit in self.fits if fit != first][:3]
         words = _(
-            "heads = {n} (loss {loss:.2f} of the reference pairs; {others})",
-            n=first.settings["heads"],
+            "{settings} (loss {loss:.3g} of the reference pairs; {others})",
+            settings=first.words.replace("=", " = "),
             loss=first.loss,
-            others=", ".join(f"{o.words}: {o.loss:.2f}" for o in others[:3]),
+            others="; ".join(
+                f"{o.words or _('as it is')}: {o.loss:.3g}" for o in others
+            ),
         )
-        return replace(self.options, fields=fields), (words,)
+        chosen = (words,) if first.settings else ()
+        return replace(self.options, fields=fields), chosen, findings
 
     def proposed(self) -> dict[str, Any]:
         """Return keywords of ``load`` under which a misfit would fit; {} if none."""
@@ -211,6 +216,19 @@ class CheckpointFiles:
         with _said_if_too_large(self.path, torch.device("cpu")):
             read = read_files(self.spec, self.files, self.options)
             return questionnaire_for(read, every=every)
+
+
+def _adding(
+    checkpoint: Checkpoint, assumed: tuple[str, ...], findings: tuple[Finding, ...]
+) -> Checkpoint:
+    """Say more of a checkpoint, if there is more; a folder's is of its own kind."""
+    if not assumed and not findings:
+        return checkpoint
+    return replace(
+        checkpoint,
+        assumed=(*assumed, *checkpoint.assumed),
+        findings=(*checkpoint.findings, *findings),
+    )
 
 
 def checkpoint_files(path: str, overrides: Overrides) -> CheckpointFiles:
