@@ -78,8 +78,8 @@ def add_overrides(parser: argparse.ArgumentParser) -> None:
         "--pairs",
         metavar="FILE",
         help=_(
-            "reference pairs (source, tab, target): the number of heads is the one "
-            "under which they are likeliest; “inspect” lists what else fits better"
+            "reference pairs (source, tab, target): heads and rules that nothing says "
+            "are those under which they are likeliest; “inspect” lists others"
         ),
     )
     group.add_argument(
