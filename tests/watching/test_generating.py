@@ -217,3 +217,31 @@ def test_a_cache_that_drops_what_has_left_a_window(
         assert not torch.tensor(trace.attention("decoder", 0))[:, left].any()
     assert watched.certificate.passed
     assert not any("Trace" in one for one in watched.certificate.missed)
+
+
+@pytest.mark.parametrize("cache", [True, False], ids=["cache", "no cache"])
+def test_what_is_returned_without_its_prompt_follows_it(cache: bool) -> None:
+    model, ids = made("Llama"), given(2, 7)
+    whole = model.generate
+
+    def new_ids_alone(ids: Tensor, **settings: Any) -> Any:
+        return whole(ids, **settings)[:, ids.shape[1] :]
+
+    model.generate = new_ids_alone
+    with torch.no_grad(), watch(model) as watched:
+        new = model.generate(ids, max_new_tokens=4, min_new_tokens=4, use_cache=cache)
+    read = torch.cat((ids, new), 1)[:, :-1].tolist()
+    assert [trace.target_ids.tolist() for trace in watched.traces] == read
+    assert watched.certificate.missed == ()
+
+
+@pytest.mark.parametrize("family", WINDOWS)
+def test_steps_that_were_given_a_mask_of_padding_are_not_accused(family: str) -> None:
+    """One pass over the same tokens is not given the mask, and differs."""
+    model, ids = made(family, "eager"), given(2, 7)
+    open_keys = torch.ones_like(ids)
+    open_keys[1, :2] = 0
+    with torch.no_grad(), watch(model) as watched:
+        model.generate(ids, attention_mask=open_keys, do_sample=False, max_new_tokens=5)
+    assert not any(one.severity == "fault" for one in watched.certificate.findings)
+    assert "were not compared" in str(watched.certificate)

@@ -14,7 +14,7 @@ from visformer.analysis.checks.observation import Comparisons, Observation
 from visformer.language import _
 from visformer.values.arrays import Bools, Ids
 from visformer.values.watched_attention import HALF_TOLERANCE, WatchedAttention
-from visformer.watching.inputs import SOURCE_NAMES, TARGET_NAMES
+from visformer.watching.inputs import SOURCE_NAMES, TARGET_NAMES, goes_with_another
 from visformer.watching.surroundings import same_chances
 from visformer.watching.watched_steps import logits_of_rows
 
@@ -104,7 +104,11 @@ def _compared(watched: Watched, steps: Sequence[WatchedAttention]) -> StepsCompa
 def _others(watched: Watched) -> list[str]:
     """Name what steps were given that one pass is not; places, and no mask, aside."""
     sides = watched.sides.source | watched.sides.target
-    others = [x for x in watched.inputs if x.name and not x.mark & sides]
+    others = [
+        x
+        for x in watched.inputs
+        if x.name and (goes_with_another(x.name) or not x.mark & sides)
+    ]
     said = [
         x for x in others if "position" not in x.name and bool((x.tensor != 1).any())
     ]

@@ -162,11 +162,14 @@ def history_of(
     follows what the first step read if ``prompted``, else that is its beginning. It is
     looked for in a ``block`` of all rows, its bounds as shares of them.
     """
+    if not steps:
+        return None
+    prompt = steps[0].chain()[0][1] if prompted else 0
     chains = [step.chain() for step in reversed(steps)]
     lengths = [(sum(kept for _step, kept in chain), chain) for chain in chains]
     for length, chain in sorted(lengths, key=lambda one: one[0], reverse=True):
-        read = length - (chain[0][1] if prompted else 0)
-        if read <= len(sequence):
+        read = length - prompt
+        if 0 <= read <= len(sequence):
             at = _rows_that_read(sequence[:read], block, chain, given)
             if at is not None:
                 return RunRows(chain, at, read)
@@ -191,7 +194,8 @@ def _rows_that_read(
             ids = step.ids(given)
             if ids is None or len(ids) != len(allowed):
                 return None
-            allowed = allowed & (ids[:, :kept] == sequence[start:end]).all(1)
+            own = ids[:, :kept][:, start - end :]  # without the prompt
+            allowed = allowed & (own == sequence[start:end]).all(1)
         if not bool(allowed.any()):
             return None
         several.append(allowed)
