@@ -303,8 +303,9 @@ def test_filtering_by_hand() -> None:
 
 def test_greedy_and_top_one_take_the_best() -> None:
     logits = torch.tensor([0.0, 2.0, 1.0])
-    assert choose(logits, Strategy(), 0) == 1
-    assert choose(logits, Strategy(name="sample", top_k=1), 5) == 1
+    assert choose(logits, Strategy(), 0) == (1, "model", None)
+    one = choose(logits, Strategy(name="sample", top_k=1), 5)
+    assert one == (1, "drawn", (1.0, 1.0, 1, 1.0))
 
 
 @pytest.mark.parametrize(

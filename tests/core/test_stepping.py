@@ -20,7 +20,7 @@ from visformer.engine.messages import Answer, Decode, Numbered, Started, Stepped
 from visformer.engine.process import Server
 from visformer.formats.fresh import presets
 from visformer.values.recording import Recording
-from visformer.values.step import Origin
+from visformer.values.step import Choice
 from visformer.values.trace import Trace
 
 
@@ -158,13 +158,13 @@ def test_the_window_gets_the_rows_that_a_step_changed(preset: str) -> None:
     checkpoint, pipe = small(preset, seed=2), Pipe()
     server = Server(pipe)  # type: ignore[arg-type]
     server.checkpoint = checkpoint
-    forced: tuple[tuple[int, Origin], ...] = ((5, "forced"), (0, "forced"))
-    prefixes = [(), forced, (*forced, (6, "forced")), forced, forced[:1]]
+    forced = (Choice(5, "forced"), Choice(0, "forced"))
+    prefixes = [(), forced, (*forced, Choice(6, "forced")), forced, forced[:1]]
     for number, prefix in enumerate(prefixes):
         request = Decode(source="4 5 6", prefix=prefix, limit=7)
         server.answer(Numbered(number, request))
         made = pipe.trace()
-        assert [s.id for s in made.steps[: len(prefix)]] == [i for i, _ in prefix]
+        assert tuple(s.choice for s in made.steps[: len(prefix)]) == prefix
         again = Decoding(checkpoint, "4 5 6", limit=7)
         again.follow(prefix)
         expected = again.finish()

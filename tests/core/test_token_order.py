@@ -86,7 +86,7 @@ def test_a_tie_is_decided_alike_by_steps_table_search_sampling_and_lens() -> Non
     assert [row.ids[-1, 0] for row in rows] == [5] * 4
     assert [row.chosen_ranks[-1] for row in rows] == [s.rank for s in whole.steps]
     logits = torch.tensor(whole.logits[0])
-    assert choose(logits, Strategy(), 0) == 5
+    assert choose(logits, Strategy(), 0).id == 5
     assert filtered(logits, 2, 1.0).nonzero().flatten().tolist() == [5, 9]
 
 

@@ -30,6 +30,7 @@ from visformer.engine.messages import (
 )
 from visformer.engine.mirror import Decoded
 from visformer.formats.loading import load
+from visformer.values.step import Choice
 
 
 def test_session(engine: tuple[Engine, Listener], folder: Path) -> None:
@@ -50,7 +51,7 @@ def test_session(engine: tuple[Engine, Listener], folder: Path) -> None:
     assert (trace.decoder_rows == expected.decoder_rows).all()
     assert trace.output_weight is None
 
-    forced = (*((s.id, s.origin) for s in trace.steps[:2]), (7, "forced"))
+    forced = (*(s.choice for s in trace.steps[:2]), Choice(7, "forced"))
     number = handle.ask(request("abc", prefix=forced))
     again = decoded(listener, number).trace
     assert [s.id for s in again.steps[:3]] == [trace.steps[0].id, trace.steps[1].id, 7]

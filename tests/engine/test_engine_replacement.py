@@ -31,6 +31,7 @@ from visformer.engine.messages import (
 )
 from visformer.engine.mirror import Decoded, Mirror
 from visformer.values.change_text import parse
+from visformer.values.step import Choice
 from visformer.values.strategy import Strategy
 
 
@@ -134,7 +135,7 @@ def replayed(handle: Engine) -> Request:
 def test_a_choice_is_replayed_even_before_its_first_answer(events: list[Event]) -> None:
     handle = ready(events)
     working(handle).answer(started(handle.ask(Decode(source="abc"))))
-    forced = Decode(source="abc", prefix=((5, "model"), (7, "forced")))
+    forced = Decode(source="abc", prefix=(Choice(5, "model"), Choice(7, "forced")))
     number = handle.ask(forced)
     working(handle).answer(None)
     assert replayed(handle) == forced
@@ -307,7 +308,7 @@ def test_tokens_that_came_are_replayed(events: list[Event]) -> None:
     working(handle).answer(None)
     again = replayed(handle)
     assert isinstance(again, Decode)
-    assert [id for id, _ in again.prefix] == [step.id for step in trace.steps]
+    assert [choice.id for choice in again.prefix] == [step.id for step in trace.steps]
 
 
 def test_any_request_is_replayed_but_none_that_was_aside(events: list[Event]) -> None:

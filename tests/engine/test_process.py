@@ -42,6 +42,7 @@ from visformer.engine.messages import (
 from visformer.engine.process import LESS_PRIORITY, Server, serve
 from visformer.formats import loading
 from visformer.values.change_text import parse
+from visformer.values.step import Choice
 from visformer.values.strategy import GREEDY, Strategy
 
 CHECKPOINT = tiny_checkpoint()
@@ -136,10 +137,10 @@ def test_passes_stop_for_a_newer_request() -> None:
     server = server_on(pipe)
     newer = Numbered(2, Decode(source="ab"))
     pipe.put_after(2, Passed, newer)
-    prefix = tuple((id, "forced") for id in (5, 6, 7, 8))
+    prefix = tuple(Choice(id, "forced") for id in (5, 6, 7, 8))
     request = Decode(
         source="abc",
-        prefix=prefix,  # type: ignore[arg-type]
+        prefix=prefix,
         limit=9,
         intervention=parse(["causal off"]),
     )

@@ -31,6 +31,7 @@ from visformer.engine.mirror import Mirror
 from visformer.engine.process import Server
 from visformer.values.change_text import parse
 from visformer.values.intervention import NO_CHANGES
+from visformer.values.step import Choice
 from visformer.values.trace import Trace
 
 pytest.importorskip("transformers")
@@ -78,7 +79,7 @@ def test_a_model_is_opened_and_decoded(folders: dict[str, Path]) -> None:
     assert all(one.settled for one in passes)
     assert len(passes) < len(trace) == passes[-1].limit == 10
     assert trace.model == asking.opened.model
-    forced = (*((s.id, s.origin) for s in trace.steps[:2]), (7, "forced"))
+    forced = (*(s.choice for s in trace.steps[:2]), Choice(7, "forced"))
     _passes, other = asking.decoded(Decode(source="the cat sees a dog", prefix=forced))
     origins = [step.origin for step in other.steps[:4]]
     assert origins == ["model", "model", "forced", "model"]
@@ -90,8 +91,9 @@ def test_a_model_is_opened_and_decoded(folders: dict[str, Path]) -> None:
 def test_a_prompt_goes_on(folders: dict[str, Path]) -> None:
     asking = Asking(folders["GPT-2"])
     _passes, trace = asking.decoded(Decode(source="the cat"))
-    steps = [(step.id, step.origin) for step in trace.steps]
-    made = Decode(source="the cat", prefix=(*steps[:-2], (steps[-2][0], "forced")))
+    steps = [step.choice for step in trace.steps]
+    forced = (*steps[:-2], Choice(steps[-2].id, "forced"))
+    made = Decode(source="the cat", prefix=forced)
     _passes, again = asking.decoded(made)
     assert again.target_ids.tolist() == trace.target_ids.tolist()
     assert again.prompt == trace.prompt > 0

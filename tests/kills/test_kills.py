@@ -13,6 +13,7 @@ from tests.models import tiny_checkpoint
 from visformer.core.decoding import Decoding
 from visformer.session.recipe import WantedRun
 from visformer.values.change_text import parse
+from visformer.values.step import Choice
 
 
 @pytest.mark.slow
@@ -38,7 +39,7 @@ def test_a_run_of_another_wish_is_noticed() -> None:
     other = replace(trace, intervention=hidden)
     assert difference(other, changed, checkpoint)
     forced = WantedRun(
-        sentence="abc", limit=6, prefix=((trace.steps[0].id + 1, "forced"),)
+        sentence="abc", limit=6, prefix=(Choice(trace.steps[0].id + 1, "forced"),)
     )
     assert difference(trace, forced, checkpoint)
 
@@ -47,7 +48,7 @@ def test_a_run_that_has_not_come_to_its_end_is_compared_with_as_much() -> None:
     """Where the causal mask is off, tokens that follow change the rows before them."""
     checkpoint, change = tiny_checkpoint(), parse(["causal off"])
     whole = Decoding(checkpoint, "abc", limit=8, intervention=change).finish()
-    prefix = tuple((step.id, step.origin) for step in whole.steps[:5])
+    prefix = tuple(step.choice for step in whole.steps[:5])
     wanted = WantedRun(sentence="abc", limit=8, change=change.to_json(), prefix=prefix)
     part = Decoding(checkpoint, "abc", limit=8, intervention=change).step(3)
     assert difference(part, wanted, checkpoint) == ""

@@ -180,8 +180,52 @@ def some_step(said: Said, test: Callable[[Step], bool]) -> bool:
     return any(test(one) for one in steps if visible(one.token) == named)
 
 
-def was_drawn(said: Said) -> bool:
-    return said.run.strategy.name == "sample"
+def was_drawn(said: Said, step: Step) -> bool:
+    return said.run.strategy.name == "sample" and step.origin == "drawn"
+
+
+def drawn_share(said: Said, row: int) -> float:
+    """Return with what probability a row's token is drawn, from its logits."""
+    way = said.run.strategy
+    logits = said.trace.logits[row].astype(np.float64) / way.temperature
+    order = np.argsort(-logits, kind="stable")
+    shares = np.exp(logits[order] - logits.max())
+    shares /= shares.sum()
+    shares[way.top_k or len(shares) :] = 0
+    shares[np.cumsum(shares) - shares >= way.top_p * shares.sum()] = 0
+    kept = dict(zip(order.tolist(), (shares / shares.sum()).tolist(), strict=True))
+    return float(kept[said.trace.steps[row].id])
+
+
+def is_draw(said: Said) -> bool:
+    """Whether a step was drawn with what is said; its row may have changed since."""
+    changed = said.run.trace.intervention.may_open
+    return any(
+        was_drawn(said, step)
+        and step.drawn is not None
+        and is_share(said, "p", step.drawn.probability)
+        and (changed or is_share(said, "p", drawn_share(said, row)))
+        for row, step in enumerate(said.trace.steps)
+    )
+
+
+def is_said_drawn(said: Said, *, best: bool) -> bool:
+    """Whether a step with the token and the probability of its row was drawn."""
+    return some_step(
+        said,
+        lambda one: (
+            was_drawn(said, one)
+            and best == (one.rank == 1)
+            and is_share(said, "p", one.probability)
+        ),
+    )
+
+
+def was_chosen_before(said: Said) -> bool:
+    """Whether a best token is its row's best no more, since the row may change."""
+    opened = said.run.trace.intervention.may_open
+    greedy = said.run.strategy.name == "greedy"
+    return opened and greedy and some_step(said, lambda one: one.rank > 1)
 
 
 def counted(said: Said, what: Bools, field: str) -> bool:
@@ -303,11 +347,26 @@ CLAIMS: Claims = {
         s, pads(s.trace, "source"), "n"
     ),
     # who chose
-    "drawn": was_drawn,
-    "drawn: “{token}” {p}; most probable: “{best}” {best_p}": was_drawn,
-    "“{token}” ({p}, rank {rank:,}) was drawn from the softmax of the row's logits; "
-    "the most probable token is “{best}” ({best_p}).": lambda s: (
-        was_drawn(s) and s.run.strategy.temperature == 1 and not s.run.strategy.top_k
+    "chosen": lambda s: s.trace.steps[-1].origin == "model",
+    "drawn": lambda s: was_drawn(s, s.trace.steps[-1]),
+    "drawn: “{token}”, the most probable; softmax {p}": lambda s: is_said_drawn(
+        s, best=True
+    ),
+    "drawn: “{token}”, softmax {p}; most probable: “{best}” {best_p}": lambda s: (
+        is_said_drawn(s, best=False)
+    ),
+    "“{token}” was drawn; it is also the most probable token by the softmax of the "
+    "row's logits ({p}).": lambda s: is_said_drawn(s, best=True),
+    "“{token}” was drawn; the softmax of the row's logits gives it {p}, rank {rank:,}; "
+    "the most probable token is “{best}” ({best_p}).": lambda s: is_said_drawn(
+        s, best=False
+    ),
+    "It was drawn with {p} ({ways}).": is_draw,
+    "chosen with what was read by then: “{token}”, now {p}; most probable now: "
+    "“{best}” {best_p}": was_chosen_before,
+    "“{token}” was chosen with the tokens that were read by then. In the row as it is "
+    "now it has {p}, rank {rank:,}; the most probable token is “{best}” ({best_p}).": (
+        was_chosen_before
     ),
     "The softmax of the row's logits predicts “{token}” ({p}).": lambda s: some_step(
         s, lambda one: one.rank == 1 and is_share(s, "p", one.probability)

@@ -172,10 +172,11 @@ def _forced(change: str = "") -> SweptRun:
     return SweptRun("", decoding.step(3), checkpoint)
 
 
-def _sampled(**choices: Any) -> SweptRun:
+def _sampled(change: str = "", **choices: Any) -> SweptRun:
     checkpoint = tiny_checkpoint()
     strategy = Strategy("sample", seed=1, **choices)
-    decoding = Decoding(checkpoint, TEXT, limit=LIMIT, strategy=strategy)
+    made: dict[str, Any] = {"strategy": strategy, "intervention": change or None}
+    decoding = Decoding(checkpoint, TEXT, limit=LIMIT, **made)
     return SweptRun("", decoding.finish(), checkpoint, strategy)
 
 
@@ -233,6 +234,7 @@ RUNS: dict[str, Callable[[], SweptRun]] = {
     "forced": _forced,
     "forced, causal off": lambda: _forced("causal off"),
     "drawn": _sampled,
+    "drawn, causal off": lambda: _sampled("causal off", temperature=0.7, top_k=3),
     "drawn, hot and cut": lambda: _sampled(temperature=1.5, top_k=5, top_p=0.95),
     "fed": _fed,
     "fed, causal off": lambda: _fed("causal off"),

@@ -6,10 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
+from tests.models import tiny_checkpoint
 from tests.pictures.test_maps import looked
 from tests.traces import fed, make_trace
 from visformer.api import open_trace
+from visformer.core.decoding import Decoding
+from visformer.core.rows import Distribution
+from visformer.core.sampling import choose
 from visformer.pictures.attention.attention import attention_map
 from visformer.pictures.attention.maps import all_numbers
 from visformer.pictures.candidates import candidate_table
@@ -26,7 +31,8 @@ from visformer.pictures.output import flow_words, output_picture, output_words
 from visformer.pictures.picture import csv_text
 from visformer.pictures.selection import Selection
 from visformer.session.state import Session
-from visformer.values.step import Origin, step_origins
+from visformer.values.step import Draw, Origin, step_origins
+from visformer.values.strategy import Strategy
 from visformer.values.trace import Trace
 from visformer.words import probability
 
@@ -93,9 +99,82 @@ def test_the_models_own_choice_is_said_to_be_predicted() -> None:
 
 def test_a_drawn_token_is_no_prediction() -> None:
     step = replace(make_trace().steps[0], id=49, token="▁w", rank=7, probability=0.03)
-    assert "was drawn" in choice_sentence(step)
-    assert "predicts" not in choice_sentence(step)
-    assert short_choice(step).startswith("drawn: “▁w” 0.0300; most probable: “▁t0”")
+    step = replace(step, origin="drawn")  # from what is not known
+    said = choice_sentence(step)
+    assert said.startswith("“▁w” was drawn; the softmax of the row's logits gives it ")
+    assert "predicts" not in said
+    assert "drawn with" not in said
+    assert short_choice(step).startswith("drawn: “▁w”, softmax 0.0300; most probable: ")
+    draw = Draw(0.2, temperature=1.0, top_k=0, top_p=0.9)
+    said = choice_sentence(replace(step, drawn=draw))
+    assert said.endswith(" It was drawn with 0.2000 (temperature 1, top-p 0.9).")
+
+
+def test_what_follows_changes_a_row_whose_token_was_the_best_when_it_was_chosen(
+    tmp_path: Path,
+) -> None:
+    """Greedy: nothing is drawn, whatever its rank is once later tokens are read."""
+    checkpoint = tiny_checkpoint(12, norm_first=True, final_norm=True)
+    decoding = Decoding(checkpoint, "abcdef", limit=6, intervention="causal off")
+    trace = decoding.finish()
+    trace.save(tmp_path / "ahead.vis")
+    left = [at for at, step in enumerate(trace.steps) if step.rank > 1]
+    assert left
+    for at in left:
+        step = trace.steps[at]
+        said = choice_sentence(step)
+        assert said == choice_sentence(open_trace(tmp_path / "ahead.vis").steps[at])
+        assert "drawn" not in said + short_choice(step)
+        assert said.startswith(f"“{step.token}” was chosen with the tokens that were")
+        assert f"now it has {probability(step.probability)}, rank {step.rank}" in said
+        assert decoding.back(len(trace) - 1 - at).steps[at].rank == 1  # as it was made
+        decoding.finish()
+
+
+def test_a_token_is_drawn_from_the_tempered_and_cut_distribution(
+    tmp_path: Path,
+) -> None:
+    """Logits ln 8, ln 4, ln 2, ln 1 and two alike, at 0.7 with top-k 3.
+
+    The three best weigh 8, 4 and 2 to the power of 1 / 0.7.
+    """
+    logits = torch.tensor([8.0, 4.0, 2.0, 1.0, 0.5, 0.5]).log()
+    weights = [n ** (1 / 0.7) for n in (8, 4, 2)]
+    hot = Strategy("sample", temperature=0.7, top_k=3)
+    made = [choose(logits, hot, step) for step in range(40)]
+    assert {one.id for one in made} == {0, 1, 2}
+    for id, origin, draw in made:
+        assert origin == "drawn"
+        assert draw is not None
+        assert draw[1:] == (0.7, 3, 1.0)
+        assert draw.probability == pytest.approx(weights[id] / sum(weights), rel=1e-5)
+    drawn = next(one for one in made if one.id == 1)
+    step = Distribution(logits[None], "abcdef".__getitem__).step(0, drawn, "b")
+    assert choice_sentence(step) == (
+        "“b” was drawn; the softmax of the row's logits gives it 0.2500, rank 2; the "
+        "most probable token is “a” (0.5000). It was drawn with 0.2461 (temperature "
+        "0.7, top-k 3)."
+    )
+    trace = replace(make_trace(target=1), steps=(step,))
+    trace.save(tmp_path / "drawn.vis")
+    assert open_trace(tmp_path / "drawn.vis").steps[0] == step
+
+
+def test_a_draw_is_kept_when_its_row_changes_and_when_it_is_followed() -> None:
+    hot = Strategy("sample", temperature=0.7, top_k=3, seed=1)
+    checkpoint = tiny_checkpoint()
+    decoding = Decoding(
+        checkpoint, "abcdef", limit=6, strategy=hot, intervention="causal off"
+    )
+    as_made = []
+    while not decoding.ended:
+        as_made.append(decoding.step().steps[-1].choice)
+    assert len(as_made) > 2
+    assert all(one.origin == "drawn" for one in as_made)
+    assert [step.choice for step in decoding.trace.steps] == as_made
+    assert [step.choice for step in decoding.back(2).steps] == as_made[:-2]
+    other = Decoding(checkpoint, "abcdef", limit=6).follow(as_made)
+    assert [step.choice for step in other.steps] == as_made
 
 
 def test_labels_and_exports_of_the_maps_name_what_was_fed() -> None:

@@ -21,6 +21,7 @@ from visformer.engine.messages import Decode, Finished, Open, Parameters, Refuse
 from visformer.engine.mirror import Decoded
 from visformer.session import forcing, openings, runs
 from visformer.session.state import Session
+from visformer.values.step import Choice
 from visformer.values.strategy import Strategy
 
 
@@ -40,7 +41,7 @@ def test_a_choice_is_of_the_sentence_on_screen_or_not_made(
     take(session, Refused(number=2, reason="no."))
     session.do(forcing.force, 7)  # it did not come: the picture is what is wanted again
     assert engine.last.source == "one two"
-    assert engine.last.prefix[-1] == (7, "forced")
+    assert engine.last.prefix[-1] == Choice(7, "forced")
 
 
 def test_stop_keeps_the_picture_and_what_it_is_of(

@@ -14,7 +14,7 @@ from visformer.pictures.teacher_forcing import is_taught
 from visformer.session import forcing, runs
 from visformer.session.recipe import read_recipe, recipe_of, written
 from visformer.session.state import Session
-from visformer.values.step import Origin
+from visformer.values.step import Choice
 from visformer.values.strategy import Strategy
 
 TAUGHT = fed(TRACE, dict.fromkeys(range(len(TRACE)), "reference"), wrong=(2,))
@@ -92,7 +92,7 @@ def test_a_token_forced_in_a_reference_is_decoded_from(
     session.set(step=2)
     session.do(forcing.force, 7)
     first = TAUGHT.steps[0].id
-    expected: tuple[tuple[int, Origin], ...] = ((first, "reference"), (7, "forced"))
+    expected = (Choice(first, "reference"), Choice(7, "forced"))
     assert engine.last == Decode(source="one two", prefix=expected)
     assert session.state.wish.reference == "un deux"  # to compare with
 
@@ -114,7 +114,7 @@ def test_the_models_own_choice_is_not_forced(session: Session, engine: Engine) -
     own = TRACE.steps[2].id
     session.set(step=3)
     session.do(forcing.force, 7)
-    assert engine.last.prefix[-1] == (7, "forced")
+    assert engine.last.prefix[-1] == Choice(7, "forced")
     answer(session, engine, fed(TRACE, {2: "forced"}, wrong=(2,)))
     session.do(forcing.force, own)
     assert engine.last.prefix == ()  # all of it is the model's own again
@@ -133,7 +133,7 @@ def test_other_forced_tokens_stay_when_one_is_taken_back(
     session.do(forcing.force, 8)
     answer(session, engine, fed(TRACE, {0: "forced", 3: "forced"}, wrong=(0, 3)))
     session.do(forcing.force, own)
-    assert engine.last.prefix == ((49, "forced"),)
+    assert engine.last.prefix == (Choice(49, "forced"),)
 
 
 def test_greedy_takes_its_best_token_as_its_own(
@@ -143,7 +143,7 @@ def test_greedy_takes_its_best_token_as_its_own(
     answer(session, engine, TAUGHT)
     session.set(step=3)
     session.do(forcing.force, TAUGHT.steps[2].candidates[0].id)
-    kept = tuple((step.id, "reference") for step in TAUGHT.steps[:2])
+    kept = tuple(Choice(step.id, "reference") for step in TAUGHT.steps[:2])
     assert engine.last.prefix == kept
 
 

@@ -43,7 +43,7 @@ def test_a_recorded_trace_of_the_model_is_taken_over(
     assert session.state.recorded
     assert session.state.model == TRACE.model
     state = take(session, opened_model(TRACE.model))
-    assert engine.last.prefix == tuple((s.id, s.origin) for s in TRACE.steps)
+    assert engine.last.prefix == tuple(s.choice for s in TRACE.steps)
     assert state.about is state.opened
     half = take(session, Decoded(number=1, trace=TRACE.until(2), limit=9))
     assert half.recorded  # until the engine has come as far

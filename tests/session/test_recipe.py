@@ -21,6 +21,7 @@ from visformer.session import openings, runs
 from visformer.session.recipe import read_recipe, recipe_of, written
 from visformer.session.saved_work import MODIFIED_RUN, ORIGINAL, runs_of, settled
 from visformer.session.state import Session
+from visformer.values.step import Choice
 from visformer.values.strategy import Strategy
 
 
@@ -33,7 +34,7 @@ def test_a_recipe_comes_back_as_it_was(session: Session, engine: Engine) -> None
     edits = [run.edit for run in recipe.undo]
     assert edits == ["token", "strategy", "change"]
     assert [run.wish.sentence for run in recipe.redo] == ["three"]
-    assert recipe.undo[1].prefix[-1] == (7, "forced")
+    assert recipe.undo[1].prefix[-1] == Choice(7, "forced")
 
 
 @pytest.mark.parametrize(

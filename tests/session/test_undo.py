@@ -18,6 +18,7 @@ from visformer.session.state import Session
 from visformer.session.wishes import Wish
 from visformer.values.intervention import NO_CHANGES
 from visformer.values.memo import same
+from visformer.values.step import Choice
 from visformer.values.strategy import GREEDY, Strategy
 from visformer.values.trace import Trace
 
@@ -137,7 +138,7 @@ def test_restoring_brings_back_the_wish_of_the_original_run(
     session.do(forcing.force, 7)
     forced = made(session, engine, seed=3)
     wish = session.state.wish
-    assert wish.prefix[-1] == (7, "forced")
+    assert wish.prefix[-1] == Choice(7, "forced")
     session.do(runs.change_run, OPEN)
     assert engine.last.prefix == ()  # the choices were made in another run
     made(session, engine, seed=4)
@@ -210,7 +211,7 @@ def test_a_recorded_modified_run_is_run_again_with_its_changes(
     assert engine.last.prefix == ()
     made(session, engine, seed=2)
     assert engine.last.intervention == HIDDEN
-    assert [id for id, _origin in engine.last.prefix] == [s.id for s in TRACE.steps]
+    assert [choice.id for choice in engine.last.prefix] == [s.id for s in TRACE.steps]
 
 
 def test_a_change_before_the_model_is_there_is_kept(

@@ -16,6 +16,7 @@ from tests.ui.windows import Pair, answer
 from visformer.engine.messages import AllTokens, AllTokensDone
 from visformer.ui.bars.candidates import CandidatesPanel
 from visformer.values.distribution import WholeDistribution
+from visformer.values.step import Choice
 from visformer.values.trace import Trace
 
 SIZE = 3000
@@ -64,7 +65,7 @@ def test_all_are_listed_scrolled_and_forced(pair: Pair, qtbot: QtBot) -> None:
     qtbot.mouseClick(view, Qt.MouseButton.RightButton, pos=middle)  # opens the menu
     assert panel.table.currentIndex() == before
     qtbot.mouseClick(view, Qt.MouseButton.LeftButton, pos=middle)
-    assert engine.decodes[-1].prefix[2] == (int(made.ids[-1]), "forced")
+    assert engine.decodes[-1].prefix[2] == Choice(int(made.ids[-1]), "forced")
     qtbot.mouseClick(panel.others, Qt.MouseButton.LeftButton)
     assert len(panel.rows) == few
 

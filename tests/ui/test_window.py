@@ -21,6 +21,7 @@ from visformer.pictures.selection import AttentionCell
 from visformer.ui.bars.transport import SPEEDS
 from visformer.ui.views import VIEWS
 from visformer.values.change_text import parse
+from visformer.values.step import Choice
 from visformer.values.strategy import Strategy
 
 
@@ -194,9 +195,9 @@ def test_a_row_of_the_table_forces_that_token(translated: Pair, qtbot: QtBot) ->
     wanted = trace.steps[2].candidates[2].id
     prefix = engine.decodes[-1].prefix
     assert prefix == (
-        (trace.steps[0].id, "model"),
-        (trace.steps[1].id, "model"),
-        (wanted, "forced"),
+        Choice(trace.steps[0].id, "model"),
+        Choice(trace.steps[1].id, "model"),
+        Choice(wanted, "forced"),
     )
     answer(window, engine)
     assert window.session.state.step == 3
@@ -378,7 +379,7 @@ def test_a_typed_token_is_found_and_forced(translated: Pair, qtbot: QtBot) -> No
     window.receive(TokensFound(number=number, text="zeb", tokens=found))
     assert [(row.id, row.token) for row in panel.rows] == list(found)
     qtbot.keyClick(panel.field, Qt.Key.Key_Return)
-    assert engine.decodes[-1].prefix[-1] == (91, "forced")
+    assert engine.decodes[-1].prefix[-1] == Choice(91, "forced")
     assert panel.field.text() == ""
 
 

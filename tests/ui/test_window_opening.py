@@ -231,7 +231,7 @@ def test_a_recorded_trace_is_handed_over(pair: Pair) -> None:
             findings=(),
         )
     )
-    assert [id for id, _ in engine.decodes[-1].prefix] == [s.id for s in trace.steps]
+    assert engine.decodes[-1].prefix == tuple(s.choice for s in trace.steps)
     answer(window, engine, trace)
     assert not window.session.state.recorded
     assert window.session.state.step == 3

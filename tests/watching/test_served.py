@@ -34,6 +34,7 @@ from visformer.engine.messages import (
 from visformer.engine.remote import RemoteEngine
 from visformer.ui.views import VIEWS
 from visformer.values.intervention import NO_CHANGES
+from visformer.values.step import Choice
 from visformer.watching.serving import serve_wrapped
 
 SECONDS = 15
@@ -98,7 +99,7 @@ def test_it_is_opened_typed_into_and_forced(served: Served) -> None:
     whole, best = served.until(AllTokensDone)[-1].distribution, own.steps[-1].candidates
     assert whole.tokens[: len(best)] == best.tokens
     assert whole.probabilities.sum() == pytest.approx(1, abs=1e-5)
-    engine.ask(Decode(source="d e f", limit=4, prefix=((7, "forced"),)))
+    engine.ask(Decode(source="d e f", limit=4, prefix=(Choice(7, "forced"),)))
     trace = served.until(Finished)[-2].trace
     assert (trace.steps[0].id, trace.steps[0].origin) == (7, "forced")
     assert trace.target_ids[1] == 7

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
 
-from visformer.arguments import one_of, whole_number, wrong_type
+from visformer.arguments import whole_number
 from visformer.core.checkpoint import Checkpoint, OwnDecoding, bundled, opened
 from visformer.core.lens_rows import read_streams
 from visformer.core.mask_rules import RULES, encoder_mask, make_masks, real_tokens
@@ -36,7 +36,7 @@ from visformer.core.rows import (
     stack_rows,
 )
 from visformer.core.sampling import as_strategy, choose
-from visformer.core.stepping import Choice, Stepping
+from visformer.core.stepping import Pairs, Stepping, as_choices
 from visformer.core.threads import few_threads, work
 from visformer.core.whole_rows import rows_after
 from visformer.errors import InputError
@@ -46,7 +46,7 @@ from visformer.values.arrays import Bools
 from visformer.values.intervention import Intervention
 from visformer.values.not_finite import not_finite_words
 from visformer.values.recording import Recording, Row
-from visformer.values.step import Origin
+from visformer.values.step import Choice
 from visformer.values.strategy import Strategy, StrategyName
 from visformer.values.trace import Trace
 
@@ -219,21 +219,14 @@ class Decoding(Stepping):
             if isinstance(reference, str)
             else as_ids("reference", reference, text=True)
         )
-        return [(id, "reference") for id in ids]
+        return [Choice(id, "reference") for id in ids]
 
-    def follow(self, choices: Sequence[Choice]) -> Trace:
+    def follow(self, choices: Pairs) -> Trace:
         """Make exactly these choices, reusing recorded rows that agree with them.
 
         Raises InputError for ids outside the vocabulary or beyond the limit.
         """
-        try:
-            pairs: Any = choices if isinstance(choices, list | tuple) else [choices]
-            made = [(whole_number("id", id), origin) for id, origin in pairs]
-        except (TypeError, ValueError):
-            allowed = _("pairs of a token id and who chose it")
-            raise wrong_type("choices", choices, allowed) from None
-        for _id, origin in made:
-            one_of("origin", origin, get_args(Origin))
+        made = as_choices(choices)
         self._use_positions(whole_pass=False)
         return self._follow(made)
 
@@ -248,7 +241,7 @@ class Decoding(Stepping):
 
     def _follow(self, choices: Sequence[Choice]) -> Trace:
         self._check_limit(choices)
-        if ids := [choice[0] for choice in choices]:
+        if ids := [choice.id for choice in choices]:
             check_ids(ids, self.checkpoint.tokenizer.target.size)
         common = self.common(choices)
         dropped = common < len(self._recording)
@@ -262,11 +255,11 @@ class Decoding(Stepping):
         self._position = len(choices)
         return self.trace
 
-    def common(self, choices: Sequence[Choice]) -> int:
+    def common(self, choices: Pairs) -> int:
         """Return how many recorded steps agree with ``choices`` from the start."""
         pairs = zip(self._choices(len(self._recording)), choices, strict=False)
         return next(
-            (i for i, (old, new) in enumerate(pairs) if old != new),
+            (i for i, (old, new) in enumerate(pairs) if old[:2] != new[:2]),
             min(len(self._recording), len(choices)),
         )
 
@@ -282,7 +275,7 @@ class Decoding(Stepping):
 
     def _choices(self, count: int) -> list[Choice]:
         steps = self._recording.steps[:count]
-        return [(step.id, step.origin) for step in steps]
+        return [step.choice for step in steps]
 
     def _target_id(self, token: str | int) -> int:
         tokenizer = self.checkpoint.tokenizer
@@ -295,7 +288,7 @@ class Decoding(Stepping):
     def _extend(self, choices: Sequence[Choice | None]) -> None:
         """Compute a row per choice; a single None lets the model choose."""
         # the row of a choice is the one that consumes the choice before it
-        given = [choice[0] for choice in choices[:-1] if choice]
+        given = [choice.id for choice in choices[:-1] if choice]
         bos, recorded = self.checkpoint.tokenizer.bos, self._recording.choices
         consumed = [bos, *recorded, *given]
         self.changed = len(recorded)
@@ -343,7 +336,7 @@ class Decoding(Stepping):
         distribution, values = Distribution(logits, token), host(rows)
         for index, choice in enumerate(given):
             at = start + index
-            id, origin = choice or self._chosen(logits[index], consumed)
+            chosen = choice or self._chosen(logits[index], consumed)
             self_mask, cross_mask = (
                 whole_pass.allowed(at)
                 if whole_pass
@@ -356,23 +349,23 @@ class Decoding(Stepping):
                 self_mask=self_mask,
                 cross_mask=cross_mask,
                 step=distribution.step(
-                    index, id, origin, tokenizer.decode([*recording.choices, id])
+                    index, chosen, tokenizer.decode([*recording.choices, chosen.id])
                 ),
             )
             recording.append(row)
 
     def _chosen(self, logits: Tensor, consumed: list[int]) -> Choice:
-        """Choose the next token from logits [V]; returns it and who chose it."""
+        """Choose the next token from logits [V]."""
         rules, at = self.checkpoint.generation, len(consumed) - 1
         free = choose(logits, self.strategy, at)
         if not rules.restricts:
-            return free, "model"
+            return free
         ids = torch.tensor([consumed], device=logits.device)
         last = torch.tensor([at + 1 == self.limit], device=logits.device)
         ends = self.checkpoint.ends
         restricted = rules.restrict(logits[None].clone(), ids, last, ends)[0]
         bound = choose(restricted, self.strategy, at)
-        return bound, "model" if bound == free else "rule"
+        return bound if bound.id == free.id else bound._replace(origin="rule")
 
     def _cached(self, consumed: list[int]) -> Tensor:
         """Compute the rows that the cache lacks, [n, W]: at least the last one."""

@@ -45,7 +45,7 @@ from visformer.values.arrays import Floats, read_only
 from visformer.values.facts import KINDS, Description, Kind, ModelFacts
 from visformer.values.intervention import Intervention
 from visformer.values.row_columns import Columns
-from visformer.values.step import Step
+from visformer.values.step import Choice, Step
 from visformer.values.trace import OwnWeights, Trace
 
 WHOLE_LAYER = 1 << 24  # most weights of a layer whose heads are computed together
@@ -413,8 +413,7 @@ def _steps(checkpoint: Checkpoint, output: Tensor, ids: list[int]) -> tuple[Step
     return tuple(
         distribution.step(
             t,
-            id,
-            "reference" if t + 1 < len(ids) else "model",
+            Choice(id, "reference" if t + 1 < len(ids) else "model"),
             decode(chosen[: t + 1]),
         )
         for t, id in enumerate(chosen)

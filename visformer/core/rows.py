@@ -18,7 +18,7 @@ from visformer.language import _, ngettext
 from visformer.tokenizers.tokenizer import Token
 from visformer.values.arrays import Bools, Floats, Ids, read_only
 from visformer.values.intervention import Intervention
-from visformer.values.step import CANDIDATES, Candidates, Origin, Step
+from visformer.values.step import CANDIDATES, Candidates, Choice, Step
 from visformer.values.trace import Trace
 
 
@@ -215,9 +215,10 @@ class Distribution:
         self.best: Ids = best.cpu().numpy()  # [n, 50], best first
         self.entropy: list[float] = entropy.tolist()
 
-    def step(self, row: int, id: int, origin: Origin, text: str) -> Step:
-        """Describe the choice of ``id`` at a row."""
+    def step(self, row: int, choice: Choice, text: str) -> Step:
+        """Describe a choice at a row."""
         p, token, logits = self.p[row], self._token, self._logits[row]
+        id, origin, drawn = choice
         higher = int(np.count_nonzero(logits > logits[id]))
         before = int(np.count_nonzero(logits[:id] == logits[id]))
         best = self.best[row]
@@ -230,4 +231,5 @@ class Distribution:
             entropy=self.entropy[row],
             origin=origin,
             text=text,
+            drawn=drawn,
         )

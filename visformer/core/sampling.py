@@ -9,6 +9,7 @@ from torch import Tensor
 
 from visformer.arguments import wrong_type
 from visformer.language import _
+from visformer.values.step import Choice, Draw
 from visformer.values.strategy import GREEDY, Strategy, StrategyName
 
 
@@ -23,8 +24,8 @@ def as_strategy(given: Strategy | str | None) -> Strategy:
     raise wrong_type("strategy", given, allowed)
 
 
-def choose(logits: Tensor, strategy: Strategy, step: int) -> int:
-    """Choose a token id from logits [V].
+def choose(logits: Tensor, strategy: Strategy, step: int) -> Choice:
+    """Choose a token from logits [V].
 
     Sampling uses a generator seeded by the strategy's seed and the step, so that the
     same step of the same sentence draws the same token however it was reached.
@@ -33,8 +34,8 @@ def choose(logits: Tensor, strategy: Strategy, step: int) -> int:
     return _chosen(logits, strategy, generator)
 
 
-def choose_as_generate(logits: Tensor, strategy: Strategy, step: int) -> int:
-    """Choose a token id from logits [V] as transformers' ``generate`` does.
+def choose_as_generate(logits: Tensor, strategy: Strategy, step: int) -> Choice:
+    """Choose a token from logits [V] as transformers' ``generate`` does.
 
     Its steps draw one after the other from one generator, which the seed starts.
     """
@@ -46,14 +47,16 @@ def choose_as_generate(logits: Tensor, strategy: Strategy, step: int) -> int:
     return _chosen(logits, strategy, generator)
 
 
-def _chosen(logits: Tensor, strategy: Strategy, generator: torch.Generator) -> int:
+def _chosen(logits: Tensor, strategy: Strategy, generator: torch.Generator) -> Choice:
     best = int(logits.numpy(force=True).argmax())  # torch's takes ten times as long
     if strategy.name == "greedy":
-        return best
-    p = filtered(logits / strategy.temperature, strategy.top_k, strategy.top_p)
+        return Choice(best, "model")
+    heat, top_k, top_p = strategy.temperature, strategy.top_k, strategy.top_p
+    p = filtered(logits / heat, top_k, top_p)
     if not bool(p.isfinite().all()):
-        return best  # NaN, from which nothing can be drawn
-    return int(torch.multinomial(p.to("cpu"), 1, generator=generator))
+        return Choice(best, "model")  # NaN, from which nothing can be drawn
+    id = int(torch.multinomial(p.to("cpu"), 1, generator=generator))
+    return Choice(id, "drawn", Draw(float(p[id]), heat, top_k, top_p))
 
 
 def filtered(logits: Tensor, top_k: int, top_p: float) -> Tensor:

@@ -6,15 +6,33 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import ClassVar
+from typing import Any, ClassVar, get_args
 
-from visformer.arguments import whole_number
+from visformer.arguments import one_of, whole_number, wrong_type
 from visformer.errors import InputError
 from visformer.language import _
-from visformer.values.step import Origin
+from visformer.values.step import Choice, Draw, Origin
 from visformer.values.trace import Trace
 
-Choice = tuple[int, Origin]  # a token id, and who chose it
+Pairs = Sequence[Choice | tuple[int, Origin]]  # where it is not known how one was drawn
+
+
+def as_choices(given: object) -> list[Choice]:
+    """Return choices, also from pairs; TypeError or InputError for anything else."""
+    try:
+        pairs: Any = given if isinstance(given, list | tuple) else [given]
+        made = [
+            Choice(whole_number("id", id), origin, *drawn)
+            for id, origin, *drawn in pairs
+        ]
+        if not all(isinstance(one.drawn, Draw | None) for one in made):
+            raise TypeError
+    except (TypeError, ValueError):
+        allowed = _("pairs of a token id and who chose it")
+        raise wrong_type("choices", given, allowed) from None
+    for choice in made:
+        one_of("origin", choice.origin, get_args(Origin))
+    return made
 
 
 class Stepping(ABC):
@@ -88,7 +106,7 @@ class Stepping(ABC):
         """
         id = self._target_id(token)
         kept = max(0, self._position - 1)
-        return self.follow([*self._choices(kept), (id, "forced")])
+        return self.follow([*self._choices(kept), Choice(id, "forced")])
 
     def after_prompt(self, choices: Sequence[Choice]) -> list[Choice]:
         """Return the choices of a Trace's steps without those of a prompt."""
@@ -99,7 +117,7 @@ class Stepping(ABC):
         """Return the choices of a reference; a text includes the end of sentence."""
 
     @abstractmethod
-    def follow(self, choices: Sequence[Choice]) -> Trace:
+    def follow(self, choices: Pairs) -> Trace:
         """Make exactly these choices; InputError for ids that there are not."""
 
     def _check_limit(self, choices: Sequence[Choice]) -> None:

@@ -378,7 +378,7 @@ class Engine:
         number, request = newest
         if not isinstance(request, Decode) or request.reference:
             return newest
-        prefix = tuple((step.id, step.origin) for step in self._steps)
+        prefix = tuple(step.choice for step in self._steps)
         if len(prefix) < len(request.prefix):
             return newest
         return Numbered(number, replace(request, prefix=prefix))

@@ -18,7 +18,7 @@ from visformer.values.layer_weights import LayerParameters
 from visformer.values.lens import LensRow
 from visformer.values.questions import Overrides, Questionnaire, WhenToAsk
 from visformer.values.recording import Row
-from visformer.values.step import Origin
+from visformer.values.step import Choice
 from visformer.values.strategy import GREEDY, Strategy
 from visformer.values.trace import Trace
 
@@ -63,7 +63,7 @@ class Decode(Request):
     """
 
     source: str
-    prefix: tuple[tuple[int, Origin], ...] = ()
+    prefix: tuple[Choice, ...] = ()
     reference: str = ""
     strategy: Strategy = GREEDY
     limit: int | None = None  # target tokens; None: 2 S + 50, at most the positions

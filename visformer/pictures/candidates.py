@@ -18,7 +18,6 @@ from visformer.pictures.choices import (
     is_fed,
     model_says,
     short_choice,
-    who_chose,
 )
 from visformer.pictures.picture import Table
 from visformer.text import visible
@@ -218,7 +217,7 @@ def candidate_table(
 
 
 def _summary(step: Step, *, choosable: bool) -> str:
-    origin, token = _(WHO[who_chose(step)]), visible(step.token)
+    origin, token = _(WHO[step.origin]), visible(step.token)
     if not step.computed:
         return choice_sentence(step)
     if math.isnan(step.probability):

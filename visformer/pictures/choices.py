@@ -9,29 +9,34 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import Literal
 
 from visformer.language import N_, _
 from visformer.pictures.picture import TokenPair
 from visformer.text import visible
 from visformer.values.memo import Made
-from visformer.values.step import Origin, Step, chosen_tokens, step_origins
+from visformer.values.step import Draw, Origin, Step, chosen_tokens, step_origins
 from visformer.values.trace import Trace
-from visformer.words import probability
+from visformer.words import number, probability
 
-Who = Literal["model", "draw", "rule", "forced", "reference"]
 FED: frozenset[Origin] = frozenset(("forced", "reference"))  # not the model's own
-WHO: dict[Who, str] = {  # translated where it is shown
+WHO: dict[Origin, str] = {  # translated where it is shown
     "model": N_("chosen"),
-    "draw": N_("drawn"),
+    "drawn": N_("drawn"),
     "rule": N_("chosen by the generation rules"),
     "forced": N_("forced by you"),
     "reference": N_("fed from the reference"),
 }
 # of each: whether the token is the model's most probable one
-_SHORT: dict[tuple[Who, bool], str] = {
+_SHORT: dict[tuple[Origin, bool], str] = {
     ("model", True): N_("“{token}” {p}"),
-    ("draw", False): N_("drawn: “{token}” {p}; most probable: “{best}” {best_p}"),
+    ("model", False): N_(
+        "chosen with what was read by then: “{token}”, now {p}; most probable now: "
+        "“{best}” {best_p}"
+    ),
+    ("drawn", True): N_("drawn: “{token}”, the most probable; softmax {p}"),
+    ("drawn", False): N_(
+        "drawn: “{token}”, softmax {p}; most probable: “{best}” {best_p}"
+    ),
     ("rule", True): N_("by the generation rules: “{token}” {p}"),
     ("rule", False): N_(
         "by the generation rules: “{token}” {p}; most probable: “{best}” {best_p}"
@@ -45,11 +50,20 @@ _SHORT: dict[tuple[Who, bool], str] = {
         "fed: “{token}” {p}; the model would say: “{best}” {best_p}"
     ),
 }
-_SENTENCES: dict[tuple[Who, bool], str] = {
+_SENTENCES: dict[tuple[Origin, bool], str] = {
     ("model", True): N_("The softmax of the row's logits predicts “{token}” ({p})."),
-    ("draw", False): N_(
-        "“{token}” ({p}, rank {rank:,}) was drawn from the softmax of the row's "
-        "logits; the most probable token is “{best}” ({best_p})."
+    ("model", False): N_(
+        "“{token}” was chosen with the tokens that were read by then. In the row as it "
+        "is now it has {p}, rank {rank:,}; the most probable token is “{best}” "
+        "({best_p})."
+    ),
+    ("drawn", True): N_(
+        "“{token}” was drawn; it is also the most probable token by the softmax of the "
+        "row's logits ({p})."
+    ),
+    ("drawn", False): N_(
+        "“{token}” was drawn; the softmax of the row's logits gives it {p}, rank "
+        "{rank:,}; the most probable token is “{best}” ({best_p})."
     ),
     ("rule", True): N_("The generation rules chose “{token}” ({p})."),
     ("rule", False): N_(
@@ -73,11 +87,11 @@ _SENTENCES: dict[tuple[Who, bool], str] = {
         "row's logits predicts “{best}” ({best_p})."
     ),
 }
-_MARKED: dict[Who, str] = {
+_MARKED: dict[Origin, str] = {
     "forced": N_("{token} (forced)"),
     "reference": N_("{token} (fed)"),
 }
-_TOLD: dict[tuple[Who, bool], str] = {  # with what the model would have said
+_TOLD: dict[tuple[Origin, bool], str] = {  # with what the model would have said
     ("forced", True): N_("{token} (forced; the model would say the same)"),
     ("forced", False): N_("{token} (forced; the model would say: {best})"),
     ("reference", True): N_("{token} (fed; the model would say the same)"),
@@ -95,20 +109,13 @@ def is_best(step: Step) -> bool:
     return not step.candidates or step.candidates[0].id == step.id
 
 
-def who_chose(step: Step) -> Who:
-    """Return who chose; a token of the model that is not its best was drawn."""
-    if step.origin == "model" and not is_best(step):
-        return "draw"
-    return step.origin
-
-
 def short_choice(step: Step) -> str:
     """Name a step's token, who chose it, and the model's own where it is another."""
     if not step.computed:
         return _("“{token}”; no logits were computed", token=visible(step.token))
     if math.isnan(step.probability):
         return _("“{token}”; all probabilities are NaN", token=visible(step.token))
-    return _(_SHORT[who_chose(step), is_best(step)], **_fields(step))
+    return _(_SHORT[step.origin, is_best(step)], **_fields(step))
 
 
 def choice_sentence(step: Step) -> str:
@@ -124,18 +131,19 @@ def choice_sentence(step: Step) -> str:
             "“{token}”.",
             token=visible(step.token),
         )
-    return _(_SENTENCES[who_chose(step), is_best(step)], **_fields(step))
+    said = _(_SENTENCES[step.origin, is_best(step)], **_fields(step))
+    return said if step.drawn is None else f"{said} {_draw_words(step.drawn)}"
 
 
 def marked_token(step: Step) -> str:
     """Name a step's token, and whether it was forced or fed."""
-    token, who = visible(step.token), who_chose(step)
+    token, who = visible(step.token), step.origin
     return _(_MARKED[who], token=token) if who in _MARKED else token
 
 
 def told_token(step: Step) -> str:
     """Name a step's token and, where it was forced or fed, the model's own."""
-    told = _TOLD.get((who_chose(step), is_best(step)))
+    told = _TOLD.get((step.origin, is_best(step)))
     token = visible(step.token)
     return _(told, token=token, best=model_says(step)) if told else token
 
@@ -204,6 +212,16 @@ def pairs_axis(steps: Sequence[Step]) -> str:
     if origins & FED:
         return _("query: target read → chosen, ⇢ fed")
     return _("query: target read → chosen")
+
+
+def _draw_words(draw: Draw) -> str:
+    ways = [_("temperature {heat}", heat=number(draw.temperature))]
+    if draw.top_k:
+        ways.append(_("top-k {top_k:,}", top_k=draw.top_k))
+    if draw.top_p < 1:
+        ways.append(_("top-p {top_p}", top_p=number(draw.top_p)))
+    share = probability(draw.probability)
+    return _("It was drawn with {p} ({ways}).", p=share, ways=", ".join(ways))
 
 
 def _fields(step: Step) -> dict[str, object]:

@@ -17,7 +17,7 @@ from visformer.session.live import fixed_words
 from visformer.session.remembering import remembered
 from visformer.session.runs import decode
 from visformer.session.state import Next, State
-from visformer.values.step import step_origins
+from visformer.values.step import Choice, step_origins
 from visformer.values.strategy import GREEDY
 
 
@@ -29,10 +29,10 @@ def force(state: State, id: int) -> Next:
         return Next(state)  # another sentence is on its way: the choice is not of it
     if not state.recorded and state.shown.intervention != state.intervention:
         return Next(state)  # another run is on its way: the choice is not of it
-    choices = [(step.id, step.origin) for step in state.shown.steps[:-1]]
+    choices = [step.choice for step in state.shown.steps[:-1]]
     if id != own_choice(state):
-        choices.append((id, "forced"))
-    while choices and choices[-1][1] not in FED:  # the model makes these again
+        choices.append(Choice(id, "forced"))
+    while choices and choices[-1].origin not in FED:  # the model makes these again
         choices.pop()
     wish = replace(state.wish, fed=not state.wish.reference, prefix=tuple(choices))
     return decode(replace(remembered(state, "token"), wish=wish), state.step)

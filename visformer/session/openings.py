@@ -274,7 +274,7 @@ def _go_on(state: State, event: Opened) -> Next:
         same = recorded.model.digest == event.model.digest
         if not same or recorded.kinds != event.model.kinds:
             return Next(state)  # another model's: it stays until something is decoded
-        prefix = tuple((step.id, step.origin) for step in recorded.steps)
+        prefix = tuple(step.choice for step in recorded.steps)
         wish = replace(state.wish, prefix=prefix)
         changed = recorded.intervention
         return decode(replace(state, wish=wish, intervention=changed), state.step)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from visformer.engine.messages import Decode, Open
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.questions import Overrides
-from visformer.values.step import Origin
+from visformer.values.step import Choice
 from visformer.values.strategy import GREEDY, Strategy
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class Wish:
     strategy: Strategy = GREEDY
     limit: int | None = None  # target tokens; None: the model's own limit
     # the choices up to the last one that the user made, of the run with its changes
-    prefix: tuple[tuple[int, Origin], ...] = ()
+    prefix: tuple[Choice, ...] = ()
 
     @classmethod
     def of(cls, request: Decode) -> Wish:

@@ -11,8 +11,31 @@ from typing import Any, Literal, NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
-Origin = Literal["model", "rule", "forced", "reference"]
+Origin = Literal["model", "rule", "forced", "reference", "drawn"]
 CANDIDATES = 50  # how many of the best tokens a step keeps
+
+
+class Draw(NamedTuple):
+    """The distribution that a token was drawn from; not the softmax of its row."""
+
+    probability: float  # of the token, once cut and scaled to 1, in (0, 1]
+    temperature: float  # > 0
+    top_k: int  # 0: all
+    top_p: float  # in (0, 1]
+
+    @property
+    def possible(self) -> bool:
+        """Whether the numbers, which may be a file's, are in range."""
+        shares = 0 < self.probability <= 1.001 and 0 < self.top_p <= 1
+        return shares and 0 < self.temperature < math.inf and self.top_k >= 0
+
+
+class Choice(NamedTuple):
+    """A token id, who chose it, and from what distribution where it was drawn."""
+
+    id: int
+    origin: Origin
+    drawn: Draw | None = None
 
 
 class Candidate(NamedTuple):
@@ -94,10 +117,16 @@ class Step:
     rank: int  # of the choice, from 1
     candidates: Candidates
     entropy: float  # of the whole distribution, in bits
-    # who chose: the model's strategy, its rules of generation where they changed that,
-    # the user, or the reference target
+    # who chose: the model as its best, its rules of generation where they changed that,
+    # the user, the reference target, or a draw
     origin: Origin
     text: str  # the translation so far, this choice included
+    drawn: Draw | None = None  # known of draws, those under rules included
+
+    @property
+    def choice(self) -> Choice:
+        """What another decoding is given to make the same choice."""
+        return Choice(self.id, self.origin, self.drawn)
 
     @property
     def loss(self) -> float:

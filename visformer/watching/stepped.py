@@ -12,7 +12,6 @@ from torch import Tensor
 
 from visformer.core.all_tokens import whole_distribution
 from visformer.core.sampling import choose
-from visformer.core.stepping import Choice
 from visformer.core.token_order import most_probable
 from visformer.errors import InputError
 from visformer.language import _
@@ -21,6 +20,7 @@ from visformer.values.distribution import WholeDistribution
 from visformer.values.facts import ModelFacts
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.lens import LensRow
+from visformer.values.step import Choice
 from visformer.values.strategy import Strategy
 from visformer.values.trace import Trace
 from visformer.watching.streams import Readout, readout_of, streams_of
@@ -174,7 +174,7 @@ class SteppedModel(ABC):
         last: bool,
     ) -> Choice:
         """Choose the token of a step, which may be the last one, from logits [V]."""
-        return choose(logits, strategy, step), "model"
+        return choose(logits, strategy, step)
 
     def most_tokens(self, source: SourceTokens, limit: int | None) -> int:
         """Return how many tokens are chosen at most, where ``limit`` is asked for."""

@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
 from visformer.core.rows import Distribution
-from visformer.values.step import Candidates, Origin, Step
+from visformer.values.step import Candidates, Choice, Step
 from visformer.watching.module_calls import ModuleCall
 
 if TYPE_CHECKING:
@@ -42,19 +42,19 @@ def steps_of(logits: Tensor, known: Tensor, tokens: RowTokens) -> tuple[Step, ..
         return ()
     rows, places = Distribution(logits[known], tokens.piece), known.cumsum(0) - 1
     ids = [int(id) for id in tokens.target_ids[1:]]
-    choices: list[tuple[int, Origin]] = [(id, "reference") for id in ids]
+    choices = [Choice(id, "reference") for id in ids]
     if tokens.last is None:
-        choices.append((int(rows.best[-1, 0]), "model"))
+        choices.append(Choice(int(rows.best[-1, 0]), "model"))
     else:
-        choices.append((tokens.last, "reference"))
-    pieces = [tokens.piece(id) for id, _origin in choices]
+        choices.append(Choice(tokens.last, "reference"))
+    pieces = [tokens.piece(choice.id) for choice in choices]
     texts = itertools.accumulate(pieces, "{} {}".format)
     none = Candidates(np.zeros(0), (), np.zeros(0))
     return tuple(
-        rows.step(int(place), id, origin, text)
+        rows.step(int(place), choice, text)
         if there
-        else Step(id, piece, math.nan, 1, none, math.nan, origin, text)
-        for (id, origin), piece, text, there, place in zip(
+        else Step(choice.id, piece, math.nan, 1, none, math.nan, choice.origin, text)
+        for choice, piece, text, there, place in zip(
             choices, pieces, texts, known, places, strict=True
         )
     )

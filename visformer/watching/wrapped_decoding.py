@@ -12,10 +12,10 @@ from visformer.arguments import whole_number
 from visformer.core.modified import as_intervention
 from visformer.core.rows import Distribution
 from visformer.core.sampling import as_strategy
-from visformer.core.stepping import Choice, Stepping
+from visformer.core.stepping import Pairs, Stepping, as_choices
 from visformer.errors import InputError
 from visformer.values.intervention import Intervention
-from visformer.values.step import Step
+from visformer.values.step import Choice, Step
 from visformer.values.strategy import Strategy, StrategyName
 from visformer.values.trace import Trace
 from visformer.watching.stepped import SteppedModel
@@ -98,7 +98,7 @@ class WrappedDecoding(Stepping):
         None follows at the limit, nor where the logits are not numbers.
         """
         made = self._made[: self._position]
-        ended = bool(made) and made[-1][0] in self.checkpoint.ends
+        ended = bool(made) and made[-1].id in self.checkpoint.ends
         broken = bool(made) and self._consumed(len(made)) in self._not_numbers
         return ended or broken or len(made) == self.limit
 
@@ -111,21 +111,21 @@ class WrappedDecoding(Stepping):
 
     def reference(self, reference: str | Sequence[int]) -> list[Choice]:
         """Return the choices of a reference; a text includes the end of sentence."""
-        return [(id, "reference") for id in self.checkpoint.reference(reference)]
+        return [Choice(id, "reference") for id in self.checkpoint.reference(reference)]
 
-    def follow(self, choices: Sequence[Choice]) -> Trace:
+    def follow(self, choices: Pairs) -> Trace:
         """Make exactly these choices; InputError for ids that there are not."""
-        self._check_limit(choices)
-        if choices:
-            for id, _origin in choices:
-                whole_number("id", id, most=self.vocabulary - 1)
-        self._made, self._position = list(choices), len(choices)
+        made = as_choices(choices)
+        self._check_limit(made)
+        for choice in made:
+            whole_number("id", choice.id, most=self.vocabulary - 1)
+        self._made, self._position = made, len(made)
         return self.trace
 
     def after_prompt(self, choices: Sequence[Choice]) -> list[Choice]:
         """Return the choices of a Trace's steps without those of a prompt."""
         prompt = self._given[1:]
-        given = [id for id, _origin in choices[: len(prompt)]] == prompt
+        given = [choice.id for choice in choices[: len(prompt)]] == prompt
         return [*choices[len(prompt) :]] if given else [*choices]
 
     @property
@@ -157,7 +157,7 @@ class WrappedDecoding(Stepping):
 
     def _consumed(self, steps: int) -> tuple[int, ...]:
         """Return what the decoder reads to choose so many tokens."""
-        chosen = [id for id, _origin in self._made[: steps - 1]]
+        chosen = [choice.id for choice in self._made[: steps - 1]]
         return (*self._given, *chosen)
 
     def _pass(self, consumed: tuple[int, ...]) -> tuple[Watched, Tensor]:
@@ -187,7 +187,7 @@ class WrappedDecoding(Stepping):
         watched, logits = self._pass(consumed)
         if not watched.traces:
             raise InputError(watched.certificate.sentence)
-        prompt: list[Choice] = [(id, "reference") for id in self._given[1:]]
+        prompt: list[Choice] = [Choice(id, "reference") for id in self._given[1:]]
         made = (*prompt, *choices)
         steps = [self._step(logits, made[: at + 1]) for at in range(len(made))]
         (trace,) = watched.traces
@@ -211,11 +211,11 @@ class WrappedDecoding(Stepping):
         """Return the step that made the last choice; of a causal model only once."""
         if made in self._steps:
             return self._steps[made]
-        chosen = [id for id, _origin in made[len(self._given) - 1 :]]
+        chosen = [choice.id for choice in made[len(self._given) - 1 :]]
         text = self.checkpoint.text(chosen)
-        at, (id, origin) = len(made) - 1, made[-1]
+        at = len(made) - 1
         row = Distribution(logits[at : at + 1], self._piece)
-        step = row.step(0, id, origin, text)
+        step = row.step(0, made[-1], text)
         if self.settled:
             self._steps[made] = step
         return step

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from visformer.arguments import wrong_value
 from visformer.core.modified import as_intervention
 from visformer.core.sampling import as_strategy
-from visformer.core.stepping import Choice, Stepping
+from visformer.core.stepping import Pairs, Stepping
 from visformer.core.token_order import most_probable
 from visformer.errors import InputError
 from visformer.language import _
 from visformer.values.intervention import Intervention
-from visformer.values.step import CANDIDATES, Candidates
+from visformer.values.step import CANDIDATES, Candidates, Choice
 from visformer.values.strategy import Strategy, StrategyName
 from visformer.values.trace import Trace
 from visformer.watching.traces import layers_of, with_own_weights
@@ -98,7 +98,7 @@ class FilledMasks(Stepping):
             raise wrong_value("reference", str(reference)[:40], _nothing())
         return []
 
-    def follow(self, choices: Sequence[Choice]) -> Trace:
+    def follow(self, choices: Pairs) -> Trace:
         """Refuse choices: none is made."""
         if choices:
             raise wrong_value("choices", len(choices), _nothing())

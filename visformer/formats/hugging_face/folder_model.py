@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from visformer.arguments import is_several, whole_number, wrong_type, wrong_value
 from visformer.core.generation import Generation
 from visformer.core.sampling import choose_as_generate
-from visformer.core.stepping import Choice
 from visformer.core.threads import few_threads
 from visformer.errors import CheckpointError, InputError, VisformerError, is_memory
 from visformer.formats.hugging_face.batches import batch_of, watched_ids
@@ -31,6 +30,7 @@ from visformer.tokenizers.transformers_side import TransformersSide
 from visformer.values.facts import ModelFacts
 from visformer.values.finding import Finding
 from visformer.values.intervention import NO_CHANGES, Intervention
+from visformer.values.step import Choice
 from visformer.values.strategy import Strategy
 from visformer.values.trace import Trace
 from visformer.watching.stepped import NextLogits, SourceTokens, SteppedModel
@@ -359,7 +359,7 @@ class FolderModel(SteppedModel):
         given = len(consumed) - step
         free, rules = choose_as_generate(logits, strategy, step), self._rules(given)
         if not rules.restricts:
-            return free, "model"
+            return free
         restricted = rules.restrict(
             logits[None].clone(),
             torch.tensor([[*consumed]]),
@@ -368,7 +368,7 @@ class FolderModel(SteppedModel):
             given=given,
         )
         bound = choose_as_generate(restricted[0], strategy, step)
-        return bound, "model" if bound == free else "rule"
+        return bound if bound.id == free.id else bound._replace(origin="rule")
 
     def _rules(self, given: int) -> Generation:
         """Return the rules after so many given tokens, which some lengths count."""

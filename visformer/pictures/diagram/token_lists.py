@@ -26,6 +26,7 @@ MOST_ROWS = 16  # of the predictions listed
 _TOKENS: dict[Origin, str] = {
     "model": N_("“{token}”"),
     "rule": N_("“{token}”"),
+    "drawn": N_("“{token}”"),
     "forced": N_("forced: “{token}”"),
     "reference": N_("fed: “{token}”"),
 }

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from visformer.errors import InputError
 from visformer.language import _
-from visformer.values.step import Candidates, Origin, Step
+from visformer.values.step import Candidates, Draw, Origin, Step
 from visformer.values.storage.file_blocks import BlockFile, Payload
 
 ORIGINS: tuple[Origin, ...] = get_args(Origin)
@@ -26,13 +26,14 @@ _OF_STEPS = ("<i8", "<f8", "<i8", "<f8", "<i4")  # ids ... how many candidates
 _OF_CANDIDATES = ("<i4", "<f4")
 
 
-class StepTexts(msgspec.Struct, frozen=True):
-    """The texts of some steps, one entry each."""
+class StepTexts(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The texts of some steps, one entry each, and how they were drawn."""
 
     candidates: tuple[tuple[str, ...], ...]
     # what a step's text begins with: so many characters of the run's last text
     common: tuple[int, ...]
     rest: tuple[str, ...]  # what follows them
+    drawn: tuple[Draw | None, ...] = ()  # where any was
 
 
 def numbers_of(steps: Sequence[Step]) -> bytes:
@@ -54,11 +55,12 @@ def numbers_of(steps: Sequence[Step]) -> bytes:
 def texts_of(steps: Sequence[Step], text: str) -> StepTexts:
     """Return the texts of some steps; ``text`` is what they share beginnings with."""
     common = tuple(_common(step.text, text) for step in steps)
-    pairs = zip(steps, common, strict=True)
+    pairs, drawn = zip(steps, common, strict=True), tuple(step.drawn for step in steps)
     return StepTexts(
         candidates=tuple(step.candidates.tokens for step in steps),
         common=common,
         rest=tuple(step.text[length:] for step, length in pairs),
+        drawn=drawn if any(drawn) else (),
     )
 
 
@@ -93,6 +95,9 @@ def steps_from(
     check_steps(ids, shares, ranks, entropies)
     _within("origins", origins, 0, len(ORIGINS) - 1)
     _check_candidates(best, best_shares)
+    drawn = words.drawn or (None,) * count
+    if not all(draw is None or draw.possible for draw in drawn):
+        raise ValueError("draws are out of range")
     fields = zip(
         ids.tolist(),
         chosen,
@@ -102,6 +107,7 @@ def steps_from(
         entropies.tolist(),
         (ORIGINS[at] for at in origins.tolist()),
         _texts(words, text),
+        drawn,
         strict=True,
     )
     return [Step(*values) for values in fields]
