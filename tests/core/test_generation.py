@@ -14,6 +14,7 @@ from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
 from visformer.core.generation import Generation
 from visformer.core.search import Beams, search
+from visformer.values.strategy import Strategy
 
 INF = math.inf
 SCORES = [1.0, -2.0, 3.0, 4.0]
@@ -85,6 +86,9 @@ def test_decoding_keeps_the_rules_and_the_models_probabilities() -> None:
     assert step.candidates[0].id == never
     assert step.rank == 2
     assert step.origin == "rule"
+    one = Strategy("sample", top_k=1)  # it is drawn from what the rules leave
+    (step,) = Decoding(checkpoint, SOURCE, strategy=one).step().steps
+    assert (step.rank, *step.choice[1:]) == (2, "rule", (1.0, 1.0, 1, 1.0))
     assert Decoding(ruled(), SOURCE).step().steps[0].origin == "model"
     unaltered = Decoding(ruled(forbidden=((never, never, never),)), SOURCE).step()
     assert unaltered.steps[0].origin == "model"  # there are rules: they change nothing

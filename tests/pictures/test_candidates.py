@@ -47,7 +47,7 @@ def test_a_choice_that_a_rule_changed_says_so() -> None:
     second = replace(trace.steps[0], id=trace.steps[0].candidates[1].id, origin="rule")
     trace = replace(trace, steps=(second, *trace.steps[1:]))
     table = candidate_table(trace.until(1))
-    assert table.summary.startswith("chosen by the generation rules: “")
+    assert table.summary.startswith("by the generation rules: “")
     assert f"most probable: “{second.candidates[0].token}”" in table.summary
 
 

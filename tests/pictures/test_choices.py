@@ -15,6 +15,7 @@ from visformer.api import open_trace
 from visformer.core.decoding import Decoding
 from visformer.core.rows import Distribution
 from visformer.core.sampling import choose
+from visformer.errors import InputError
 from visformer.pictures.attention.attention import attention_map
 from visformer.pictures.attention.maps import all_numbers
 from visformer.pictures.candidates import candidate_table
@@ -158,6 +159,17 @@ def test_a_token_is_drawn_from_the_tempered_and_cut_distribution(
     trace = replace(make_trace(target=1), steps=(step,))
     trace.save(tmp_path / "drawn.vis")
     assert open_trace(tmp_path / "drawn.vis").steps[0] == step
+
+
+@pytest.mark.parametrize("draw", [[0, 0.7, 3, 1], [0.2, 0, 3, 1], [0.2, 1, -1, 1]])
+def test_a_file_with_a_draw_that_cannot_be_is_damaged(
+    tmp_path: Path, draw: list[float]
+) -> None:
+    trace, path = make_trace(target=1), tmp_path / "a.vis"
+    step = replace(trace.steps[0], origin="drawn", drawn=Draw(*draw))  # type: ignore[arg-type]
+    replace(trace, steps=(step,)).save(path)
+    with pytest.raises(InputError, match="is damaged"):
+        open_trace(path).steps[0]
 
 
 def test_a_draw_is_kept_when_its_row_changes_and_when_it_is_followed() -> None:

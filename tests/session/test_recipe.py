@@ -46,6 +46,7 @@ def test_a_recipe_comes_back_as_it_was(session: Session, engine: Engine) -> None
         b'{"wanted":{"strategy":{"temperature":0}}}',
         b'{"wanted":{"strategy":{"name":"best"}}}',
         b'{"wanted":{"prefix":[[-1,"forced"]]}}',
+        b'{"wanted":{"prefix":[[1,"drawn",[0,1,0,1]]]}}',
         b'{"wanted":{"change":{"masks":[{"change":"x"}]}}}',
         b'{"wanted":{},"layer":-1}',
         b'{"wanted":{},"kind":"sideways"}',

@@ -13,6 +13,7 @@ import visformer
 from tests.watching.comparing import apart
 from tests.watching.faulty_models import built
 from visformer.values.not_finite import not_finite_words
+from visformer.values.strategy import Strategy
 from visformer.watching.wrapped import wrap
 
 WORDS = [*"@$", *"abcdefghijklmnopqrstuv"]  # pad, end, and 22 letters
@@ -71,6 +72,16 @@ def test_stepping_is_the_models_own_greedy_loop(decoding: Any) -> None:
             assert apart(trace.attention(kind, layer), one.weights[0]) <= 2e-5
     assert decoding.watched.certificate.passed
     assert trace.model.name == "Healthy"
+
+
+def test_a_draw_tells_its_own_distribution(decoding: Any) -> None:
+    """At half the temperature a share is squared, then scaled by those that are kept."""
+    decoding.strategy = Strategy("sample", temperature=0.5, top_k=2)
+    for step in decoding.step(3).steps:
+        first, second = (one.probability for one in step.candidates[:2])
+        assert step.origin == "drawn"
+        share = step.probability**2 / (first**2 + second**2)
+        assert step.drawn == (pytest.approx(share, rel=1e-4), 0.5, 2, 1.0)
 
 
 def test_going_back_computes_nothing(decoding: Any) -> None:

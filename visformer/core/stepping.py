@@ -21,10 +21,7 @@ def as_choices(given: object) -> list[Choice]:
     """Return choices, also from pairs; TypeError or InputError for anything else."""
     try:
         pairs: Any = given if isinstance(given, list | tuple) else [given]
-        made = [
-            Choice(whole_number("id", id), origin, *drawn)
-            for id, origin, *drawn in pairs
-        ]
+        made = [Choice(whole_number("id", id), *rest) for id, *rest in pairs]
         if not all(isinstance(one.drawn, Draw | None) for one in made):
             raise TypeError
     except (TypeError, ValueError):

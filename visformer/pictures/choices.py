@@ -22,7 +22,7 @@ FED: frozenset[Origin] = frozenset(("forced", "reference"))  # not the model's o
 WHO: dict[Origin, str] = {  # translated where it is shown
     "model": N_("chosen"),
     "drawn": N_("drawn"),
-    "rule": N_("chosen by the generation rules"),
+    "rule": N_("by the generation rules"),
     "forced": N_("forced by you"),
     "reference": N_("fed from the reference"),
 }
@@ -65,10 +65,10 @@ _SENTENCES: dict[tuple[Origin, bool], str] = {
         "“{token}” was drawn; the softmax of the row's logits gives it {p}, rank "
         "{rank:,}; the most probable token is “{best}” ({best_p})."
     ),
-    ("rule", True): N_("The generation rules chose “{token}” ({p})."),
+    ("rule", True): N_("The generation rules led to “{token}” ({p})."),
     ("rule", False): N_(
-        "The generation rules chose “{token}” ({p}, rank {rank:,}); the softmax of the "
-        "row's logits predicts “{best}” ({best_p})."
+        "The generation rules led to “{token}” ({p}, rank {rank:,}); the softmax of "
+        "the row's logits predicts “{best}” ({best_p})."
     ),
     ("forced", True): N_(
         "“{token}” ({p}) was forced by you; the softmax of the row's logits predicts "

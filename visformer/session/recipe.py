@@ -17,11 +17,10 @@ from visformer.text import MAX_CHARACTERS
 from visformer.values.facts import Kind
 from visformer.values.intervention import Intervention
 from visformer.values.questions import Value
-from visformer.values.step import Choice
+from visformer.values.step import Choice, Count
 from visformer.values.strategy import Strategy
 
 KEPT_EDITS = 20  # in a recipe, on each side
-Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 31)]
 TypedText = Annotated[str, msgspec.Meta(max_length=MAX_CHARACTERS)]
 
 
@@ -128,14 +127,11 @@ def read_recipe(data: bytes) -> Recipe:
 
 
 def _check(run: WantedRun) -> None:
-    """Raise ValueError for what cannot be chosen so; InputError for such a change."""
+    """Raise ValueError for a strategy that cannot be; InputError for such a change."""
     way = run.strategy
     good = 0 < way.temperature < math.inf and 0 < way.top_p <= 1
     if not good or way.top_k < 0 or not 0 <= way.seed < 1 << 63:
         raise ValueError("strategy")
-    for id, _origin, drawn in run.prefix:
-        if not 0 <= id <= 1 << 31 or (drawn is not None and not drawn.possible):
-            raise ValueError("prefix")
     run.intervention.to_json()
 
 

@@ -6,34 +6,33 @@ import math
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, overload
+from typing import Annotated, Any, Literal, NamedTuple, overload
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 Origin = Literal["model", "rule", "forced", "reference", "drawn"]
+# what a file may hold
+Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 31)]
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+Share = Annotated[float, msgspec.Meta(gt=0, le=1.001)]  # as rounding leaves it
 CANDIDATES = 50  # how many of the best tokens a step keeps
 
 
 class Draw(NamedTuple):
     """The distribution that a token was drawn from; not the softmax of its row."""
 
-    probability: float  # of the token, once cut and scaled to 1, in (0, 1]
-    temperature: float  # > 0
-    top_k: int  # 0: all
-    top_p: float  # in (0, 1]
-
-    @property
-    def possible(self) -> bool:
-        """Whether the numbers, which may be a file's, are in range."""
-        shares = 0 < self.probability <= 1.001 and 0 < self.top_p <= 1
-        return shares and 0 < self.temperature < math.inf and self.top_k >= 0
+    probability: Share  # of the token, once others are cut off
+    temperature: Positive
+    top_k: Count  # 0: all
+    top_p: Share
 
 
 class Choice(NamedTuple):
     """A token id, who chose it, and from what distribution where it was drawn."""
 
-    id: int
+    id: Count
     origin: Origin
     drawn: Draw | None = None
 

@@ -133,7 +133,9 @@ def compared(folder: Path, name: str, count: int) -> Compared:
         drawn = Decoding(checkpoint, text, strategy=strategy).finish()
         torch.manual_seed(seed)
         theirs = own.generated(text, do_sample=True, **SAMPLED)
-        sampled += [step.id for step in drawn.steps][-made(drawn) :] == theirs
+        own_steps = drawn.steps[-made(drawn) :]
+        same = [step.id for step in own_steps] == theirs
+        sampled += same and all(step.drawn for step in own_steps)
     return Compared(worst, matrices, greedy, beams, sampled)
 
 

@@ -23,10 +23,7 @@ from visformer.words import probability
 
 MOST_TOKENS = 60  # listed with their ids
 MOST_ROWS = 16  # of the predictions listed
-_TOKENS: dict[Origin, str] = {
-    "model": N_("“{token}”"),
-    "rule": N_("“{token}”"),
-    "drawn": N_("“{token}”"),
+_FED: dict[Origin, str] = {
     "forced": N_("forced: “{token}”"),
     "reference": N_("fed: “{token}”"),
 }
@@ -117,7 +114,7 @@ def put_prediction(column: Column, trace: Trace | None) -> None:
         return
     step = trace.steps[-1]
     column.box(
-        _(_TOKENS[step.origin], token=visible(step.token)),
+        _(_FED.get(step.origin, N_("“{token}”")), token=visible(step.token)),
         "prediction",
         detail=probability(step.probability),
         style="token",

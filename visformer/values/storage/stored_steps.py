@@ -95,9 +95,6 @@ def steps_from(
     check_steps(ids, shares, ranks, entropies)
     _within("origins", origins, 0, len(ORIGINS) - 1)
     _check_candidates(best, best_shares)
-    drawn = words.drawn or (None,) * count
-    if not all(draw is None or draw.possible for draw in drawn):
-        raise ValueError("draws are out of range")
     fields = zip(
         ids.tolist(),
         chosen,
@@ -107,7 +104,7 @@ def steps_from(
         entropies.tolist(),
         (ORIGINS[at] for at in origins.tolist()),
         _texts(words, text),
-        drawn,
+        words.drawn or (None,) * count,
         strict=True,
     )
     return [Step(*values) for values in fields]
