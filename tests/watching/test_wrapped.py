@@ -75,7 +75,7 @@ def test_stepping_is_the_models_own_greedy_loop(decoding: Any) -> None:
 
 
 def test_a_draw_tells_its_own_distribution(decoding: Any) -> None:
-    """At half the temperature a share is squared, then scaled by those that are kept."""
+    """At half the temperature shares are squared, then scaled by those kept."""
     decoding.strategy = Strategy("sample", temperature=0.5, top_k=2)
     for step in decoding.step(3).steps:
         first, second = (one.probability for one in step.candidates[:2])
