@@ -154,14 +154,15 @@ def best_fits(
         for name in _JOINTLY
         if name not in known
     ]
-    search.try_all(sum(chosen, ()) for chosen in product(*ways))
+    end = time.monotonic() + _SECONDS
+    search.try_all((sum(chosen, ()) for chosen in product(*ways)), end)
     free = {*_JOINTLY, *_ALONE} - {*known}
     others = [one for one in switches if one.name in free or one.words in _CHANGES]
-    best, before = search.best, math.inf
+    best, before, end = search.best, math.inf, time.monotonic() + _SECONDS
     while search.losses[best] < before * _BETTER:
         before = search.losses[best]
         rest = {one: [x for x in best if x.name != one.name] for one in others}
-        search.try_all((*rest[one], one) for one in others if one not in best)
+        search.try_all(((*rest[one], one) for one in others if one not in best), end)
         best = search.best
     base = {} if "heads" in known else {"heads": checkpoint.config.heads}
     fits = [_fit(base, chosen, loss) for chosen, loss in search.losses.items()]
@@ -180,9 +181,8 @@ class _Search:
         """What has the lowest loss so far."""
         return min(self.losses, key=lambda chosen: (self.losses[chosen], len(chosen)))
 
-    def try_all(self, several: Iterable[tuple[Switch, ...]]) -> None:
+    def try_all(self, several: Iterable[tuple[Switch, ...]], end: float) -> None:
         """Try those of several that were not, until the time is over."""
-        end = time.monotonic() + _SECONDS
         for chosen in several:
             if time.monotonic() > end:
                 break
