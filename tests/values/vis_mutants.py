@@ -52,7 +52,7 @@ class Mutant:
 
 
 def originals() -> dict[str, tuple[bytes, Sequence[Trace]]]:
-    """Return small files of every version and of models of many kinds, by name."""
+    """Return small files, a kept one and of models of many kinds, by name."""
     found: dict[str, tuple[bytes, Sequence[Trace]]] = {
         path.stem: (path.read_bytes(), read_session(path).traces)
         for path in sorted(DATA.glob("*.vis"))
@@ -83,8 +83,7 @@ def mutants(count: int, seed: int = 0) -> Iterator[Mutant]:
         draw = random.Random(f"{seed}/{at}")
         name = draw.choice([*files])
         data, traces = files[name]
-        ways = _OLDER if name.startswith(("version-1", "version-2")) else _WAYS
-        way = draw.choice(ways)
+        way = draw.choice(_WAYS)
         raw = way in (_cut, _flip, _overwrite)
         changed = way(data, draw)
         yield Mutant(way.__name__[1:], name, changed, traces if raw else ())
@@ -236,55 +235,6 @@ def _heads(data: bytes, draw: random.Random) -> bytes:
     return changed[: spans[-1][2]] if draw.random() < 0.5 else changed
 
 
-def _older_facts(data: bytes, draw: random.Random) -> bytes:
-    return _older_block(data, draw, "facts", _changed_json)
-
-
-def _older_array(data: bytes, draw: random.Random) -> bytes:
-    names = "encoder_rows", "decoder_rows", "memory_rows", "decoder_mask", "cross_mask"
-    change = draw.choice((_flip, _overwrite, _cut))
-    return _older_block(data, draw, draw.choice(names), change)
-
-
-def _older_header(data: bytes, draw: random.Random) -> bytes:
-    """Change the header of a block of version 1 or 2."""
-    at, found = START, b""
-    parts = []
-    while at < len(data):
-        (size,) = struct.unpack_from("<I", data, at)
-        header = data[at + 4 : at + 4 + size]
-        stop = at + 4 + size + json.loads(header)["bytes"]
-        parts.append((header, data[at + 4 + size : stop]))
-        at = stop
-    which = draw.randrange(len(parts))
-    for place, (header, payload) in enumerate(parts):
-        text = _changed_json(header, draw) if place == which else header
-        found += struct.pack("<I", len(text)) + text + payload
-    return data[:START] + found
-
-
-def _older_block(data: bytes, draw: random.Random, name: str, change: Way) -> bytes:
-    """Change a block of version 1 or 2, size and checksum made to fit."""
-    at = START
-    while at < len(data):
-        (size,) = struct.unpack_from("<I", data, at)
-        header = json.loads(data[at + 4 : at + 4 + size])
-        start, stop = at + 4 + size, at + 4 + size + header["bytes"]
-        if header["name"] == name:
-            payload = change(data[start:stop], draw)
-            header |= {
-                "bytes": len(payload),
-                "sha256": hashlib.sha256(payload).hexdigest(),
-            }
-            if name == "facts":
-                header["shape"] = [len(payload)]
-            text = json.dumps(header).encode()
-            block = struct.pack("<I", len(text)) + text + payload
-            return data[:at] + block + data[stop:]
-        at = stop
-    raise ValueError(name)
-
-
 def _changed_json(data: bytes, draw: random.Random) -> bytes:
     """Put odd values at some places of JSON, or take some away."""
     value = json.loads(data)
@@ -319,10 +269,6 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
 _WAYS: list[Way] = [
     *(_cut, _flip, _overwrite, _facts, _facts, _facts, _facts),
     *(_texts, _payload, _payload, _blocks, _index, _heads),
-]
-_OLDER: list[Way] = [
-    *(_cut, _flip, _overwrite, _older_facts, _older_facts, _older_array),
-    _older_header,
 ]
 
 

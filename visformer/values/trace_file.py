@@ -1,7 +1,7 @@
 """Traces and sessions on disk (``*.vis``): numpy only, so that the window reads them.
 
-Version 3 is described in resources/vis-format.md and read when asked; versions 1 and 2
-are read whole. Readers skip blocks they do not know and refuse a newer major version.
+Version 3 is described in resources/vis-format.md and read when asked. Readers skip
+blocks they do not know and refuse another major version.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from visformer.errors import InputError
 from visformer.files import check_suffix, followed, short, written_whole
 from visformer.language import _
 from visformer.values.storage.file_blocks import MAGIC, START, VERSION, BlockFile
-from visformer.values.storage.older_files import read_older
 from visformer.values.storage.read_runs import read_session_file
 from visformer.values.storage.regular_file import RegularFile
 from visformer.values.storage.saved_session import SavedRun, SavedSession
@@ -103,6 +102,11 @@ def read_session(path: Path) -> SavedSession:
             )
         )
     if major < VERSION[0]:
-        run = SavedRun(trace=read_older(file))
-        return SavedSession(runs=(run,), version=(major, minor))
+        raise InputError(
+            _(
+                "{file} was written before Visformer was released, and is no longer "
+                "read: run its sentence again.",
+                file=file.name,
+            )
+        )
     return read_session_file(BlockFile(file), (major, minor))
