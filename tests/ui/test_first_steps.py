@@ -99,3 +99,16 @@ def test_the_card_lies_over_no_message(
     window.session.set(error="")
     QApplication.processEvents()
     assert not messages.isVisible()
+
+
+def test_an_audience_does_not_see_the_card(pair: Pair, qtbot: QtBot) -> None:
+    window, engine = pair
+    window.translate("one two")
+    answer(window, engine)
+    card = show_first_steps(window)
+    assert card is not None
+    window.presentation.begin()
+    qtbot.waitUntil(lambda: not card.isVisible())
+    qtbot.keyClick(window, Qt.Key.Key_Escape)
+    assert not window.presentation.on
+    qtbot.waitUntil(card.isVisible)

@@ -83,6 +83,7 @@ class FirstSteps(QFrame):
             self._settle()
 
     def _settle(self) -> None:
+        self.setHidden(self._window.presentation.on)  # which is for an audience
         panel, lines, space = self._window.candidates, self._lines, theme.gap(self, 2)
         lines.setContentsMargins(space, space, space, space)
         lines.setSpacing(space)
