@@ -185,6 +185,42 @@ def written(x: Tensor, *parts: tuple[Any, Tensor]) -> Tensor:
     return y
 
 
+def filled(x: Tensor, *parts: tuple[Any, Tensor]) -> Tensor:
+    """Write parts [B, 5, D / 2] of features, or rows, into what held nothing."""
+    y = torch.empty_like(x)
+    for at, part in parts:
+        y[at] = part
+    return y
+
+
+HALF, REST = (..., slice(0, 4)), (..., slice(4, None))
+
+
+def test_features_written_one_after_the_other_keep_their_tokens() -> None:
+    """As keys that are put together of two parts, into memory that held nothing."""
+    move, ids = (lambda x: filled(x, (HALF, x[HALF]), (REST, x[REST]))), some_ids(3, 5)
+    model = Moving(move, after=True)
+    watched = called(model, ids)
+    assert_own(watched, model)
+    assert_sources(watched, ids)
+
+
+FILLED: dict[str, Callable[[Tensor], Tensor]] = {
+    "another order": lambda x: filled(x, (HALF, x[HALF]), (REST, x.flip(1)[REST])),
+    "the other first": lambda x: filled(x, (HALF, x.flip(1)[HALF]), (REST, x[REST])),
+    "rows": lambda x: filled(x, (0, x[1]), (1, x[2]), (2, x[0])),
+    "a row too many": lambda x: filled(x, (0, x[0]), (1, x[0]), (2, x[2])),
+}
+
+
+@pytest.mark.parametrize("case", FILLED)
+def test_what_is_written_of_several_orders_is_numbered(case: str) -> None:
+    model, ids = Moving(FILLED[case], after=True), some_ids(3, 5)
+    watched = called(model, ids)
+    assert_own(watched, model)
+    assert_numbered(watched, "source", 5)
+
+
 def written_through_a_view(x: Tensor) -> Tensor:
     y = x.clone()
     y.transpose(0, 1).copy_(x.flip(1).transpose(0, 1))

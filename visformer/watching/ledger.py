@@ -147,11 +147,14 @@ class Ledger:
         held.marks |= marks
         held.views[place_of(tensor)] = known
 
-    def rewrite(self, part: Tensor, before: DataDimensions, *, anew: bool) -> None:
+    def rewrite(
+        self, part: Tensor, before: DataDimensions, *, anew: bool, blank: bool
+    ) -> None:
         """Follow an edit of a part in place, in all other views of its numbers.
 
         ``before`` are its dimensions as they were; ``anew`` tells that other numbers
-        stand there now, so that the whole of an axis is no longer of one order.
+        stand there now, so that the whole of an axis is no longer of one order. Nor is
+        a larger one, unless its other numbers came from no input (``blank``).
         """
         views, own = self.views(part), place_of(part)
         now = dict(zip(_extents(own), views[own].dimensions, strict=True))
@@ -165,7 +168,7 @@ class Ledger:
             larger = math.prod(place[1]) > part.numel()
             dimensions = tuple(
                 elsewhere((one,))[0]
-                if larger and (extent in changed or extent not in now)
+                if larger and (extent not in now or (extent in changed and not blank))
                 else (now[extent] if extent in changed else one)
                 for extent, one in zip(_extents(place), known.dimensions, strict=True)
             )

@@ -216,8 +216,7 @@ class Recorder(TorchDispatchMode):
             self.see("kernel", name=name)
         elif marks and mixes_positions(name, args, ins, ledger):
             self._see_mixing(name, marks)
-        knowns = [ledger.known(one) for one in ins]
-        trail = None
+        knowns, trail = [ledger.known(one) for one in ins], None
         if marks and name == "mul" and self._weighs_one_key(ins, knowns, out):
             marks |= self.found[-1].mark
         else:
@@ -228,7 +227,7 @@ class Recorder(TorchDispatchMode):
         factor = factor_of(name, args, ins, knowns)
         random = name in DRAWN or any(known.random for known in knowns)
         if name in ("native_dropout", "bernoulli_"):
-            random = random and name == "bernoulli_"
+            random &= name == "bernoulli_"
             self.dropout[self.calls.current.path] += 1
         stands = Tag.pointwise in func.tags or KERNEL.search(name) is not None
         results = results_of(name, args, ins, ledger, out, again, pointwise=stands)
@@ -236,6 +235,7 @@ class Recorder(TorchDispatchMode):
         picked = tuple(dict.fromkeys(pick for known in knowns for pick in known.picked))
         counts = name == "arange" or any(known.counts for known in knowns)
         gives = bool(marks) and self._gives(name, knowns)
+        blank = not ledger.marks(ins[:1])
         for at, (one, dimensions) in enumerate(results):
             if name in CHOICES and not one.is_floating_point():
                 marks = CHOSEN if marks else 0
@@ -247,7 +247,7 @@ class Recorder(TorchDispatchMode):
             trail = trail if name in ("split", "split_with_sizes", "unbind") else None
         if args and out is args[0]:  # in place
             anew = puts_anew(name, args, ins, ledger)
-            ledger.rewrite(out, knowns[0].dimensions, anew=anew)
+            ledger.rewrite(out, knowns[0].dimensions, anew=anew, blank=blank)
             follow_edit(ledger, func, args, kwargs)
 
     def _note_like(
