@@ -90,6 +90,15 @@ class Encoder(nn.Module):
 Kept = dict[str, list[Tensor]]
 
 
+def uneven(model: Any) -> Any:
+    """Return a model whose weights are so large that its attention is uneven."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.mul_(6)
+    return model
+
+
 def kept_by(model: nn.Module) -> Kept:
     """Return what the attentions of a model kept; they forget it."""
     modules = {n: m for n, m in model.named_modules() if isinstance(m, Attention)}

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from tests.watching.comparing import apart
+from tests.watching.small_models import uneven
 from visformer.watching.watcher import watch
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -57,12 +58,7 @@ def made(family: str, implementation: str = "sdpa") -> Any:
     suffix, sizes = (FAMILIES | WINDOWS)[family]
     config = getattr(transformers, family + "Config")(**sizes)
     kind = getattr(transformers, family.removesuffix("Text") + suffix)
-    model = kind._from_config(config, attn_implementation=implementation).eval()
-    with torch.no_grad():  # weights large enough that attention is uneven
-        for parameter in model.parameters():
-            if parameter.dim() > 1:
-                parameter.mul_(6)
-    return model
+    return uneven(kind._from_config(config, attn_implementation=implementation).eval())
 
 
 def given(rows: int, length: int) -> Tensor:

@@ -10,6 +10,7 @@ import torch
 
 import visformer
 from tests.watching.comparing import CLOSE, apart, assert_watched
+from tests.watching.small_models import uneven
 from visformer.watching.watcher import watch
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -78,12 +79,7 @@ def made(family: str, suffix: str = "Model", implementation: str = "eager") -> A
     torch.manual_seed(4)
     config = getattr(transformers, family + "Config")(**FAMILIES[family])
     kind = getattr(transformers, family + suffix)
-    model = kind._from_config(config, attn_implementation=implementation).eval()
-    with torch.no_grad():  # weights large enough that attention is uneven
-        for parameter in model.parameters():
-            if parameter.dim() > 1:
-                parameter.mul_(6)
-    return model
+    return uneven(kind._from_config(config, attn_implementation=implementation).eval())
 
 
 def given(family: str, model: Any) -> dict[str, Any]:

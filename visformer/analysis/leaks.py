@@ -8,9 +8,9 @@ import numpy as np
 
 from visformer.arguments import wrong_type
 from visformer.language import _
-from visformer.values.arrays import Bools
+from visformer.values.arrays import Bools, later
 from visformer.values.facts import Kind
-from visformer.values.reading_order import LEAST, later, sealed
+from visformer.values.reading_order import LEAST, sealed
 from visformer.values.trace import Trace
 
 

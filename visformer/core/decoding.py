@@ -365,7 +365,7 @@ class Decoding(Stepping):
         ends = self.checkpoint.ends
         restricted = rules.restrict(logits[None].clone(), ids, last, ends)[0]
         bound = choose(restricted, self.strategy, at)
-        return bound if bound.id == free.id else bound._replace(origin="rule")
+        return bound.under_rules(free)
 
     def _cached(self, consumed: list[int]) -> Tensor:
         """Compute the rows that the cache lacks, [n, W]: at least the last one."""

@@ -12,9 +12,8 @@ from visformer.pictures.absent import has_source
 from visformer.pictures.attention.maps import border
 from visformer.pictures.attention.strips import source_line
 from visformer.pictures.picture import Matrix
-from visformer.values.arrays import Bools, Floats, Ids
+from visformer.values.arrays import Bools, Floats, Ids, later
 from visformer.values.facts import Kind, SentenceSide
-from visformer.values.reading_order import later
 from visformer.values.trace import Trace
 from visformer.words import (
     KIND_NAMES,

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
 from visformer.language import _, ngettext
 from visformer.pictures.choices import is_best
 from visformer.values.step import step_origins
@@ -55,11 +53,9 @@ def score(trace: Trace) -> Score | None:
     """Return how well the model predicts the reference; None where none is fed."""
     if not is_taught(trace):
         return None
-    pads = trace.pads("target")
-    following = np.append(pads[1:], pads[-1:])  # a loss ignores padding
     steps = [
         step
-        for step, pad in zip(trace.steps, following, strict=True)
+        for step, pad in zip(trace.steps, trace.before_pads, strict=True)
         if step.origin == "reference" and step.computed and not pad
     ]
     if not steps:

@@ -47,6 +47,14 @@ def row_entropy(weights: Floats) -> Floats:
     return entropies
 
 
+def later(queries: int, keys: int, first: int = 0) -> Bools:
+    """Return where a key comes after its query, bool [Q, K].
+
+    The first query stands at the place ``first`` of the keys.
+    """
+    return ~np.tri(queries, keys, first, dtype=bool)
+
+
 def stacked(at: int | list[int], one: Callable[[int], NDArray[Any]]) -> NDArray[Any]:
     """Return what ``one`` gives at a place; at several, along a first axis."""
     return one(at) if isinstance(at, int) else np.stack([one(each) for each in at])

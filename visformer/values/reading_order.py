@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from visformer.values.arrays import Bools
+from visformer.values.arrays import Bools, later
 from visformer.values.facts import Kind
 from visformer.values.intervention import NO_WEIGHT
 from visformer.values.trace import Trace
 
 LEAST = 1e-6  # smaller weights are rounding errors
-
-
-def later(queries: int, keys: int) -> Bools:
-    """Return where a key comes after its query, bool [Q, K]."""
-    return ~np.tri(queries, keys, dtype=bool)
 
 
 def sealed(trace: Trace, kind: Kind, layer: int, hidden: Bools) -> bool:

@@ -36,6 +36,10 @@ class Choice(NamedTuple):
     origin: Origin
     drawn: Draw | None = None
 
+    def under_rules(self, free: Choice) -> Choice:
+        """Return it as the rules' where they have changed the choice from ``free``."""
+        return self if self.id == free.id else self._replace(origin="rule")
+
 
 class Candidate(NamedTuple):
     """One token that a step might have chosen."""

@@ -5,8 +5,8 @@ A Trace keeps causes (queries, keys, values, masks, residual stream) and derives
 Rows are kept side by side as the engine sends them: one row per token, in the columns
 that ``Columns`` names. Letters: ``S T`` source and target length, ``Q K`` query and key
 length of a kind, ``H`` heads, ``d`` head size, ``D`` model width, ``V`` vocabulary.
-Layers and heads count from 0, or
-from the end where they are negative; a list or a slice chooses several, None all.
+Layers and heads count from 0, or from the end where they are negative; a list or a
+slice chooses several, None all.
 """
 
 from __future__ import annotations
@@ -245,6 +245,12 @@ class Trace:
             found[: np.flatnonzero(~found).max(initial=-1) + 2] = False
         return found
 
+    @property
+    def before_pads(self) -> Bools:
+        """Which target rows have padding to predict, bool [T]."""
+        pads = self.pads("target")
+        return np.append(pads[1:], pads[-1:])
+
     def mask(self, kind: Kind, layer: Nth = None) -> Bools:
         """Return a layer's mask, bool [Q, K], True = may attend; of several [L, Q, K].
 
@@ -425,8 +431,7 @@ class Trace:
         if set(origins[:-1]) == {"reference"} and origins[-1] == "model":
             made[-1] = np.nan
         if origins and origins[0] == "reference":
-            pads = self.pads("target")
-            made[np.append(pads[1:], pads[-1:])] = np.nan  # a loss ignores padding
+            made[self.before_pads] = np.nan  # a loss ignores padding
         return made
 
     def lens(self, rows: Nth = None) -> tuple[LensRow, ...]:

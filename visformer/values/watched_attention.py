@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from visformer.language import _
-from visformer.values.arrays import Bools, Floats, Ids
+from visformer.values.arrays import Bools, Floats, Ids, later
 
 WatchedKind = Literal["encoder", "decoder", "cross", "merged", "other"]
 TOLERANCE, HALF_TOLERANCE = 2e-5, 1e-2
@@ -91,5 +91,5 @@ def is_causal(weights: Floats) -> bool:
     queries, keys = weights.shape[-2:]
     if queries < 2 or keys < queries:
         return False
-    later = np.triu(np.ones((queries, keys), bool), 1 + keys - queries)
-    return not np.any(np.nan_to_num(weights)[..., later])
+    after = later(queries, keys, keys - queries)
+    return not np.any(np.nan_to_num(weights)[..., after])

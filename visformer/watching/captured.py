@@ -99,6 +99,11 @@ class Captured:
         return weights[..., ~torch.cat(learned)] if learned and more else weights
 
     @property
+    def began(self) -> int:
+        """How many marks there were when its first part was seen."""
+        return (self.mark & -self.mark).bit_length()
+
+    @property
     def without_room(self) -> Captured:
         """Without the last keys that no query may read and that were never written.
 

@@ -215,7 +215,7 @@ def _joined(
         own = [x for x in several_parts if f"{x.module}.".startswith(f"{path}.")]
         if not own:
             continue
-        begun = min((one.mark & -one.mark).bit_length() for one in own)
+        begun = min(one.began for one in own)
         stream = next(x for x in reversed(streams) if x.order < begun)
         rows, _heads, length, _keys = own[0].weights.shape
         if not stream.whole:

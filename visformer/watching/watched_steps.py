@@ -114,7 +114,7 @@ class LogitsKept:
 def logits_of_rows(watched: Watched, shown: RunRows) -> RowLogits | None:
     """Return logits of rows, each from the step that computed it; None: none did."""
     first, returned = watched.time_axis == 0, watched.returned
-    starts = [(one.mark & -one.mark).bit_length() for one in watched.found]
+    starts = [one.began for one in watched.found]
     parts: list[Tensor] = []  # of each step [B, T or 1, V], the last rows of it
     lengths: list[int] = []
     for (step, kept), taken in zip(shown.chain, shown.taken, strict=True):

@@ -7,11 +7,11 @@ import numpy as np
 from visformer.analysis.checks.observation import (
     LayerPlace,
     Observation,
+    after,
     decoder_places,
     is_of_itself,
     is_plain,
     largest,
-    later,
     padded,
     reads,
     real_queries,
@@ -77,7 +77,7 @@ def _inverted_row(one: WatchedAttention, pad: int | None) -> int | None:
     pads = np.zeros((rows, keys), bool) if hidden is None else hidden
     rules = [pads[:, None, None, :] & np.ones((queries, keys), bool)]
     if one.kind != "cross" and queries == keys > 2:
-        rules.append(rules[0] | later(one))
+        rules.append(rules[0] | after(one))
     for forbidden in rules:
         for row in range(rows):
             asks = real[row]
@@ -98,7 +98,7 @@ def off_by_one(seen: Observation) -> Finding | None:
         return None
     place = wrong[0]
     _batch, head, row, key = np.argwhere(
-        reads(place.attention) & later(place.attention)
+        reads(place.attention) & after(place.attention)
     )[0]
     given = {
         "row": int(row) + 1,
@@ -134,12 +134,12 @@ def _is_ahead(one: WatchedAttention) -> bool:
     if not is_plain(one) or not is_of_itself(one) or queries < 4:
         return False
     read = reads(one)
-    one_ahead = later(one) & ~later(one, 2)
+    one_ahead = after(one) & ~after(one, 2)
     asked = read.any(-1, keepdims=True) & one_ahead  # a padded key may be hidden
     may = ~(one.masked.all(2, keepdims=True)) & asked
     ahead: Bools = read & one_ahead
     return bool(
-        ahead.any() and (ahead == may).all() and not (read & later(one, 2)).any()
+        ahead.any() and (ahead == may).all() and not (read & after(one, 2)).any()
     )
 
 
@@ -152,7 +152,7 @@ def future(seen: Observation) -> Finding | None:
             return None
         if not known and one.query_ids is None:  # objects are asked for all at once
             return None
-        wrong = reads(one) & later(one)
+        wrong = reads(one) & after(one)
         labels = seen.labels
         if labels is not None and labels.shape == (len(wrong), wrong.shape[2]):
             wrong = wrong & (labels >= 0)[:, None, :, None]  # a prefix predicts nothing
@@ -237,8 +237,8 @@ def _is_padding(one: WatchedAttention, pad: int | None) -> Bools:
         hidden: Bools = told | one.masked.all(2)  # as keys, nobody may read them
         return hidden
     before = np.logical_and.accumulate(nothing, 2)
-    after = np.logical_and.accumulate(nothing[..., ::-1], 2)[..., ::-1]
-    ends: Bools = told | before | after
+    behind = np.logical_and.accumulate(nothing[..., ::-1], 2)[..., ::-1]
+    ends: Bools = told | before | behind
     return ends
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from visformer.language import _
-from visformer.values.arrays import Bools, Floats, Ids
+from visformer.values.arrays import Bools, Floats, Ids, later
 from visformer.values.watched_attention import WatchedAttention, is_causal
 
 READ = 1e-6  # a weight above this reads its key
@@ -197,10 +197,10 @@ def is_of_itself(one: WatchedAttention) -> bool:
     return np.array_equal(own, theirs[:, keys - queries :])
 
 
-def later(one: WatchedAttention, ahead: int = 1) -> Bools:
+def after(one: WatchedAttention, ahead: int = 1) -> Bools:
     """Which keys come after each query by ``ahead`` tokens or more, [Q, K]."""
     queries, keys = one.weights.shape[2:]
-    return np.triu(np.ones((queries, keys), bool), ahead + keys - queries)
+    return later(queries, keys, keys - queries + ahead - 1)
 
 
 def padded(one: WatchedAttention, pad: int | None) -> Bools | None:

@@ -368,7 +368,7 @@ class FolderModel(SteppedModel):
             given=given,
         )
         bound = choose_as_generate(restricted[0], strategy, step)
-        return bound if bound.id == free.id else bound._replace(origin="rule")
+        return bound.under_rules(free)
 
     def _rules(self, given: int) -> Generation:
         """Return the rules after so many given tokens, which some lengths count."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from visformer.values.arrays import Floats, read_only
+from visformer.values.arrays import Floats, later, read_only
 from visformer.values.attention_heads import ALL, weights_of
 from visformer.values.facts import Kind
 from visformer.values.trace import Trace
@@ -203,7 +203,7 @@ def _rows_stay(whole: Trace, key: WeightsKey, rows: int) -> bool:
 
 def _reads_later(weights: Floats, first: int) -> bool:
     """Tell whether a row of [N, rows, K], counted from ``first``, reads a later key."""
-    later = ~np.tri(weights.shape[1], weights.shape[2], first, dtype=bool)  # [Q, K]
-    if not later.any():  # of the last row alone
+    after = later(weights.shape[1], weights.shape[2], first)
+    if not after.any():  # of the last row alone
         return False
-    return any(bool((head[later] > 0).any()) for head in weights)
+    return any(bool((head[after] > 0).any()) for head in weights)

@@ -51,7 +51,6 @@ class MaskLab(View):
         super().__init__(session)
         self._runs: Runs | None = None
         self._leaks = ""
-        self._for_all = False  # an audience sees it
         self._fixed = ""  # why nothing can be changed
         self.fields = MaskFields(session)
         self.fields.moved.connect(self._draw_mask)
@@ -95,7 +94,7 @@ class MaskLab(View):
 
     def present(self, *, on: bool) -> None:
         """Show an audience both runs alone."""
-        self._for_all = on
+        super().present(on=on)
         self._choose_maps()
 
     def _choose_maps(self) -> None:

@@ -67,7 +67,6 @@ class OutputView(View):
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self._for_all = False  # an audience sees it
         self._headline = paragraph(_("the next token in a sentence"))
         self.bars = BarChart()
         self.bars.setAccessibleName(_("the next token, best first"))
@@ -169,7 +168,7 @@ class OutputView(View):
 
     def present(self, *, on: bool) -> None:
         """Show an audience the bars beside the lens, whatever the room."""
-        self._for_all = on
+        super().present(on=on)
         self._turn()
 
     def changeEvent(self, event: QEvent) -> None:

@@ -34,6 +34,7 @@ class View(LateDress):
         self.session = session
         self._state = State()  # as it was drawn last
         self._changed = Changed()
+        self._for_all = False  # an audience sees it
 
     @classmethod
     def imports(cls) -> Iterator[object]:
@@ -65,6 +66,7 @@ class View(LateDress):
 
     def present(self, *, on: bool) -> None:
         """Show an audience what it can see, or everything again."""
+        self._for_all = on
 
     @property
     def tool(self) -> QWidget | None:
@@ -92,7 +94,6 @@ class PagedView(View):
         super().__init__(session)
         self._switch = None if without is None else RunSwitch(session, without)
         self._views: dict[str, View] = {}
-        self._for_all = False  # an audience sees it
         self._pages = Pages(
             *(Page(p.name, _(p.title), partial(self._build, p)) for p in self.pages),
             corner=self._switch,
@@ -111,7 +112,7 @@ class PagedView(View):
 
     def present(self, *, on: bool) -> None:
         """Show an audience every page so."""
-        self._for_all = on
+        super().present(on=on)
         for view in self._views.values():
             view.present(on=on)
 
