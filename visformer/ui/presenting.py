@@ -26,6 +26,7 @@ from visformer.pictures.candidates import candidate_table
 from visformer.session.state import State
 from visformer.ui import theme
 from visformer.ui.bars.candidates import CandidatesPanel
+from visformer.ui.bars.first_steps import set_first_steps_aside
 from visformer.ui.bars.strips import Strips
 from visformer.ui.views.view import View
 from visformer.ui.widgets.plain_label import plain_label
@@ -151,6 +152,7 @@ class Presentation:
         else:
             window.body.chrome.hide()
             window.status.hide()
+            set_first_steps_aside(window, True)
             window.showFullScreen()
         self.dress()  # for the width that there is now
         self.draw(window.session.state)
@@ -172,6 +174,7 @@ class Presentation:
         else:
             window.body.chrome.show()
             window.status.show()
+            set_first_steps_aside(window, False)
             window.setWindowState(how)
         window.large.alone.setFont(window.font())
         window.large.restore()

@@ -83,7 +83,6 @@ class FirstSteps(QFrame):
             self._settle()
 
     def _settle(self) -> None:
-        self.setHidden(self._window.presentation.on)  # which is for an audience
         panel, lines, space = self._window.candidates, self._lines, theme.gap(self, 2)
         lines.setContentsMargins(space, space, space, space)
         lines.setSpacing(space)
@@ -125,6 +124,12 @@ class FirstSteps(QFrame):
 def show_first_steps(window: MainWindow) -> FirstSteps | None:
     """Show the card, unless it was closed before."""
     return None if window.memory.number(SEEN, 0) else FirstSteps(window)
+
+
+def set_first_steps_aside(window: MainWindow, aside: bool) -> None:
+    """Hide the card while an audience looks on, or show it again."""
+    for card in window.findChildren(FirstSteps):
+        card.setHidden(aside)
 
 
 def close_first_steps(window: MainWindow) -> bool:
