@@ -18,7 +18,7 @@ from visformer.ui.widgets.heatmap import HeatMap
 
 
 def test_what_is_written_in_a_cell_stands_in_it(qtbot: Any) -> None:
-    heat_map = shown_map(qtbot, HeatMap())
+    heat_map = shown_map(qtbot, HeatMap("map"))
     values = np.zeros((3, 4), np.float32)
     values[2, 3] = 1
     heat_map.draw(named(values=values, shade=values))

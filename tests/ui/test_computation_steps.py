@@ -146,7 +146,7 @@ def test_tabs_are_named_once(qtbot: QtBot, monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_table_of_other_numbers_is_painted_anew(
     qtbot: QtBot, changes: dict[str, Any]
 ) -> None:
-    table, fresh = NumberTable(), NumberTable()
+    table, fresh = NumberTable("table"), NumberTable("table")
     other = replace(NUMBERS, **changes)
     for one in (table, fresh):
         qtbot.addWidget(one)
@@ -159,7 +159,7 @@ def test_a_table_of_other_numbers_is_painted_anew(
 
 
 def test_shorter_names_of_rows_move_nothing_in_a_table(qtbot: QtBot) -> None:
-    table = NumberTable()
+    table = NumberTable("table")
     qtbot.addWidget(table)
     table.resize(500, 160)
     wide = []
@@ -177,7 +177,7 @@ def test_shorter_names_of_rows_move_nothing_in_a_table(qtbot: QtBot) -> None:
 def test_a_table_of_the_same_numbers_is_left_alone(
     qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = NumberTable()
+    table = NumberTable("table")
     qtbot.addWidget(table)
     table.draw(NUMBERS)
     bars = table.bars
@@ -186,7 +186,7 @@ def test_a_table_of_the_same_numbers_is_left_alone(
 
 
 def test_titles_of_another_height_are_measured(qtbot: QtBot) -> None:
-    table = NumberTable()
+    table = NumberTable("table")
     qtbot.addWidget(table)
     table.draw(NUMBERS)
     row = table.horizontalHeader()

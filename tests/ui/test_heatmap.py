@@ -49,7 +49,7 @@ def matrix(rows: int = 3, columns: int = 4, **changes: Any) -> Matrix:
 
 @pytest.fixture
 def heat_map(qtbot: Any) -> HeatMap:
-    widget = HeatMap()
+    widget = HeatMap("map")
     qtbot.addWidget(widget)
     widget.resize(400, 360)
     widget.show()
@@ -396,7 +396,7 @@ def test_what_the_current_row_reads_most_is_always_named(qtbot: QtBot) -> None:
     for most in (7, 8):
         values = np.full((3, 40), 0.01, np.float32)
         values[2, most] = 0.9
-        shown = HeatMap()
+        shown = HeatMap("map")
         qtbot.addWidget(shown)
         shown.resize(300, 300)
         shown.draw(matrix(3, 40, values=values, current=2))

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QApplication,
+    QGraphicsView,
+    QSpinBox,
+    QWidget,
+)
 from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
 from tests.ui.windows import answer, make_window
-from visformer.pictures.selection import AttentionCell
+from visformer.pictures.attention.finder import best_head
+from visformer.pictures.attention.strips import source_strip
+from visformer.pictures.look import Look
+from visformer.pictures.selection import AttentionCell, Selection
 from visformer.session.state import State
+from visformer.ui.views import VIEWS
+from visformer.ui.views.view import PagedView
+from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.window import MainWindow
+from visformer.values.trace import Trace
 
 Key = Qt.Key
 CONTROL = Qt.KeyboardModifier.ControlModifier
@@ -131,3 +145,86 @@ def test_keys_that_come_faster_than_paints_are_drawn_together(
 def settle() -> None:
     for _turn in range(20):
         QApplication.processEvents()
+
+
+def test_control_and_a_number_turn_to_a_tab(window: MainWindow, qtbot: QtBot) -> None:
+    keys = [getattr(Key, f"Key_{number}") for number in range(1, len(VIEWS) + 1)]
+    tabs = []
+    for key in keys:
+        qtbot.keyClick(window.tabs, key, CONTROL)
+        tabs.append(window.session.state.tab)
+    assert tabs == [view.name for view in VIEWS]
+    assert window.session.state.kind == "cross"  # a number alone chooses the kind
+
+
+def test_a_head_is_asked_for_from_the_tokens_by_keyboard(
+    window: MainWindow, qtbot: QtBot
+) -> None:
+    window.session.set(locked=None)
+    strip = window.strips.source
+    strip.setFocus(Qt.FocusReason.TabFocusReason)
+    tokens = [chip.token for chip in source_strip(*looked(window), None)]
+    assert strip.accessibleDescription().startswith(f"{tokens[0]}, id ")
+    for key in (Key.Key_Right, Key.Key_Right, Key.Key_Return):
+        qtbot.keyClick(strip, key)
+    state = window.session.state
+    assert (state.kind, state.locked and state.locked.query) == ("encoder", 2)
+    assert state.step == 3  # the arrows stepped nothing
+    assert strip.accessibleDescription().startswith(f"{tokens[2]}, id ")
+    for key in (*[Key.Key_Right] * 9, Key.Key_Enter):  # no further than the last
+        qtbot.keyClick(strip, key)
+    state, last = window.session.state, len(tokens) - 1
+    cell = AttentionCell("encoder", 2, last)
+    trace = state.shown
+    assert trace is not None
+    assert state.locked == cell
+    assert (state.layer, state.head) == best_head(trace, cell)
+    window.tabs.setFocus()
+    assert strip.accessibleDescription() == " ".join(tokens)
+    qtbot.keyClick(window.tabs, Key.Key_Left)
+    assert window.session.state.step == 2
+
+
+def looked(window: MainWindow) -> tuple[Trace | None, Selection, Look]:
+    state = window.session.state
+    return state.shown, state.selection, state.look
+
+
+def test_a_target_token_is_gone_to_by_keyboard(
+    window: MainWindow, qtbot: QtBot
+) -> None:
+    strip = window.strips.target
+    strip.setFocus(Qt.FocusReason.TabFocusReason)
+    qtbot.keyClick(strip, Key.Key_Left)
+    qtbot.keyClick(strip, Key.Key_Return)
+    assert window.session.state.step == 2
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_every_picture_and_field_has_a_name(
+    opened: bool, qtbot: QtBot, tmp_path: Path
+) -> None:
+    window, engine = make_window(qtbot, tmp_path)
+    if opened:
+        window.translate("a b c d e f")
+        answer(window, engine, make_trace(source=6, target=5, layers=3, heads=4))
+    for view in VIEWS:
+        window.session.set(tab=view.name)
+        shown = window.tabs.view(view.name)
+        for page in shown._pages.names if isinstance(shown, PagedView) else [""]:
+            if isinstance(shown, PagedView):
+                shown._pages.turn(page)
+            QApplication.processEvents()
+            assert not list(nameless(window)), (view.name, page)
+
+
+def nameless(window: MainWindow) -> Iterator[str]:
+    """Name the parts that a screen reader comes to and has nothing to say of."""
+    for part in window.findChildren(QWidget):
+        reached = bool(part.focusPolicy() & Qt.FocusPolicy.TabFocus)
+        if part.isVisible() and (reached or isinstance(part, HeatMap)):
+            parent = part.parentWidget()
+            named = parent if isinstance(parent, (QSpinBox, QGraphicsView)) else part
+            text = part.text() if isinstance(part, QAbstractButton) else ""
+            if not (named.accessibleName() or text):
+                yield f"{type(part).__name__} of {type(parent).__name__}"

@@ -11,7 +11,7 @@ from visformer.ui.widgets.number_table import NumberTable
 
 
 def test_the_chosen_column_comes_into_sight(qtbot: QtBot) -> None:
-    table = NumberTable()
+    table = NumberTable("table")
     qtbot.addWidget(table)
     values = np.zeros((2, 60), np.float32)
     names = tuple(f"dim {at}" for at in range(60))
@@ -33,7 +33,7 @@ def test_the_chosen_column_comes_into_sight(qtbot: QtBot) -> None:
 
 
 def test_longer_names_of_rows_cover_no_number(qtbot: QtBot) -> None:
-    table = NumberTable()
+    table = NumberTable("table")
     qtbot.addWidget(table)
     table.resize(500, 160)
     table.show()
@@ -53,7 +53,7 @@ def test_longer_names_of_rows_cover_no_number(qtbot: QtBot) -> None:
 
 
 def test_the_last_row_stays_in_sight_while_a_run_grows(qtbot: QtBot) -> None:
-    table = NumberTable()
+    table = NumberTable("table")
     qtbot.addWidget(table)
     table.set_room(160)
     table.show()

@@ -37,7 +37,7 @@ def named(**changes: Any) -> Matrix:
 
 @pytest.fixture
 def heat_map(qtbot: Any) -> HeatMap:
-    widget = HeatMap()
+    widget = HeatMap("map")
     qtbot.addWidget(widget)
     fixed_font(widget)
     widget.resize(400, 360)

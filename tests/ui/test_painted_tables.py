@@ -31,7 +31,7 @@ def bars(table: QTableView, row: int, column: int) -> list[QRectF]:
 def test_bars_begin_in_the_middle_where_numbers_are_negative(
     qtbot: Any, negative: bool
 ) -> None:
-    table = NumberTable()
+    table = NumberTable("table")
     qtbot.addWidget(table)
     table.resize(400, 200)
     values = np.array([[-1 if negative else 0, 0.5, 1]], np.float32)
@@ -89,7 +89,7 @@ def test_candidates_fill_the_width_of_their_table(qtbot: Any, width: int) -> Non
 
 
 def test_what_is_not_kept_is_empty_and_what_is_nan_says_so(qtbot: Any) -> None:
-    table = NumberTable()
+    table = NumberTable("table")
     qtbot.addWidget(table)
     table.resize(400, 200)
     values = np.array([[0.5, np.nan, np.nan]], np.float32)
@@ -108,7 +108,7 @@ def test_what_is_not_kept_is_empty_and_what_is_nan_says_so(qtbot: Any) -> None:
 
 
 def test_where_there_are_no_numbers_yet_their_room_stays(qtbot: Any) -> None:
-    table = NumberTable()
+    table = NumberTable("table")
     qtbot.addWidget(table)
     table.resize(200, 200)
     table.show()

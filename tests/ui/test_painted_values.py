@@ -25,7 +25,7 @@ from visformer.ui.widgets.map_room import LEAST
 
 @pytest.fixture
 def heat_map(qtbot: Any) -> HeatMap:
-    return shown_map(qtbot, HeatMap())
+    return shown_map(qtbot, HeatMap("map"))
 
 
 def shown_map(qtbot: Any, widget: HeatMap) -> HeatMap:
@@ -338,7 +338,7 @@ def test_titles_of_axes_are_shortened_to_what_they_name(
 def test_a_gist_that_has_no_room_beside_the_title_stands_below_it(
     qtbot: Any,
 ) -> None:
-    heat_map = shown_map(qtbot, HeatMap(gist=True))
+    heat_map = shown_map(qtbot, HeatMap("map", gist=True))
     heat_map.draw(replace(matrix(5, 5), title="decoder self"))
     heat_map.heading.say(Gist("rests on it: 0.57", ""))
     title, gist = heat_map.heading.title, heat_map.heading.gist

@@ -86,7 +86,7 @@ def test_the_first_step_moves_no_picture(pair: Pair, tab: str, page: str) -> Non
 
 
 def test_a_table_without_numbers_keeps_the_room_of_the_last_ones(qtbot: QtBot) -> None:
-    table = NumberTable()
+    table = NumberTable("table")
     qtbot.addWidget(table)
     values = np.ones((6, 4), np.float32)
     numbers = Numbers(

@@ -27,6 +27,7 @@ from visformer.ui.diagnostics import diagnostics, version_of
 from visformer.ui.keys_page import KeysPage
 from visformer.ui.motion import has_motion
 from visformer.ui.session_files import choose_session
+from visformer.ui.views import VIEWS
 from visformer.ui.ways import Ways
 from visformer.ui.widgets.export import png
 from visformer.ui.widgets.save_dialog import ask_where
@@ -277,6 +278,8 @@ def build_keys(window: MainWindow) -> None:
         bind[bracket] = partial(window.walk_stages, by)
     for number, kind in enumerate(KINDS, 1):
         bind[str(number)] = partial(window.choose_kind, kind)
+    for number, view in enumerate(VIEWS, 1):
+        bind[f"Ctrl+{number}"] = partial(window.session.set, tab=view.name)
     for keys, slot in bind.items():
         QShortcut(QKeySequence(keys), window, activated=slot)  # type: ignore[call-overload]
 

@@ -59,8 +59,8 @@ COLUMNS: tuple[tuple[tuple[str, tuple[KeyEntry, ...]], ...], ...] = (
                 (
                     N_("a source token"),
                     N_(
-                        "what it reads; then another one: the head that reads that one "
-                        "from it"
+                        "what it reads, then which head reads another one from it; "
+                        "by keyboard with Tab, arrows and Enter"
                     ),
                 ),
             ),
@@ -70,6 +70,7 @@ COLUMNS: tuple[tuple[tuple[str, tuple[KeyEntry, ...]], ...], ...] = (
         (
             N_("What is looked at"),
             (
+                (N_("Ctrl+1 to 6"), N_("the tabs, from Architecture to Output")),
                 (N_("1, 2, 3"), N_("encoder self, decoder self, cross attention")),
                 (N_("M, A, T"), N_("attention as a map, as arcs, as tinted text")),
                 (N_("Ctrl+arrows"), N_("move through heads and layers")),
@@ -78,8 +79,10 @@ COLUMNS: tuple[tuple[tuple[str, tuple[KeyEntry, ...]], ...], ...] = (
                     N_("[, ]"),
                     N_("previous and next stage of the Computation tab"),
                 ),
-                (N_("Alt+Left"), N_("back to where you looked before")),
-                (N_("Alt+Right"), N_("forward again")),
+                (
+                    N_("Alt+arrows"),
+                    N_("back to where you looked, and forward again"),
+                ),
                 (N_("Ctrl+T"), N_("show or fold the next token")),
             ),
         ),

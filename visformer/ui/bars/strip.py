@@ -1,4 +1,4 @@
-"""A row of token chips, tinted by attention; a click picks one."""
+"""A row of token chips, tinted by attention; a click or a key picks one."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from functools import lru_cache, partial
 from PySide6.QtCore import QEvent, QPoint, QRect, QSize, Qt, Signal
 from PySide6.QtGui import (
     QContextMenuEvent,
+    QFocusEvent,
     QFontMetrics,
     QGuiApplication,
+    QKeyEvent,
     QMouseEvent,
     QPainter,
     QPaintEvent,
+    QPen,
     QWheelEvent,
 )
 from PySide6.QtWidgets import (
@@ -28,6 +31,7 @@ from visformer.language import N_, _
 from visformer.pictures.attention.strips import Chip
 from visformer.ui import icons
 from visformer.ui.bars.chip_painter import REACH, SIZED, ChipLook, ChipPainter, look_of
+from visformer.ui.widgets.plain_keys import keeps
 from visformer.ui.widgets.plain_tip import plain_tip
 from visformer.words import number, probability
 
@@ -37,11 +41,15 @@ CHIP_WORDS = {  # by whether it is masked, and read: has a weight
     (True, False): N_("id {id}, masked"),
     (True, True): N_("id {id}, masked, weight {weight} ({done})"),
 }
+WALKS = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}
+ENTER = Qt.Key.Key_Return, Qt.Key.Key_Enter
 WIDTHS = 4096  # of texts that are kept
 
 
 class TokenStrip(QScrollArea):
     """Chips side by side; scrolls to keep the current one visible.
+
+    With the focus on it, the arrow keys walk along the chips and Enter picks one.
 
     Its height does not change with what it shows: buttons at its ends scroll it.
     """
@@ -51,6 +59,7 @@ class TokenStrip(QScrollArea):
     def __init__(self, name: str, empty: str) -> None:
         super().__init__()
         self._row = _ChipRow(empty)
+        self._tokens = ""  # all of them
         self._row.clicked.connect(self.clicked)
         # only then is there room to scroll to
         self.horizontalScrollBar().rangeChanged.connect(lambda *_range: self._follow())
@@ -68,7 +77,7 @@ class TokenStrip(QScrollArea):
         bar.rangeChanged.connect(lambda *_range: self._show_ends())
         bar.valueChanged.connect(lambda _value: self._show_ends())
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)  # a click leaves the arrow keys
         self.setAccessibleName(name)
         self._fit()
 
@@ -81,7 +90,8 @@ class TokenStrip(QScrollArea):
         tokens = " ".join([chip.token for chip in chips])
         if unknown:
             tokens = _("{tokens}; the weights are NaN", tokens=tokens)
-        self.setAccessibleDescription(tokens)
+        self._tokens = tokens
+        self._say()
         told = _("This colour means that the weight is NaN (not a number).")
         if (told if unknown else "") != self._row.toolTip():
             self._row.setToolTip(told if unknown else "")
@@ -110,6 +120,47 @@ class TokenStrip(QScrollArea):
             self._fit()
             if "_end_width" in self.__dict__:
                 self._end_width = self._ends[0].sizeHint().width()
+
+    def event(self, event: QEvent) -> bool:
+        """Keep the keys that walk along the chips from the window's own."""
+        return keeps(event, (*WALKS, *ENTER)) or super().event(event)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Walk along the chips, or pick the one that has the focus."""
+        key, at = Qt.Key(event.key()), self._row.focused
+        if event.modifiers() or at is None or key not in (*WALKS, *ENTER):
+            super().keyPressEvent(event)
+        elif key in ENTER:
+            self.clicked.emit(at)
+        else:
+            self._focus(at + WALKS[key])
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        """Begin at the current token, or at the first one."""
+        super().focusInEvent(event)
+        marks = [2 * chip.current + chip.marked for chip in self._row.chips]
+        self._focus(marks.index(max(marks)) if marks else 0)
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        super().focusOutEvent(event)
+        self._focus(None)
+
+    def _focus(self, at: int | None) -> None:
+        """Frame a chip, or none, and say which one it is."""
+        last = len(self._row.chips) - 1
+        self._row.focused = None if at is None or last < 0 else min(max(at, 0), last)
+        self._row.update()
+        if self._row.focused is not None:
+            box = self._row.boxes[self._row.focused]
+            self.ensureVisible(box.center().x(), 0, box.width(), 0)
+        self._say()
+
+    def _say(self) -> None:
+        """Describe the chip that has the focus, or all tokens, to a screen reader."""
+        words, at = self._tokens, self._row.focused
+        if at is not None:
+            words = f"{self._row.chips[at].token}, {self._row.words(at)}"
+        self.setAccessibleDescription(words)
 
     def resizeEvent(self, event: QEvent) -> None:
         super().resizeEvent(event)  # type: ignore[arg-type]
@@ -183,6 +234,7 @@ class _ChipRow(QWidget):
         self._empty = empty
         self._height = self._band = 0  # of the row, and of what is below the tokens
         self._end = 0  # where the next chip would be
+        self.focused: int | None = None  # the chip that keys act on
         self._tall = False  # there was a large chip: its room stays
         self.setMouseTracking(True)
         self.lay_out()
@@ -190,6 +242,8 @@ class _ChipRow(QWidget):
     def set_chips(self, chips: tuple[Chip, ...]) -> None:
         """Show these chips; what stays the same is not painted again."""
         before, height = self._looks, self._height
+        if self.focused is not None:
+            self.focused = min(self.focused, len(chips) - 1) if chips else None
         self.chips, self._looks = chips, [look_of(chip) for chip in chips]
         pairs = zip(before, self._looks, strict=False)
         changed = [at for at, (was, now) in enumerate(pairs) if was != now]
@@ -265,14 +319,20 @@ class _ChipRow(QWidget):
             edge = REACH if look.strong else 1
             if box.right() + edge >= first and box.left() - edge <= last:
                 self._painter.paint(painter, look, box, self._band_of(look))
+        if self.focused is not None:
+            painter.setPen(QPen(self.palette().text().color(), REACH))
+            painter.drawRect(self.boxes[self.focused])
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         """Say what the chip under the mouse is."""
         index = self._at(event.position().toPoint())
         if index is not None:
-            lines = chip_words(self.chips[index]), self.clicks
-            words = "\n".join(filter(None, lines))
-            QToolTip.showText(event.globalPosition().toPoint(), plain_tip(words), self)
+            where, words = event.globalPosition().toPoint(), self.words(index)
+            QToolTip.showText(where, plain_tip(words), self)
+
+    def words(self, index: int) -> str:
+        """Say what a chip is, and what a click on it does."""
+        return "\n".join(filter(None, (chip_words(self.chips[index]), self.clicks)))
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         """Pick the chip."""

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from visformer.language import _
 from visformer.pictures.picture import Matrix
 from visformer.ui.widgets.heatmap import HeatMap
+
+
+def attention_maps() -> list[HeatMap]:
+    """Return maps of the run on screen and of the baseline."""
+    names = _("attention of the run on screen"), _("attention of the original run")
+    return [HeatMap(name) for name in names]
 
 
 def draw_both(maps: Sequence[HeatMap], pictures: Sequence[Matrix]) -> None:

@@ -8,6 +8,7 @@ from PySide6.QtCore import QEvent, QSize, Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QLabel, QWidget
 
+from visformer.language import _
 from visformer.pictures.computation.stage_picture import StageMap
 from visformer.pictures.computation.subject import Room
 from visformer.pictures.picture import Axis, Matrix, is_same
@@ -140,7 +141,10 @@ class StageMaps(QWidget):
 
     def _add(self) -> None:
         index = len(self.maps)
-        sign, heat_map = plain_label(""), HeatMap(stretch=STRETCH)
+        sign, heat_map = (
+            plain_label(""),
+            HeatMap(_("a step of the computation"), stretch=STRETCH),
+        )
         sign.setAlignment(Qt.AlignmentFlag.AlignCenter)
         heat_map.hovered.connect(partial(self._hover, index))
         heat_map.clicked.connect(partial(self._click, index))

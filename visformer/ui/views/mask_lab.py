@@ -29,7 +29,7 @@ from visformer.session.live import fixed_words
 from visformer.session.runs import change_run
 from visformer.session.state import Session, State
 from visformer.ui.large import present_whole
-from visformer.ui.views.both_runs import draw_both
+from visformer.ui.views.both_runs import attention_maps, draw_both
 from visformer.ui.views.mask_fields import MaskFields
 from visformer.ui.views.view import View
 from visformer.ui.widgets.canvas import MapCell
@@ -54,12 +54,14 @@ class MaskLab(View):
         self._fixed = ""  # why nothing can be changed
         self.fields = MaskFields(session)
         self.fields.moved.connect(self._draw_mask)
-        self.mask_map, self.difference = HeatMap(), HeatMap()
-        self.attention = [HeatMap(), HeatMap()]  # of the run shown; of the baseline
+        self.mask_map = HeatMap(_("mask of the run on screen"))
+        self.attention = attention_maps()
+        self.difference = HeatMap(_("difference of the weights"))
         self.mask_map.clicked.connect(self._paint)
         self.text, self.leaks = paragraph(_("both translations")), paragraph(_("leaks"))
         self.row_words = paragraph(_("the row in words"))
-        self.row, self.candidates = NumberTable(), NumberTable()
+        self.row = NumberTable(_("the row with and without the change"))
+        self.candidates = NumberTable(_("the next token with and without the change"))
         self._lay_out()
         self._fit()
 

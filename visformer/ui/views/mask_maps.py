@@ -106,7 +106,7 @@ class MaskMaps(QWidget):
         self.large: MaskPlace = FIRST
         self._legend = paragraph(_("what the colours mean"))
         self._about = paragraph(_("leaks"))
-        self.map = HeatMap()
+        self.map = HeatMap(_("the large mask"))
         self.map.clicked.connect(self._click)
         self.map.hovered.connect(self._hover)
         self.map.failed.connect(self.failed)

@@ -101,14 +101,12 @@ class OutputView(View):
         self._lay_out()
 
     def _map(self, name: str) -> HeatMap:
-        heat_map = HeatMap(stretch=STRETCH)
-        heat_map.setAccessibleName(name)
+        heat_map = HeatMap(name, stretch=STRETCH)
         heat_map.failed.connect(self.fail)
         return heat_map
 
     def _table(self, name: str) -> NumberTable:
-        table = NumberTable()
-        table.setAccessibleName(name)
+        table = NumberTable(name)
         table.failed.connect(self.fail)
         return table
 

@@ -69,7 +69,8 @@ class PositionInput(View):
         self.position.setAccessibleName(_("position whose fingerprint is drawn"))
         self.position.valueChanged.connect(self._draw_curves)
         self.about = paragraph(_("what is added"))
-        self.maps = [HeatMap(stretch=math.inf) for _ in range(3)]
+        names = _("embedding"), _("position"), _("embedding + position")
+        self.maps = [HeatMap(name, stretch=math.inf) for name in names]
         for heat_map in self.maps:
             heat_map.failed.connect(self.fail)
             heat_map.clicked.connect(self._choose)
@@ -78,8 +79,9 @@ class PositionInput(View):
         self._distance = Plot(_("dot products with the positions around it"), 1)
         self._titles = plain_label(), plain_label()
         self.ids = paragraph(_("tokens and their ids"))
-        self.numbers = NumberTable(least=3)  # the third one is the sum
-        self.numbers.setAccessibleName(_("one token's vector, number by number"))
+        self.numbers = NumberTable(
+            _("one token's vector, number by number"), least=3
+        )  # the third one is the sum
         self.numbers.failed.connect(self.fail)
         self._pictures: tuple[Matrix, ...] = ()
         self._lay_out()

@@ -30,7 +30,7 @@ from visformer.session.runs import change_run
 from visformer.session.state import Session, State
 from visformer.ui import theme
 from visformer.ui.large import present_whole
-from visformer.ui.views.both_runs import draw_both
+from visformer.ui.views.both_runs import attention_maps, draw_both
 from visformer.ui.views.view import View
 from visformer.ui.widgets.combo_box import ComboBox
 from visformer.ui.widgets.heatmap import HeatMap
@@ -70,8 +70,9 @@ class PositionLab(View):
             _("Run the source in another order with the same target, and compare")
         )
         self.shuffle.clicked.connect(self._shuffle)
-        self._tables = [HeatMap(stretch=8), HeatMap(stretch=8)]
-        self._attention = [HeatMap(), HeatMap()]
+        names = _("positions of the run on screen"), _("positions of the original run")
+        self._tables = [HeatMap(name, stretch=8) for name in names]
+        self._attention = attention_maps()
         self._text = paragraph(_("both translations"))
         self.bag = paragraph(_("result of the shuffled run"))
         self._fixed = paragraph(_("why the positions cannot be changed"))

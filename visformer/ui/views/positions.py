@@ -61,9 +61,8 @@ class PositionTable(View):
         self._hover = paragraph(_("the cell pointed at"), _(HINT))
         self._range = _Range()
         self._range.changed.connect(self._draw_range)
-        self._heat_map = HeatMap(stretch=4)
-        self._heat_map.setAccessibleName(
-            _("positional encodings, positions by dimensions")
+        self._heat_map = HeatMap(
+            _("positional encodings, positions by dimensions"), stretch=4
         )
         self._heat_map.hovered.connect(self._tell)
         self._heat_map.failed.connect(self.fail)
@@ -301,8 +300,7 @@ class _Similarity(QWidget):
         self._choice.setAccessibleName(_("how positions are compared"))
         self._choice.currentIndexChanged.connect(self._redraw)
         self._words = paragraph(_("what the similarity map shows"))
-        self._heat_map = HeatMap()
-        self._heat_map.setAccessibleName(_("similarity of every two positions"))
+        self._heat_map = HeatMap(_("similarity of every two positions"))
         self._heat_map.hovered.connect(self._tell)
         self._heat_map.failed.connect(self.failed)
         title = QLabel(_("Si&milarity"))

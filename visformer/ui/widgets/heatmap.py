@@ -46,8 +46,10 @@ class HeatMap(QWidget):
     moved = Signal()  # the cells have room elsewhere: see ``span`` and ``left``
     failed = Signal(str)
 
-    def __init__(self, *, stretch: float = 1.0, gist: bool = False) -> None:
-        """``stretch``: the largest ratio of a cell's sides, 1 for square ones.
+    def __init__(self, name: str, *, stretch: float = 1.0, gist: bool = False) -> None:
+        """``name``: what a screen reader calls it.
+
+        ``stretch``: the largest ratio of a cell's sides, 1 for square ones.
 
         ``gist``: the heading has room for one, so that it moves nothing.
         """
@@ -86,6 +88,7 @@ class HeatMap(QWidget):
         self._cell: tuple[int, int] | None = None
         self._marked: tuple[object, ...] = ()
         self._words: tuple[object, ...] = ()  # beside the cells
+        self.setAccessibleName(name)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.setMinimumSize(120, 100)

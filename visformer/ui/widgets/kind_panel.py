@@ -43,8 +43,7 @@ class KindPanel(QStackedWidget):
         """``grows``: a step adds a row, which is then scrolled to."""
         super().__init__()
         self._grows = grows
-        self.heat_map = HeatMap(gist=True)
-        self.heat_map.setAccessibleName(_("{kind} attention", kind=name))
+        self.heat_map = HeatMap(_("{kind} attention", kind=name), gist=True)
         self.heat_map.hovered.connect(self.hovered)
         self.heat_map.clicked.connect(self.clicked)
         self.heat_map.offer_taken.connect(self.offer_taken)

@@ -62,9 +62,13 @@ class NumberTable(QTableView):
     picked = Signal(object)  # a MapCell
     failed = Signal(str)
 
-    def __init__(self, *, least: int = 2) -> None:
-        """``least``: rows that are in sight also where there is little room."""
+    def __init__(self, name: str, *, least: int = 2) -> None:
+        """``name``: what a screen reader calls it.
+
+        ``least``: rows that are in sight also where there is little room.
+        """
         super().__init__()
+        self.setAccessibleName(name)
         self._least = least
         self.numbers: Numbers | None = None
         self.bars: Floats = np.zeros((0, 0), np.float32)  # [R, C] in [-1, 1]
