@@ -101,6 +101,29 @@ def scale_in_the_weights() -> Healthy:
     return language(ScaleInWeights)
 
 
+class ScaleInBoth(Attention):
+    """The scale is multiplied into the weights of queries and keys, half in each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with torch.no_grad():
+            for part in (*self.q.parameters(), *self.k.parameters()):
+                part.div_(SIZE**0.25)
+
+    def scores(self, q: Tensor, k: Tensor) -> Tensor:
+        return q @ k.mT
+
+
+@model
+def scale_in_the_weights_of_both() -> Healthy:
+    return language(ScaleInBoth)
+
+
+@model
+def translator_with_its_scale_in_the_weights() -> Healthy:
+    return two(Two(ScaleInBoth))
+
+
 class LogLength(Attention):
     def scores(self, q: Tensor, k: Tensor) -> Tensor:
         return super().scores(q, k) * float(np.log(k.shape[2] + 1))

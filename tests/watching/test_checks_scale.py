@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.watching.planted_faults import Attention, NotScaled, sentences, trained
 from visformer.values.finding import Finding
 from visformer.watching.watcher import watch
 
@@ -81,6 +82,20 @@ def test_no_scale_is_a_fault_of_several_heads_and_a_note_of_one() -> None:
     (one,) = findings(Decoder(scaled(1.0), heads=1))
     assert (several.id, several.severity) == ("not-scaled", "fault")
     assert (one.id, one.severity) == ("not-scaled", "note")
+
+
+def test_a_trained_model_may_carry_the_scale_in_its_weights() -> None:
+    """Half of it in those of the queries, half in those of the keys."""
+    model = trained()
+    for part in model.modules():
+        if isinstance(part, Attention):
+            part.__class__ = NotScaled
+            for own in (*part.q.parameters(), *part.k.parameters()):
+                own.data /= SIZE**0.25
+    src, given, _labels = sentences(3, 7)
+    (finding,) = findings(model, src, given)
+    assert (finding.id, finding.severity) == ("not-scaled", "note")
+    assert finding.what.startswith("If ")
 
 
 def test_a_scale_that_may_be_of_a_configuration_is_a_note() -> None:

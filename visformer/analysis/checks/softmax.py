@@ -19,6 +19,7 @@ from visformer.values.watched_attention import HALF_TOLERANCE, WatchedAttention
 
 SUMS = 2e-3  # how far a row's sum may be from one; half precision: ten times that
 SAME = 1e-4  # of scales, relative
+ALIKE = 0.8  # the least of the sizes of queries, keys and values, of the largest
 NORMS = 1e-3  # of queries and keys that were normalised, relative
 
 
@@ -147,26 +148,37 @@ def not_scaled(seen: Observation) -> Finding | None:
         and place.attention.module not in seen.state.perhaps_normed
         and not _makes_up(place.attention)
     ]
+    if not (_others_are_scaled(seen) or _are_projected_alike(wrong)):
+        sure = []
     place = (sure or wrong)[0]
     width = place.attention.queries.shape[3]
     top = np.nan_to_num(place.attention.weights).max(-1)
     at = np.unravel_index(int(top.argmax()), top.shape)
+    told = _(
+        "The scores are not divided by sqrt({d}) = {root:.3g}: their scale is "
+        "{scale:.3g}, and row {row} of head {head} gives one key {weight:.3g} (in "
+        "{n} of {all} attentions).",
+        d=width,
+        root=width**0.5,
+        scale=place.attention.scale,
+        row=int(at[2]) + 1,
+        head=int(at[1]) + 1,
+        weight=float(top[at]),
+        n=len(wrong),
+        all=len(seen.attentions),
+    )
+    if not sure:
+        told = _(
+            "If neither weights nor norms make up for it, a division by sqrt({d}) is "
+            "missing: the scale of the scores is 1 (in {n} of {all} attentions).",
+            d=width,
+            n=len(wrong),
+            all=len(seen.attentions),
+        )
     return Finding(
         "not-scaled",
         place.words,
-        _(
-            "The scores are not divided by sqrt({d}) = {root:.3g}: their scale is "
-            "{scale:.3g}, and row {row} of head {head} gives one key {weight:.3g} (in "
-            "{n} of {all} attentions).",
-            d=width,
-            root=width**0.5,
-            scale=place.attention.scale,
-            row=int(at[2]) + 1,
-            head=int(at[1]) + 1,
-            weight=float(top[at]),
-            n=len(wrong),
-            all=len(seen.attentions),
-        ),
+        told,
         _("Divide the scores by sqrt(d) before the softmax.")
         if sure
         else _("Leave it if weights or norms make up for it; else divide by sqrt(d)."),
@@ -282,11 +294,32 @@ def _fits(x: Floats) -> bool:
 
 def _makes_up(one: WatchedAttention) -> bool:
     """Whether queries and keys are of sizes as unequal as a scale in the weights is."""
-    sizes = [
-        float(np.sqrt((x.astype(np.float64) ** 2).mean()))
-        for x in (one.queries, one.keys)
-    ]
+    sizes = _sizes(one)[:2]
     return min(sizes) < max(sizes) / math.sqrt(math.sqrt(one.queries.shape[3]))
+
+
+def _sizes(one: WatchedAttention) -> list[float]:
+    return [
+        float(np.sqrt((x.astype(np.float64) ** 2).mean()))
+        for x in (one.queries, one.keys, one.values)
+    ]
+
+
+def _others_are_scaled(seen: Observation) -> bool:
+    """Whether the model divides scores by sqrt(d) elsewhere."""
+    return any(_is(one.scale, one.queries.shape[3] ** -0.5) for one in seen.attentions)
+
+
+def _are_projected_alike(places: list[LayerPlace]) -> bool:
+    """Whether each layer's queries, keys and values are of one size.
+
+    So they are of weights that are not trained, where no scale is multiplied in. A
+    trained model learned with its scale, or carries it in its weights: to divide its
+    scores once more would break it. Cross attention reads states of another size.
+    """
+    own = [x.attention for x in places if x.attention.kind != "cross"]
+    several = [_sizes(one) for one in own or [x.attention for x in places]]
+    return all(min(sizes) > ALIKE * max(sizes) for sizes in several)
 
 
 def _are_same(one: WatchedAttention) -> bool:
