@@ -575,13 +575,18 @@ PLANTED = {
         ("positions-restart", "cached-steps-differ"),
         loop=greedy,
     ),
-    # each row's cache is that of the tokens it was given: the attention is in order,
-    # and that the hypotheses have other tokens is known to the loop alone
-    "beams without their cache": Planted(_model(Translator), (), loop=beams_alone),
+    "beams without their cache": Planted(
+        _model(Translator), ("cache-of-other-tokens",), "cache", loop=beams_alone
+    ),
     "tied weights broken": Planted(_tied_broken, ()),
     "vocabulary permuted": Planted(_permuted, ("vocabulary-permuted",)),
     "layer copied": Planted(_copied_layer, ("equal-layers",), severity="note"),
-    "no residual": Planted(_swapped(NoResidual, DECODER), ()),
+    "no residual": Planted(
+        _swapped(NoResidual, DECODER),
+        ("no-residual",),
+        "decoder.0.attention",
+        severity="note",
+    ),
     "labels smoothed by 0.9": Planted(_smoothed, ()),
     "loss on pads": Planted(_pads_in_the_loss, ()),
     "labels shifted twice": Planted(_shifted_twice, ("shifted-twice",)),

@@ -10,7 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from visformer.analysis.checks.observation import Comparisons, Observation
+from visformer.analysis.checks.observation import (
+    Comparisons,
+    Observation,
+    StrangeToken,
+)
 from visformer.language import _
 from visformer.values.arrays import Bools, Ids
 from visformer.values.watched_attention import HALF_TOLERANCE, WatchedAttention
@@ -43,7 +47,11 @@ def compared_steps(watched: Watched, seen: Observation) -> StepsCompared | None:
     """
     if not _is_joined(watched):
         return None
+    strange = _strange_token(watched, seen.attentions)
+    comparisons = None if strange is None else Comparisons(limit=APART, strange=strange)
     try:
+        if strange is not None:
+            raise _NotCompared(_("the cache has other tokens than the loop"))
         if seen.state.dropping or seen.state.dropping_always:
             raise _NotCompared(_("numbers are dropped at random"))
         return _compared(watched, seen.attentions)
@@ -52,13 +60,34 @@ def compared_steps(watched: Watched, seen: Observation) -> StepsCompared | None:
     except Exception:  # the model does not take such a call
         why = _("the model does not take all tokens in one call")
     sentence = _("Cached steps were not compared with one full pass: {why}.", why=why)
-    return StepsCompared(None, sentence)
+    return StepsCompared(comparisons, sentence)
 
 
 def _is_joined(watched: Watched) -> bool:
     """Whether the last run was made of several steps, each with new queries."""
     steps = {(one.module, one.weights.shape[2]) for one in watched.attentions}
     return any((x.module, x.weights.shape[2]) not in steps for x in watched.last_run)
+
+
+def _strange_token(
+    watched: Watched, steps: Sequence[WatchedAttention]
+) -> StrangeToken | None:
+    """Return a token read before that is another one in the ids the loop has now.
+
+    They are known where the last step was given the end of longer rows.
+    """
+    own = next((x.query_ids for x in steps if x.kind == "decoder"), None)
+    for one in reversed(watched.read):
+        if own is None or one.before is None:
+            continue
+        now = one.before.numpy()
+        kept = own[:, : -one.ids.shape[1]]
+        if now.shape != kept.shape or not np.array_equal(now[:, 0], kept[:, 0]):
+            continue
+        for row, at in np.argwhere(now != kept)[:1].tolist():
+            return StrangeToken(row, at, int(kept[row, at]), int(now[row, at]))
+        return None
+    return None
 
 
 def _compared(watched: Watched, steps: Sequence[WatchedAttention]) -> StepsCompared:

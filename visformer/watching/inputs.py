@@ -69,6 +69,8 @@ class IdsRead(NamedTuple):
     rows: int  # of the table
     aside: bool  # an argument's name says that they go with others: positions, say
     order: int  # grows with time, as marks do
+    # int64 [B, n]: what stands before them in the rows that they were cut off from
+    before: Tensor | None
 
 
 class InputMarks:
@@ -160,6 +162,7 @@ class InputMarks:
                 rows=len(table),
                 aside=bool(names) and all(map(goes_with_another, names)),
                 order=self._ledger.new_mark(),
+                before=_cut_off(ids),
             )
         )
 
@@ -210,6 +213,15 @@ class InputMarks:
                     )
                 )
         return told
+
+
+def _cut_off(ids: Tensor) -> Tensor | None:
+    """Return what stands before ids [B, N] in longer rows, [B, n]; None for none."""
+    n = ids.storage_offset()
+    if ids.dim() != 2 or ids.stride(1) != 1 or not n + ids.shape[1] <= ids.stride(0):
+        return None
+    rows = ids.detach().as_strided((len(ids), n), ids.stride(), 0)
+    return rows.cpu().clone() if n else None
 
 
 def time_axis(given: Sequence[Input], found: Sequence[Captured]) -> int | None:

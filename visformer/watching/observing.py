@@ -142,6 +142,7 @@ def _state(
             if not x.is_meta and x.layout == torch.strided
         ),
         equal=tuple(_equal(model, {one.module for one in attentions})),
+        alone=frozenset(_alone(watched)),
         tied=_is_tied(model, watched.multiplied),
         own_scale=frozenset(
             one.module for one in attentions if _has_own_scale(one, modules)
@@ -239,6 +240,12 @@ def _gains(one: WatchedAttention, modules: dict[str, nn.Module]) -> set[int]:
     several = {x.numel() for name, x in module.named_parameters() if "bias" not in name}
     single = {x.numel() for x in above.parameters(recurse=False)}
     return several | (single & {1, one.weights.shape[1]})
+
+
+def _alone(watched: Watched) -> set[str]:
+    """Return modules whose attention is never added to what does not depend on it."""
+    added = {one.module for one in watched.found if one.mark & watched.joined}
+    return {one.module for one in watched.found if one.marks[0]} - added
 
 
 def _is_tied(model: nn.Module, multiplied: set[int]) -> bool:

@@ -90,6 +90,7 @@ HANDED_ON = {  # operations that give whole numbers as they were
     *("lift_fresh", "chunk", "narrow", "index_copy", "slice_scatter", "select_scatter"),
 }
 SUMS = {"add", "sub", "add_", "sub_"}
+JOINS = SUMS | {"cat", "stack", "lerp", "addcmul", "addcmul_", "where", "mul"}
 LIKE = {  # only the shape of what they are given counts
     *("empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like"),
     *("new_zeros", "new_ones", "new_full", "new_empty"),
@@ -117,6 +118,7 @@ class Recorder(TorchDispatchMode):
         self.operations = 0
         self.dropout: Counter[str] = Counter()  # by module
         self.multiplied: set[int] = set()  # ids of storages of weights in products
+        self.joined = 0  # marks of what was put together with what has not got them
         self._waiting: dict[ScoreTrail, SeenInstead] = {}  # softmaxes without end
         self._outside: WeakKeyDictionary[object, SeenInstead] = WeakKeyDictionary()
         self._before: Counter[SeenInstead] = Counter()  # all attention
@@ -235,6 +237,8 @@ class Recorder(TorchDispatchMode):
         picked = tuple(dict.fromkeys(pick for known in knowns for pick in known.picked))
         counts = name == "arange" or any(known.counts for known in knowns)
         gives = bool(marks) and self._gives(name, knowns)
+        if name in JOINS and not trail:
+            self._see_joined(ins, marks)
         blank = not ledger.marks(ins[:1])
         for at, (one, dimensions) in enumerate(results):
             if name in CHOICES and not one.is_floating_point():
@@ -286,6 +290,11 @@ class Recorder(TorchDispatchMode):
                 self.seen[seen] += 1
             elif one.dtype != torch.bool:
                 self._outside[storage_of(one)] = seen
+
+    def _see_joined(self, ins: list[Tensor], marks: int) -> None:
+        parts = [self.ledger.marks([x]) for x in ins if x.is_floating_point()]
+        for part in filter(None, parts):  # not a bias
+            self.joined |= marks & ~part
 
     def _see_mixing(self, name: str, marks: int) -> None:
         """Note what mixes positions, but for what makes tokens of samples or pixels."""

@@ -185,6 +185,7 @@ class Watched:
         self.dropout: Counter[str] = Counter()
         self.operations = 0
         self.multiplied: set[int] = set()  # ids of storages of weights in products
+        self.joined = 0  # marks of what was put together with what has not got them
         self.fast_paths: list[FastPath] = []  # of torch.nn, that were not taken
         self.fast_difference = 0.0  # of the output of a call that took them
         self.inputs: list[Input] = []
@@ -438,7 +439,7 @@ class _Watching:
         watched.found = joined(recorder.found)
         watched.seen, watched.dropout = recorder.seen, recorder.dropout
         watched.operations = recorder.operations
-        watched.multiplied = recorder.multiplied
+        watched.multiplied, watched.joined = recorder.multiplied, recorder.joined
         watched.inputs, watched.read = marks.inputs, marks.read
 
 

@@ -39,6 +39,15 @@ class EqualLayers(NamedTuple):
     tensors: int
 
 
+class StrangeToken(NamedTuple):
+    """A token in a cache that is another one in the ids that a loop has."""
+
+    row: int  # from 0, of the batch
+    at: int  # from 0, in the row
+    cached: int
+    now: int
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ModelState:
     """What is known of the model apart from its numbers in a pass."""
@@ -55,6 +64,7 @@ class ModelState:
     # comes from a library, or from a number that is learned or configured
     own_scale: frozenset[str] = frozenset()
     perhaps_normed: frozenset[str] = frozenset()  # modules whose heads a norm may scale
+    alone: frozenset[str] = frozenset()  # whose result is added to nothing else
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -73,6 +83,7 @@ class Comparisons:
     moved: bool = False  # tokens stand in another order than they were given in
     unused: tuple[str, ...] = ()  # "source", "target": changed, and nothing differs
     cached: tuple[str, int, float] | None = None  # module, row, difference of steps
+    strange: StrangeToken | None = None
     restarts: bool = False  # a cached step's queries are those of the first position
 
 

@@ -320,3 +320,48 @@ def cached_steps(seen: Observation) -> Finding | None:
         ),
         _("Compare what the cache keeps with the keys of a full pass: order, places."),
     )
+
+
+def strange_cache(seen: Observation) -> Finding | None:
+    """Report a cache whose rows are of other tokens than the loop's hypotheses."""
+    strange = None if seen.compared is None else seen.compared.strange
+    if strange is None:
+        return None
+    return Finding(
+        "cache-of-other-tokens",
+        _("cache"),
+        _(
+            "Row {row} of the cache is of other tokens than the loop goes on with: "
+            "token {at} was read as {cached}, and is {now} in the ids.",
+            row=strange.row + 1,
+            at=strange.at + 1,
+            cached=strange.cached,
+            now=strange.now,
+        ),
+        _("Choose rows of the cache as those of the ids: keys[parents], say."),
+    )
+
+
+def no_residual(seen: Observation) -> Finding | None:
+    """Report attention in a layer whose result is added to nothing, unlike others."""
+    lone = [
+        place
+        for place in seen.places
+        if place.attention.module in seen.state.alone
+        and any(part.isdigit() for part in place.attention.module.split("."))
+    ]
+    n = len(seen.places) - len(lone)
+    if not lone or not n:
+        return None
+    return Finding(
+        "no-residual",
+        lone[0].words,
+        _(
+            "If this layer is to have a residual connection, it is missing: what the "
+            "attention gives is added to nothing, while that of {n} of {all} is.",
+            n=n,
+            all=len(seen.places),
+        ),
+        _("Add what a part of the layer reads to what it gives: x + attention(x)."),
+        "note",
+    )

@@ -59,6 +59,8 @@ CHECKS: dict[str, Check] = {  # by the id of the finding
         outputs.target_not_used, frozenset({"later-tokens-count"})
     ),
     "cached-steps-differ": Check(outputs.cached_steps),
+    "cache-of-other-tokens": Check(outputs.strange_cache),
+    "no-residual": Check(outputs.no_residual),
     "dead-head": Check(softmax.dead_heads),
     "equal-layers": Check(state_checks.equal_layers),
     "not-shifted": Check(outputs.not_shifted, frozenset({"predicts-given"})),
