@@ -237,8 +237,7 @@ class Recorder(TorchDispatchMode):
         picked = tuple(dict.fromkeys(pick for known in knowns for pick in known.picked))
         counts = name == "arange" or any(known.counts for known in knowns)
         gives = bool(marks) and self._gives(name, knowns)
-        if name in JOINS and not trail:
-            self._see_joined(ins, marks)
+        self._see_joined("" if trail else name, ins, marks)
         blank = not ledger.marks(ins[:1])
         for at, (one, dimensions) in enumerate(results):
             if name in CHOICES and not one.is_floating_point():
@@ -291,9 +290,9 @@ class Recorder(TorchDispatchMode):
             elif one.dtype != torch.bool:
                 self._outside[storage_of(one)] = seen
 
-    def _see_joined(self, ins: list[Tensor], marks: int) -> None:
-        parts = [self.ledger.marks([x]) for x in ins if x.is_floating_point()]
-        for part in filter(None, parts):  # not a bias
+    def _see_joined(self, name: str, ins: list[Tensor], marks: int) -> None:
+        several = [x for x in ins if x.is_floating_point()] if name in JOINS else []
+        for part in filter(None, (self.ledger.marks([x]) for x in several)):  # no bias
             self.joined |= marks & ~part
 
     def _see_mixing(self, name: str, marks: int) -> None:
