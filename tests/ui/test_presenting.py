@@ -10,7 +10,9 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
+from tests.models import tiny_checkpoint
 from tests.ui.painted import painted
+from tests.ui.pseudo_reader import Reader
 from tests.ui.windows import Pair, answer, decoded, places
 from visformer.pictures.computation.stages import STAGES
 from visformer.pictures.selection import AttentionCell
@@ -319,16 +321,21 @@ def test_the_spotlight_begins_at_the_row_that_is_looked_at(
 
 @pytest.mark.parametrize("zoom", [100, 150, 200])
 def test_the_window_has_its_size_again_whatever_was_presented(
-    window: MainWindow, zoom: int
+    pair: Pair, zoom: int
 ) -> None:
+    window, _engine = pair
+    reader = Reader(*pair, tiny_checkpoint())
+    reader.run()
     window.appearance.zoom_by(zoom - 100)
     window.resize(1280, 800)
     shown = [("computation", stage.name) for stage in STAGES]
     for tab, stage in [*shown, *((tab, "scores") for tab in TABS)]:
         window.session.set(tab=tab, stage=stage)
+        reader.answer()
         QApplication.processEvents()
         before = window.geometry()
         window.presentation.begin()
+        assert window.presentation.on, (tab, stage)
         QApplication.processEvents()
         window.presentation.end()
         for _turn in range(3):
