@@ -9,7 +9,7 @@ import pytest
 from torch import nn
 
 from tests.models import tiny_checkpoint
-from visformer.analysis.sublayers import LayerRows, dead_units
+from visformer.analysis.sublayers import LayerRows, inactive_units
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
 from visformer.core.layer_export import layer_parameters
@@ -128,12 +128,12 @@ def test_residual_and_norm_by_hand() -> None:
     assert residual.output[0] == pytest.approx(by_hand, abs=1e-5)
 
 
-def test_dead_units_are_exact_zeros() -> None:
+def test_inactive_units_are_exact_zeros() -> None:
     active = np.array([[0, 0, 1, 0], [0, 2, 0, 0]], np.float32)
-    rows, always = dead_units(active)
+    rows, always = inactive_units(active)
     assert rows.tolist() == [0.75, 0.75]
     assert always == 0.5
-    assert np.isnan(dead_units(np.zeros((0, 4), np.float32))[1])
+    assert np.isnan(inactive_units(np.zeros((0, 4), np.float32))[1])
 
 
 def test_an_unknown_layer_is_refused() -> None:

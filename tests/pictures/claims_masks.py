@@ -302,7 +302,7 @@ CLAIMS: Claims = {
     "No leak: no target token reads a later one, and none reads a pad.": no_leak,
     "No leak: no token reads a pad.": lambda s: not reads_pad(s.trace),
     "{n:,} leak.": lambda s: leaking(s.trace),
-    "{n:,} leaks.": lambda s: leaking(s.trace),
+    "{n:,} leaks, at most one for each layer and query.": lambda s: leaking(s.trace),
     # masks
     "No key is padding.": lambda s: not key_pads(s.trace, s.scene.selection.kind).any(),
     **{

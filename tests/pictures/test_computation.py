@@ -250,7 +250,7 @@ def test_a_row_that_may_attend_to_nothing_is_said() -> None:
     assert "−∞" in shown(session.state, "mask").words
 
 
-def test_dead_units_are_counted() -> None:
+def test_inactive_units_are_counted() -> None:
     checkpoint, trace = traced()
     state = state_of(checkpoint, trace, locked=AttentionCell("cross", 1, 0))
     active = values(state, "activation")[1]

@@ -182,7 +182,9 @@ def test_cells_and_fields() -> None:
 def test_leaks_are_named() -> None:
     trace = make_trace(source=3, target=3, layers=1, masked_value=0.0)
     words = leak_words(trace)
-    assert words.startswith("2 leaks. decoder self: “")
+    assert words.startswith(
+        "2 leaks, at most one for each layer and query. decoder self: “"
+    )
     assert "reads the later token" in words
     assert leak_words(make_trace()).startswith("No leak: no target token")
     alone = any_trace(Shape(kinds=("encoder",)))  # whose tokens may read later ones

@@ -12,13 +12,14 @@ from PySide6.QtWidgets import (
     QApplication,
     QDialog,
     QFileDialog,
+    QMenu,
     QPlainTextEdit,
     QPushButton,
 )
 from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
-from tests.ui.windows import Pair, answer
+from tests.ui.windows import Pair, answer, decoded
 from visformer.engine.messages import Open, Opened, Refused
 from visformer.errors import InputError
 from visformer.session.runs import show_trace
@@ -26,6 +27,7 @@ from visformer.ui.bars import choosing
 from visformer.ui.bars.choosing import together
 from visformer.ui.window import MainWindow
 from visformer.values.finding import Finding
+from visformer.values.intervention import Causal, Intervention
 
 FINDING = Finding(
     "000-2", "Output", "The model returns <p>, so it learns little.", "Do not."
@@ -125,7 +127,7 @@ def file_menu(window: MainWindow) -> dict[str, bool]:
 
 def test_only_foreign_files_have_answers_to_change(pair: Pair) -> None:
     window, _ = pair
-    names = ("Change the answers…", "Choose a tokenizer…")
+    names = ("Answer the file's questions again…", "Choose a tokenizer…")
     assert [file_menu(window)[name] for name in names] == [False, False]
     window.receive(opened())
     assert [file_menu(window)[name] for name in names] == [True, True]
@@ -197,3 +199,16 @@ def _dialog(window: MainWindow) -> QDialog:
     shown = [d for d in window.findChildren(QDialog) if d.isVisible()]
     assert len(shown) == 1
     return shown[0]
+
+
+def test_the_original_run_is_restored_only_where_there_is_a_change(pair: Pair) -> None:
+    window = decoded(pair)
+    (menu,) = (
+        m for m in window.header.menu.findChildren(QMenu) if m.title() == "&Edit"
+    )
+    (entry,) = (a for a in menu.actions() if a.text() == "Restore the &original run")
+    menu.aboutToShow.emit()
+    assert not entry.isEnabled()
+    window.change_run(Intervention(masks=(Causal(None),)))
+    menu.aboutToShow.emit()
+    assert entry.isEnabled()

@@ -274,6 +274,9 @@ def test_the_choosers_choose(pair: Pair) -> None:
         choosers[name].activated.emit(index)
     state = window.session.state
     assert (state.kind, state.layer, state.head) == ("encoder", 1, 1)
+    assert choosers["head"].isVisible()
+    window.session.set(stage="w1")  # where no head stands apart
+    assert not choosers["head"].isVisible()
 
 
 def test_maps_stand_in_as_many_rows_as_they_need(qtbot: QtBot) -> None:

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from PySide6.QtCore import QPoint, QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPalette, QWheelEvent
-from PySide6.QtWidgets import QApplication, QWidget
+from PySide6.QtWidgets import QApplication, QScrollArea, QWidget
+from pytestqt.qtbot import QtBot
 
 from tests.pictures.test_maps import state
 from tests.traces import make_trace
@@ -249,7 +250,11 @@ def test_a_token_is_hidden_where_it_is_masked_and_has_no_weight(qtbot: Any) -> N
 # ---- the mouse ---------------------------------------------------------------------
 
 
-def turn_wheel(heat_map: HeatMap, at: QPoint, clicks: int) -> None:
+def turn_wheel(
+    heat_map: HeatMap, at: QPoint, clicks: int, *, control: bool = False
+) -> bool:
+    """Turn the wheel over a map; tell whether the map took it."""
+    held = Qt.KeyboardModifier
     canvas, none = heat_map.canvas, Qt.MouseButton.NoButton
     event = QWheelEvent(
         at.toPointF(),
@@ -257,11 +262,12 @@ def turn_wheel(heat_map: HeatMap, at: QPoint, clicks: int) -> None:
         QPoint(),
         QPoint(0, 120 * clicks),
         none,
-        Qt.KeyboardModifier.NoModifier,
+        held.ControlModifier if control else held.NoModifier,
         Qt.ScrollPhase.NoScrollPhase,
         False,
     )
     QApplication.sendEvent(canvas, event)
+    return event.isAccepted()
 
 
 def test_the_wheel_turned_away_from_the_hand_magnifies(heat_map: HeatMap) -> None:
@@ -277,6 +283,33 @@ def test_the_wheel_turned_away_from_the_hand_magnifies(heat_map: HeatMap) -> Non
     assert heat_map.canvas.view.width() == pytest.approx(20 / 1.25)
     turn_wheel(heat_map, at, -3)
     assert heat_map.canvas.view == whole
+
+
+def test_on_a_page_that_scrolls_the_wheel_scrolls_and_with_control_magnifies(
+    qtbot: QtBot,
+) -> None:
+    heat_map, area = HeatMap("map"), QScrollArea()
+    qtbot.addWidget(area)
+    heat_map.setFixedSize(400, 900)
+    area.setWidget(heat_map)
+    area.resize(420, 300)
+    area.show()
+    heat_map.draw(matrix(20, 20))
+    whole, at = heat_map.canvas.view, QPoint(20, 20)
+    assert not turn_wheel(heat_map, at, 1)  # it goes to what is around the map
+    assert heat_map.canvas.view == whole
+    assert turn_wheel(heat_map, at, 1, control=True)
+    assert heat_map.canvas.view.width() == pytest.approx(20 / 1.25)
+
+
+def test_framed_columns_have_a_frame_from_top_to_bottom(heat_map: HeatMap) -> None:
+    heat_map.draw(replace(matrix(4, 20), framed=slice(5, 10)))
+    canvas = heat_map.canvas
+    frames = [box.rect for box in painted(canvas).boxes if box.wide == 2]
+    edges = canvas.box(0, 5).left(), canvas.box(0, 9).right()
+    assert [(round(f.left()), round(f.right())) for f in frames] == [
+        (edges[0] + 1, edges[1])
+    ]
 
 
 def test_the_wheel_makes_cells_larger_on_screen(heat_map: HeatMap) -> None:

@@ -265,7 +265,7 @@ STOPS = (
         ("pre-activation",),
         "pre-activation",
     ),
-    Stop("10 dead units", _units, ("activation", "ReLU"), "activation"),
+    Stop("10 inactive units", _units, ("activation", "ReLU"), "activation"),
     Stop(
         "11 training",
         _teaching,

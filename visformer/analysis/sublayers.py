@@ -206,7 +206,7 @@ class LayerRows:
         return normed(model, norm, x) if model.config.norm_first else x
 
 
-def dead_units(active: Floats) -> tuple[Floats, float]:
+def inactive_units(active: Floats) -> tuple[Floats, float]:
     """Return the share of units that are exactly 0: per row, and in all rows at once.
 
     ``active`` [rows, F]; shares in [0, 1], NaN if there is nothing to count.

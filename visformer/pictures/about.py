@@ -34,7 +34,7 @@ def opened_words(opened: Opened, *, changed: bool = False) -> str:
         said.append(
             _(
                 "{name} has changed since you answered the questions about it. Check "
-                "them with “Change the answers…” in the File menu.",
+                "them with “Answer the file's questions again…” in the File menu.",
                 name=PurePath(opened.path).name,
             )
         )

@@ -64,7 +64,13 @@ def leak_words(trace: Trace | None) -> str:
     all_leaks = leaks(trace)
     if not all_leaks:
         return _no_leak_words(trace)
-    said = [ngettext("{n:,} leak.", "{n:,} leaks.", len(all_leaks))]
+    said = [
+        ngettext(
+            "{n:,} leak.",
+            "{n:,} leaks, at most one for each layer and query.",
+            len(all_leaks),
+        )
+    ]
     said += [_leak_words(trace, leak) for leak in all_leaks[:MOST_NAMED]]
     more = len(all_leaks) - MOST_NAMED
     if more > 0:

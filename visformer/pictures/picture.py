@@ -105,6 +105,7 @@ class Matrix:
     offer: str = ""  # another range of colours, as the button beside the bar names it
     done: str = ""  # what was done to the model's numbers, in words
     border: tuple[int, int] | None = None  # rows and columns of the prompt: a line
+    framed: slice | None = None  # columns that a frame is drawn around
     row_role: AttentionRole = ""
     column_role: AttentionRole = ""
     role: AttentionRole = ""  # of the whole matrix: Q, K, V and what makes them

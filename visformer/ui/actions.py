@@ -58,7 +58,11 @@ def build_menus(window: MainWindow) -> None:
     _build_model_menu(window, file)
     file.addSeparator()
     foreign = (
-        _add(file, _("Change the &answers…"), lambda: window.session.do(ask_again)),
+        _add(
+            file,
+            _("Answer the file's questions &again…"),
+            lambda: window.session.do(ask_again),
+        ),
         _add(file, _("Choose a &tokenizer…"), partial(choose_tokenizer, window)),
     )
     file.aboutToShow.connect(lambda: _enable(foreign, _asks(window)))
@@ -78,7 +82,10 @@ def build_menus(window: MainWindow) -> None:
     edit = bar.addMenu(_("&Edit"))
     window.ways = Ways(window, edit)
     restore = partial(window.change_run, NO_CHANGES)
-    _add(edit, _("Restore the &original run"), restore)
+    original = _add(edit, _("Restore the &original run"), restore)
+    edit.aboutToShow.connect(
+        lambda: _enable((original,), bool(window.session.state.intervention))
+    )
     _build_view_menu(window, bar.addMenu(_("&View")))
     help_menu = bar.addMenu(_("&Help"))
     _add(help_menu, _("&Keys"), lambda: _show_keys(window), "F1")
@@ -114,7 +121,7 @@ def _build_view_menu(window: MainWindow, view: QMenu) -> None:
         ): lambda: not window.strips.isHidden(),
         _add(
             view,
-            _("What is s&een, in a sentence"),
+            _("S&entence on what is seen"),
             lambda: appearance.explain(not window.tabs.explained),
         ): lambda: window.tabs.explained,
         _add(

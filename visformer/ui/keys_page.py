@@ -92,7 +92,10 @@ COLUMNS: tuple[tuple[tuple[str, tuple[KeyEntry, ...]], ...], ...] = (
                 (N_("F, double click"), N_("make a picture large, and put it back")),
                 (
                     N_("Wheel, +, −, 0"),
-                    N_("on a map: larger or smaller cells; 0: all of them again"),
+                    N_(
+                        "on a map: larger or smaller cells, 0 for all of them; "
+                        "Ctrl+Wheel where the page scrolls"
+                    ),
                 ),
                 (
                     N_("Ctrl+plus"),

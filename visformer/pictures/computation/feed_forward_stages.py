@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from visformer.analysis.formulas import cosine, size
-from visformer.analysis.sublayers import Residual, dead_units
+from visformer.analysis.sublayers import Residual, inactive_units
 from visformer.language import _, ngettext
 from visformer.pictures.computation.head_stages import residual_picture
 from visformer.pictures.computation.stage_picture import (
@@ -98,7 +98,8 @@ def activation_stage(subject: Subject) -> StagePicture:
     ]
     names, values = [before, name], [feed.pre_activation[at], active[at]]
     formula = _(
-        "inner = {activation}(x W₁); a unit is dead where {activation} is exactly 0",
+        "inner = {activation}(x W₁); a unit is inactive where {activation} is "
+        "exactly 0",
         activation=name,
     )
     if feed.gate is not None:
@@ -108,30 +109,30 @@ def activation_stage(subject: Subject) -> StagePicture:
         names += [gate, _("{activation} × gate", activation=name)]
         values += [feed.gate[at], feed.inner[at]]
         formula = _(
-            "inner = {activation}(x W₁) × x W_gate; a unit is dead where {activation} "
-            "is exactly 0",
+            "inner = {activation}(x W₁) × x W_gate; a unit is inactive where "
+            "{activation} is exactly 0",
             activation=name,
         )
     return StagePicture(
         formula=formula,
         maps=tuple(maps),
-        words=_dead_words(subject, active, name),
+        words=_inactive_words(subject, active, name),
         table=vectors(subject, "inner", names, values),
     )
 
 
-def _dead_words(subject: Subject, active: Floats, activation: str) -> str:
+def _inactive_words(subject: Subject, active: Floats, activation: str) -> str:
     """Say how many inner units are exactly 0; ``active`` [rows, F]."""
-    shares, always = dead_units(active)
-    units, dead = active.shape[1], float(shares[subject.at])
+    shares, always = inactive_units(active)
+    units, inactive = active.shape[1], float(shares[subject.at])
     sentences = [
         ngettext(
             "{token}: {n:,} of {units:,} units is exactly 0 ({share}).",
             "{token}: {n:,} of {units:,} units are exactly 0 ({share}).",
-            round(dead * units),
+            round(inactive * units),
             token=subject.token("query"),
             units=units,
-            share=percent(dead),
+            share=percent(inactive),
         ),
         ngettext(
             "Units that are 0 for the one token here: {always:,} ({share}).",
@@ -226,10 +227,10 @@ def sublayers_stage(subject: Subject) -> StagePicture:
             size(residual.to_norm),
             size(residual.normed),
         ]
-    names += [_("|x| out"), _("dead units")]
+    names += [_("|x| out"), _("inactive units")]
     columns += [
         size(parts[-1][1].output),
-        dead_units(rows.feed_forward.active)[0],
+        inactive_units(rows.feed_forward.active)[0],
     ]
     values = subject.cut(np.stack(columns, axis=1).astype(np.float32))
     added = (

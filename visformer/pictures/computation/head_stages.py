@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from visformer.analysis.formulas import cosine, size
@@ -106,6 +108,7 @@ def concat_stage(subject: Subject) -> StagePicture:
     mine = stage_map(
         subject, "", _("Z of this head"), lambda: z[:, columns], ("query", "head")
     )
+    joined = queries(subject, _("→ beside the others"), _("concat"), z)
     names = (_("z of head {head}", head=h + 1) for h in range(facts.heads))
     sizes = size(heads)
     return StagePicture(
@@ -115,7 +118,10 @@ def concat_stage(subject: Subject) -> StagePicture:
             size=facts.value_size,
             width=z.shape[1],
         ),
-        maps=(mine, queries(subject, _("→ beside the others"), _("concat"), z)),
+        maps=(
+            mine,
+            replace(joined, make=lambda: replace(joined.make(), framed=columns)),
+        ),
         words=_(
             "{token}: head {head} fills {columns}. Its z has size {size}; the largest "
             "z is that of head {largest}, of size {most}.",

@@ -254,6 +254,7 @@ class ComputationView(View):
             for name in kinds:
                 kind.addItem(_(KIND_NAMES[name]), name)
         kind.setCurrentIndex(kind.findData(state.kind))
+        head.setVisible(stage.page == "attention")  # elsewhere all heads act as one
         if state.shown is not None:
             _number(layer, layer_words, state.shown.layers(state.kind), state.layer)
             _number(head, _head_title, state.shown.heads(state.kind), state.head)

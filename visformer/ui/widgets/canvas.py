@@ -20,13 +20,14 @@ from PySide6.QtGui import (
     QRegion,
     QWheelEvent,
 )
-from PySide6.QtWidgets import QApplication, QWidget
+from PySide6.QtWidgets import QAbstractScrollArea, QApplication, QWidget
 
 from visformer.pictures.codes import NAN, NOTHING, Bytes
 from visformer.ui.widgets.canvas_marks import (
     paint_alarms,
     paint_border,
     paint_focus,
+    paint_frame,
 )
 from visformer.ui.widgets.cell_digits import have_room, paint_digits
 from visformer.ui.widgets.cell_pixels import first_pixel, paint_pixels
@@ -52,6 +53,17 @@ class MapCell(NamedTuple):
 
     row: int
     column: int
+
+
+def stands_on_scrolled_page(widget: QWidget) -> bool:
+    """Tell whether what is around a widget can be scrolled up or down."""
+    while (around := widget.parentWidget()) is not None:
+        widget = around
+        if isinstance(widget, QAbstractScrollArea):
+            bar = widget.verticalScrollBar()
+            if bar.maximum() > bar.minimum():
+                return True
+    return False
 
 
 class Canvas(QWidget):
@@ -81,6 +93,7 @@ class Canvas(QWidget):
         self._crossed: list[Run] = []  # visible ones, found with the hatched
         self._alarms: list[list[int]] = []  # rows and columns
         self._border: tuple[int, int] | None = None  # rows and columns of a prompt
+        self._framed: slice | None = None  # columns
         self._cell: tuple[int, int] | None = None
         self._rows: tuple[int, ...] = ()
         self._columns: tuple[int, ...] = ()
@@ -148,10 +161,15 @@ class Canvas(QWidget):
             self._alarms = alarms
             self.update()
 
-    def set_border(self, border: tuple[int, int] | None) -> None:
-        """Draw a line below this many rows, and one right of this many columns."""
-        if border != self._border:
-            self._border = border
+    def set_border(
+        self, border: tuple[int, int] | None, framed: slice | None = None
+    ) -> None:
+        """Draw a line below this many rows, and one right of this many columns.
+
+        ``framed``: columns that a frame is drawn around.
+        """
+        if (border, framed) != (self._border, self._framed):
+            self._border, self._framed = border, framed
             self.update()
 
     def set_whole(self, rows: int, columns: int) -> None:
@@ -319,6 +337,10 @@ class Canvas(QWidget):
             rows, columns = self._border
             corner = self._pixels(QRectF(columns, rows, 0, 0)).topLeft()
             paint_border(painter, palette, (rows > 0, columns > 0), corner)
+        if self._framed is not None:
+            first, past = self._framed.start, self._framed.stop
+            framed = QRectF(first, 0, past - first, self._whole.height())
+            paint_frame(painter, palette, self._pixels(framed))
         if self._alarms:
             boxes = [self._pixels(QRectF(x, y, 1, 1)) for y, x in self._alarms]
             paint_alarms(painter, palette, boxes)
@@ -395,7 +417,11 @@ class Canvas(QWidget):
             self.clicked.emit(self.cell_at(event.position()))
 
     def wheelEvent(self, event: QWheelEvent) -> None:
-        """Zoom around the mouse."""
+        """Zoom around the mouse; a page that scrolls does so unless Ctrl is held."""
+        control = event.modifiers() & Qt.KeyboardModifier.ControlModifier
+        if not control and stands_on_scrolled_page(self):
+            event.ignore()
+            return
         turns = event.angleDelta().y() / 120
         if turns:
             self.zoom(ZOOM_STEP**turns, event.position())

@@ -28,6 +28,15 @@ def paint_border(
             painter.drawLine(QPointF(corner.x(), 0), end)
 
 
+def paint_frame(painter: QPainter, palette: QPalette, box: QRectF) -> None:
+    """Frame some columns from top to bottom."""
+    painter.setBrush(Qt.BrushStyle.NoBrush)
+    colours = palette.color(QPalette.ColorRole.Base), palette.windowText().color()
+    for colour, wide in zip(colours, (4, 2), strict=True):
+        painter.setPen(QPen(colour, wide))
+        painter.drawRect(box.adjusted(1, 1, -1, -1))
+
+
 def paint_alarms(painter: QPainter, palette: QPalette, cells: list[QRectF]) -> None:
     """Frame each cell, and put a sign into it where there is room."""
     ground = palette.color(QPalette.ColorRole.Base)

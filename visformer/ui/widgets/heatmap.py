@@ -137,7 +137,7 @@ class HeatMap(QWidget):
             self._write(matrix)
         self._paint_cells(matrix)
         self._arrange()
-        self.canvas.set_border(matrix.border)
+        self.canvas.set_border(matrix.border, matrix.framed)
         self.canvas.alarm(matrix.alarms)
         at = matrix.marked or ()
         self.mark(matrix.marked, rows=at[:1], columns=at[1:])
