@@ -194,8 +194,13 @@ def test_a_target_token_is_gone_to_by_keyboard(
     window: MainWindow, qtbot: QtBot
 ) -> None:
     strip = window.strips.target
+    row, box = strip._row, strip._row.boxes[2]
+    parts = box.adjusted(4, 4, -4, -4), box  # its token, which stays, and its frame
+    before = [row.grab(part).toImage() for part in parts]
     strip.setFocus(Qt.FocusReason.TabFocusReason)
     qtbot.keyClick(strip, Key.Key_Left)
+    after = [row.grab(part).toImage() for part in parts]
+    assert [a == b for a, b in zip(before, after, strict=True)] == [True, False]
     qtbot.keyClick(strip, Key.Key_Return)
     assert window.session.state.step == 2
 

@@ -321,7 +321,9 @@ class _ChipRow(QWidget):
                 self._painter.paint(painter, look, box, self._band_of(look))
         if self.focused is not None:
             painter.setPen(QPen(self.palette().text().color(), REACH))
-            painter.drawRect(self.boxes[self.focused])
+            painter.setBrush(Qt.BrushStyle.NoBrush)
+            box = self.boxes[self.focused]
+            painter.drawRoundedRect(box, box.height() / 5, box.height() / 5)
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         """Say what the chip under the mouse is."""
