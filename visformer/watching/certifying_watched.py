@@ -346,8 +346,8 @@ def _not_followed(seen: SeenInstead, module: str) -> str:
     match seen.reason:
         case "nested":
             return _(
-                "“{module}”: nested tensors are not followed. Give it padded ones to "
-                "see their attention.",
+                "“{module}”: attention over these nested tensors is not followed. Give "
+                "it padded ones to see it.",
                 module=module,
             )
         case "outside":

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nested._internal.nested_tensor import NestedTensor
 from torch.utils._pytree import tree_map
 
 from visformer.errors import InputError
@@ -322,7 +323,7 @@ def _tensors(value: Any) -> Iterator[tuple[str, Tensor]]:
     """Yield the tensors of an argument, with their names in a batch; "" for none."""
     if isinstance(value, Tensor):
         if value.dtype.is_floating_point or value.dim():
-            yield "", value
+            yield "", value._values if isinstance(value, NestedTensor) else value
     elif isinstance(value, Mapping):
         yield from _named_tensors(value.items())
     elif isinstance(value, tuple) and hasattr(value, "_fields"):

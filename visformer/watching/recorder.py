@@ -13,6 +13,7 @@ import torch
 from torch import Tag, Tensor
 from torch._C import DispatchKey
 from torch._ops import HigherOrderOperator
+from torch.nested._internal.nested_tensor import NestedTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from visformer.errors import stack_words
@@ -137,6 +138,8 @@ class Recorder(TorchDispatchMode):
             return func(*args, **given)
         if isinstance(func, HigherOrderOperator):
             return self._higher_order(func, args, given)
+        if any(issubclass(one, NestedTensor) for one in types):
+            return NotImplemented  # then it does what there is to see with its values
         if self._is_nested((*args, *given.values())):
             return func(*args, **given)
         if is_composite(func):

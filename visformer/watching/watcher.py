@@ -33,6 +33,7 @@ from visformer.watching.inputs import (
     goes_with_another,
     time_axis,
 )
+from visformer.watching.jagged import jagged_attention
 from visformer.watching.joining import joined
 from visformer.watching.ledger import Ledger
 from visformer.watching.module_calls import Given, ModuleCall, ModuleCalls
@@ -402,6 +403,8 @@ class _Watching:
             self._stack.enter_context(plain_paths())
             made = self._stack.enter_context(generated_sequences(model, self._calls))
             self.watched.generated = made
+            own = jagged_attention(self._recorder, self._marks, watcher.pad)
+            self._stack.enter_context(own)
             self._stack.enter_context(self._recorder)
         except BaseException:
             self._stack.close()
