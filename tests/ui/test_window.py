@@ -69,6 +69,15 @@ def test_where_nothing_is_shown_ahead_enter_begins_at_step_one(
     assert window.session.state.step == 1
     assert len(window.strips.target._row.chips) == 2  # <s> and the first choice
     assert not window.session.state.busy
+    seen = []
+    for steps in (5, 9):  # no room tells how many there will be
+        answer(window, engine, make_trace(source=6, target=steps, layers=3))
+        window.session.set(step=1)
+        QApplication.processEvents()
+        canvas = attention_of(window).maps["cross"].canvas
+        seen.append((canvas.geometry(), canvas.view, window.transport._where.text()))
+    assert seen[0] == seen[1]
+    window.appearance.show_ahead(True)
 
 
 def test_the_status_line_says_where_and_how_fast(translated: Pair) -> None:

@@ -265,7 +265,7 @@ class AttentionView(View):
             state.trace.layers(kind), state.trace.heads(kind)
         )
         shown = _Shown(state.shown, kind)
-        extent = self._extent(state.trace, kind)
+        extent = self._extent(kind)
         needs = (shown, kind, state.scale, extent, size)
         if self._changed("overview", *needs):
             self._begin_overview(needs, size)
@@ -281,7 +281,7 @@ class AttentionView(View):
         if kept is not None and kept[0] == needs:
             self.overview.draw(kept[1])
             return
-        selection, extent = state.selection, self._extent(state.trace, kind)
+        selection, extent = state.selection, self._extent(kind)
         if is_large(state.trace, kind):
             self._parts = mosaic_parts(
                 state.shown, selection, kind, extent=extent, thumbnail=size
@@ -351,8 +351,8 @@ class AttentionView(View):
             self.session.set()  # the strips and the status line want it too
 
     def _measure(self) -> None:
-        """Reserve space for all that was decoded, so that cells keep their size."""
-        trace, look = self._state.trace, self._state.look
+        """Reserve space for all that is known, so that cells keep their size."""
+        trace, look = self._told, self._state.look
         grows = self._state.awaiting.decoding
         if not self._changed("room", trace, look, grows):
             return
@@ -368,16 +368,23 @@ class AttentionView(View):
             self._extents[kind] = self._reserved(trace, kind, counts)
             self._longest[kind] = longest(rows), (column, *longest(columns))
 
-    def _extent(self, trace: Trace, kind: Kind) -> tuple[int, int]:
+    @property
+    def _told(self) -> Trace | None:
+        """The Trace as far as it may be known: how long it becomes is a secret."""
+        return self._state.trace if self._state.look.ahead else self._state.shown
+
+    def _extent(self, kind: Kind) -> tuple[int, int]:
         """Rows and columns of the overview's thumbnails: every token decoded."""
+        trace = self._told
+        assert trace is not None
         queries, keys = trace.tokens(kind)
         return self._reserved(trace, kind, (len(queries), len(keys)))
 
     def _reserved(
         self, trace: Trace, kind: Kind, counts: tuple[int, int]
     ) -> tuple[int, int]:
-        grows, source = self._state.awaiting.decoding, len(trace.source)
-        return reserved(counts, kind, grows=grows, source=source)
+        grows = self._state.awaiting.decoding or not self._state.look.ahead
+        return reserved(counts, kind, grows=grows, source=len(trace.source))
 
     # ---- what the user does ----------------------------------------------------
 
