@@ -359,8 +359,8 @@ def _masks(scene: Scene) -> str:
 
 def _mask_lab(scene: Scene) -> str:
     return _(
-        "Change a mask, then step on: what the model reads and must not know is named "
-        "as a leak."
+        "Change a mask, then step on: anything it reads but must not see is "
+        "reported as a leak."
     )
 
 

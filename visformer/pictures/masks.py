@@ -77,7 +77,7 @@ CELL_WORDS = {
 
 
 NOT_ALLOWED = N_("{kind}, {layer}: query {query} may not attend to key {key}.")
-ITS_OWN = N_("The mask that the model used. By what rules it was made is not known.")
+ITS_OWN = N_("The mask that the model used; the rules behind it are unknown.")
 
 
 def parts_of(trace: Trace | None) -> dict[MaskPart, str]:
@@ -375,7 +375,7 @@ def _difference_words(
 def _empty_row_words(trace: Trace, kind: Kind, layer: int, weights: Floats) -> str:
     """Say what weights a row has whose every score is masked."""
     if trace.is_captured(kind, layer):
-        return _("The weights are in the Attention tab.")
+        return _("See the Attention tab for the weights.")
     if np.isnan(weights).any():
         return _("The softmax of only −∞ is NaN, and so is all that follows.")
     if weights.size and np.ptp(weights) <= 1e-6:
@@ -384,4 +384,4 @@ def _empty_row_words(trace: Trace, kind: Kind, layer: int, weights: Floats) -> s
             value=masked_value_text(trace.model.attention[kind].masked_value),
             weight=number(float(weights[0])),
         )
-    return _("The weights are in the Attention tab.")
+    return _("See the Attention tab for the weights.")

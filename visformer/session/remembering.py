@@ -88,7 +88,7 @@ def is_answered(state: State) -> bool:
 
 
 def _made(state: State) -> MadeRun | None:
-    """Return what was made of the wish, if all of it was: no other run may stand in."""
+    """Return the finished run for this request, or None."""
     trace = state.trace
     if trace is None or state.awaiting.decoding or not is_answered(state):
         return None

@@ -64,7 +64,7 @@ class State:
     made_for: Decode | None = None  # the request that the Trace answers
     shown: Trace | None = None  # derived
     step: int = 0
-    led: str = ""  # digest of the model whose telling head was gone to
+    led: str = ""  # digest of the model whose telling head has been shown
     begun: Place | None = None  # where the run that is decoded is to be looked at
     seeks: bool = False  # at its end the step that says most is gone to
     recorded: bool = False  # the Trace was read from a file, not made by the engine

@@ -12,8 +12,7 @@ ALL_PROPERTIES = (1 << 31) - 1  # of a font
 class LateDress(QWidget):
     """Takes up the palette and the font of its window when it is next shown.
 
-    All that stands in it is laid out and drawn anew for them, which is in vain as long
-    as it is hidden.
+    Laying out and drawing everything in it anew is wasted work while it is hidden.
     """
 
     def __init__(self) -> None:

@@ -49,7 +49,7 @@ class Side(QObject):
             self.settle()
 
     def show(self, shown: bool) -> None:
-        """Show or fold it; what there is room for anyway is no wish."""
+        """Show or fold it; this is remembered only where it was the user's choice."""
         wish = "shown always" if shown else "hidden"
         self._memory.keep(WISH, None if shown == self._has_room() else wish)
         self.settle()

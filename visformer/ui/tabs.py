@@ -99,7 +99,7 @@ class Tabs(QWidget):
         corner.installEventFilter(self)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Give the sentence what room the corner leaves."""
+        """Give the sentence the width left beside the corner."""
         if event.type() in (QEvent.Type.ShowToParent, QEvent.Type.HideToParent):
             self._place_explanation()
         return False

@@ -153,7 +153,7 @@ class _WrappedServer:
     def _prepared(self, request: Decode) -> WrappedDecoding:
         if request.intervention != NO_CHANGES:
             raise VisformerError(
-                _("A model that runs in a program of your own runs as it is.")
+                _("A model served from your program cannot be changed here.")
             )
         inputs = request.source, request.limit
         if self._decoding is None or self._inputs != inputs:

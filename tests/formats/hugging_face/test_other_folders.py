@@ -124,7 +124,9 @@ def test_a_tokenizer_of_other_files_is_named(
     for name in ("tokenizer.json", "vocab.json", "merges.txt"):
         (folder / name).unlink(missing_ok=True)
     shutil.copy(folder_of("BERT") / "vocab.txt", folder)
-    with pytest.raises(CheckpointError, match="its files are missing, or of another"):
+    with pytest.raises(
+        CheckpointError, match="its files are missing or belong to another"
+    ):
         opened(folder)
 
 

@@ -65,7 +65,8 @@ class AttentionChanges:
             if not any(self._facts.layers(kind) for kind in kinds_of(one)):
                 raise InputError(
                     _(
-                        "“{change}” is about attention that this model does not have.",
+                        "This model has no attention of the kind that “{change}” "
+                        "changes.",
                         change=str(one),
                     )
                 )
@@ -74,7 +75,7 @@ class AttentionChanges:
             raise InputError(
                 _(
                     "“{change}” cannot be made: this model of transformers computes "
-                    "its attention where nothing can be put in between.",
+                    "its attention in a way that cannot be intercepted.",
                     change=str(change),
                 )
             )

@@ -97,7 +97,7 @@ def language_questions(
         (_("From"), _("To")),
         (
             _("The language of the text: the encoder is told it by a token."),
-            _("The language of the translation: its first token says it."),
+            _("The target language, set by its first token."),
         ),
         (languages.source, languages.target),
         options.languages,
@@ -123,7 +123,7 @@ def language_questions(
         layout=_("transformers, a model of several languages"),
         sizes="",
         introduction=_(
-            "It knows {n:,} languages. Choose from which to which it translates.",
+            "It knows {n:,} languages. Choose the source and the target language.",
             n=len(languages.ids),
         ),
         questions=questions,

@@ -166,8 +166,8 @@ def _check_tokenizer(inner: Any, rows: int, folder: str) -> None:
         raise CheckpointError(
             _(
                 "The tokenizer in {folder} knows {n:,} tokens, and the model has "
-                "{rows:,}: its files are missing, or of another model. Copy them into "
-                "the folder.",
+                "{rows:,}: its files are missing or belong to another model. Copy "
+                "them into the folder.",
                 folder=folder,
                 n=known,
                 rows=rows,

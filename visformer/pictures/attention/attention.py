@@ -19,7 +19,7 @@ from visformer.words import number
 
 UNDECODED = N_("Nothing is decoded yet: step forward to see the first row.")
 PALE = 0.3  # a largest weight below which a map from 0 to 1 shows hardly anything
-HIDDEN = N_("Every token that would be here is hidden.")
+HIDDEN = N_("All tokens of this map are hidden.")
 
 
 def attention_map(

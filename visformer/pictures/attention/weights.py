@@ -89,7 +89,7 @@ def size(trace: Trace, kind: Kind) -> int:
 
 
 def _are_few(trace: Trace, kind: Kind, layers: int) -> bool:
-    """Tell whether the heads of so many layers are few enough to derive together."""
+    """Tell whether the heads of this many layers may be derived at once."""
     return size(trace.whole, kind) * trace.heads(kind) * layers <= TOGETHER
 
 

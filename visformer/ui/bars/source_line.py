@@ -89,7 +89,7 @@ class SourceLine(QLineEdit):
     def _reject(self) -> None:
         self.told.emit(
             _(
-                "Here is room for {shown:,} characters: paste a longer text.",
+                "You can type up to {shown:,} characters; paste longer texts.",
                 shown=SHOWN,
             )
         )
