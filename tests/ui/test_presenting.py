@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import QEvent, QObject, Qt
-from PySide6.QtGui import QGuiApplication
+from PySide6.QtGui import QFontMetrics, QGuiApplication
 from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
@@ -192,13 +192,13 @@ def test_whatever_is_presented_is_in_large_text_and_alone_so(
     for kind in ("encoder", "decoder", "cross"):
         window.session.set(kind=kind)
         sizes = {name: map.font().pointSizeF() for name, map in view.maps.items()}
-        assert sizes.pop(kind) == pytest.approx(presenting.TEXT * small)
+        assert sizes.pop(kind) >= presenting.TEXT * small
         assert set(sizes.values()) == {small}
     for name in ("positions", "computation", "masks", "output"):
         window.session.set(tab=name)
         picture = window.large.picture
         assert picture is not None
-        assert picture.font().pointSizeF() == pytest.approx(presenting.TEXT * small)
+        assert picture.font().pointSizeF() >= presenting.TEXT * small
         assert view.maps["cross"].font().pointSizeF() == small
     window.presentation.end()
 
@@ -259,7 +259,7 @@ def test_matrices_of_a_later_stage_have_the_large_text_too(pair: Pair) -> None:
     window.session.set(stage="scale")
     assert len(view.maps.maps) > first
     (large,) = {one.font().pointSizeF() for one in view.maps.maps}
-    assert large == pytest.approx(presenting.TEXT * small)
+    assert large >= presenting.TEXT * small
     QApplication.processEvents()
     for width, count in ((800, 2), (1900, 4)):
         window.resize(width, 800)
@@ -344,17 +344,25 @@ def test_the_window_has_its_size_again_whatever_was_presented(
     window.appearance.zoom_by(0)
 
 
-@pytest.mark.parametrize(("zoom", "factor"), [(100, 1.6), (150, 1.6), (200, 2)])
+@pytest.mark.parametrize("zoom", [100, 130, 150, 200])
 def test_what_is_presented_has_text_of_at_least_this_size(
-    window: MainWindow, zoom: int, factor: float
+    window: MainWindow, zoom: int
 ) -> None:
     usual = QApplication.font().pointSizeF()
     window.appearance.zoom_by(zoom - 100)
+    usually = QFontMetrics(QApplication.font()).capHeight()
     window.presentation.begin()
-    presented = window.large.alone.font().pointSizeF()
+    presented = window.large.alone.font()
     window.presentation.end()
     window.appearance.zoom_by(0)
-    assert presented == pytest.approx(factor * usual, rel=0.02)
+    factor, capitals = (
+        presented.pointSizeF() / usual,
+        QFontMetrics(presented).capHeight(),
+    )
+    assert factor >= max(1.6, zoom / 100) - 0.01
+    assert capitals >= 16  # pixels
+    assert factor <= max(2, zoom / 100)  # the larger of both, not their product
+    assert zoom < 150 or usually >= 12
 
 
 def test_forms_and_stages_have_their_keys_while_presenting(

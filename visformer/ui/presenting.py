@@ -11,6 +11,7 @@ from PySide6.QtCore import QPoint, QRectF, Qt, QTimer
 from PySide6.QtGui import (
     QColor,
     QCursor,
+    QFontMetricsF,
     QGuiApplication,
     QPainter,
     QPainterPath,
@@ -35,7 +36,7 @@ from visformer.words import probability
 if TYPE_CHECKING:
     from visformer.ui.window import MainWindow
 
-TEXT = 1.6  # least size of all text, relative to the usual one
+TEXT, CAPITALS = 1.6, 16  # least size of text: to the usual one; of capitals in pixels
 SPOT = 0.16  # radius of the spotlight, relative to the height
 DIM = 0.72  # opacity of what is around it
 FOLLOW_MS = 20  # between two looks at where the mouse is
@@ -191,9 +192,10 @@ class Presentation:
     def dress(self) -> None:
         """Follow the size of the window's text."""
         if self.on:
-            larger = max(1, 100 * TEXT / self._window.appearance.zoom)
-            font = theme.sized(QApplication.font(), larger)
-            self._window.large.alone.setFont(font)
+            font = QApplication.font()
+            high = CAPITALS / QFontMetricsF(font).capHeight()
+            larger = max(1, 100 * TEXT / self._window.appearance.zoom, high)
+            self._window.large.alone.setFont(theme.sized(font, larger))
             self._place()
 
     def _place(self) -> None:
