@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
+from functools import cache
+from typing import Any
 
 import pytest
 import torch
@@ -163,3 +166,52 @@ def test_what_no_switch_mends_is_bounded_and_said() -> None:
     assert (made.kind, made.layer, made.remedies) == ("encoder", 0, ())
     assert 15 < made.tried < 150
     assert f"No switch makes it vanish: {made.tried} runs were tried." in str(made)
+
+
+ROW = IDS[0][1:], IDS[1][1:]
+RAN = "watched", "trace", "run"
+
+
+@cache
+def side(kind: str, fault: str) -> Any:
+    """Return what is compared, of a program or of its checkpoint."""
+    program = Program(fault)
+    if kind == "module":
+        return program
+    if kind == "wrapped":
+        return visformer.wrap(program, bos=1, eos=3)
+    if kind in ("watched", "trace"):
+        with torch.no_grad():
+            watched = visformer.watch(program)(*map(torch.tensor, ROW))
+        return watched if kind == "watched" else watched.traces[0]
+    checkpoint = opened(program, embedding_scale=fault == "scale")
+    return checkpoint if kind == "checkpoint" else visformer.run(checkpoint, *ROW)[0]
+
+
+def first_weights(scale: float) -> Tensor:
+    """Return what head 1 of the encoder's first layer weighs, [S, S]."""
+    program = Program()
+    own = program.transformer.encoder.layers[0].self_attn
+    x = program.src_emb(torch.tensor(ROW[0][0])) * scale
+    q, k, _v = (x @ own.in_proj_weight.mT + own.in_proj_bias).split(WIDTH, -1)
+    scores: Tensor = q[:, :4] @ k[:, :4].mT / 2  # heads of 4
+    return scores.softmax(-1)
+
+
+@pytest.mark.parametrize(
+    "pair", [*itertools.product(("module", "checkpoint", "wrapped", *RAN), repeat=2)]
+)
+def test_every_pair_of_sides_tells_the_same(pair: tuple[str, str]) -> None:
+    """What ran has its ids; the rest is given them. The second has the fault."""
+    given = [] if {*pair} & {*RAN} else ROW
+    one, other = (side(kind, "") for kind in pair)
+    assert str(visformer.compare(one, other, *given)) == (
+        "Attention is the same in every head, and so is what follows it."
+    )
+    made = visformer.compare(one, side(pair[1], "scale"), *given)
+    assert (made.kind, made.layer, made.head, made.heads) == ("encoder", 0, 0, (4, 4))
+    apart = first_weights(1.0) - first_weights(math.sqrt(WIDTH))
+    assert made.difference == pytest.approx(apart.abs().max().item(), abs=1e-5)
+    settings = {0: "embedding_scale=True", 1: "embedding_scale=False"}
+    wanted = [settings[at] for at in (1, 0) if pair[at] == "checkpoint"]
+    assert [*made.remedies] == wanted[:1]

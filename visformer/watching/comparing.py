@@ -39,7 +39,7 @@ from visformer.watching.watcher import Watched, difference, watch
 
 Compared = nn.Module | Checkpoint | SteppedModel | Watched | Trace
 IdSides = tuple[Tensor | None, Tensor | None]  # of source and target
-_SWITCHED = Checkpoint, SteppedModel
+_SWITCHED = Checkpoint, SteppedModel  # the one with settings first
 _DECODER = "decoder_input_ids"  # of transformers
 
 
@@ -83,7 +83,8 @@ def compare(
     quiet, first = _in_eval((a, b), runs, ids)
     if first and compared(*quiet).kind is None:
         return replace(said, remedies=(first,), tried=1)
-    at = next((at for at in (1, 0) if isinstance((a, b)[at], _SWITCHED)), None)
+    places = (at for kind in _SWITCHED for at in (1, 0) if isinstance((a, b)[at], kind))
+    at = next(places, None)
     if at is None or not found.comparable:
         return replace(said, tried=int(bool(first)))
     side: Any = (a, b)[at]
