@@ -124,6 +124,27 @@ def translator_with_its_scale_in_the_weights() -> Healthy:
     return two(Two(ScaleInBoth))
 
 
+class HeadsInWeights(Attention):
+    """Each head has matrices of its own, in one parameter [H, D, d]."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts = nn.Parameter(torch.randn(3, HEADS, WIDTH, SIZE) / WIDTH**0.5)
+
+    def forward(self, x: Tensor, memory: Tensor, mask: Any = None) -> Tensor:
+        pairs = zip((x, memory, memory), self.parts, strict=True)
+        q, k, v = (y.unsqueeze(1).matmul(part) for y, part in pairs)
+        weights = self.weights(self.scores(q, k), mask)
+        self.seen.append(weights.detach())
+        y: Tensor = self.o((weights @ v).transpose(1, 2).flatten(2))
+        return y
+
+
+@model
+def heads_in_the_weights() -> Healthy:
+    return two(Two(HeadsInWeights))
+
+
 class LogLength(Attention):
     def scores(self, q: Tensor, k: Tensor) -> Tensor:
         return super().scores(q, k) * float(np.log(k.shape[2] + 1))
