@@ -292,6 +292,16 @@ CLAIMS: Claims = {
     "There is no later token to read yet: step forward to see what leaks.": (
         lambda s: len(s.trace) < 2 and not leaking(s.trace)
     ),
+    "No leak up to this step: a row reads a token that comes after it only once "
+    "more are written.": lambda s: (
+        not leaking(s.trace)
+        and reads_later(s.trace)
+        and len(s.trace) < len(s.trace.whole)
+        and not any(
+            (above(weights(s.trace, "decoder", n)) > SMALL).any()
+            for n in range(s.trace.layers("decoder"))
+        )
+    ),
     "No leak: only tokens of the prompt read later ones, which are given with "
     "them, and none reads a pad.": lambda s: (
         not leaking(s.trace) and s.trace.prompt > 1

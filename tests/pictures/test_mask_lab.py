@@ -192,6 +192,15 @@ def test_leaks_are_named() -> None:
     assert leak_words(make_trace().until(0)) == ""  # nothing has read anything
 
 
+def test_of_a_step_before_a_leak_no_leak_is_said_and_why() -> None:
+    checkpoint, change = tiny_checkpoint(), "cell decoder 1 3 on"
+    trace = Decoding(checkpoint, "abcde", limit=5, intervention=change).finish()
+    assert leak_words(trace).split()[1].startswith("leak")
+    words = leak_words(trace.until(2))
+    assert words.startswith("No leak up to this step: ")
+    assert "padding" not in words
+
+
 def test_rows_that_attend_to_nothing_are_named() -> None:
     trace = make_trace(source=3, target=3, masked_value=-1e9)
     mask = np.zeros((3, 3), bool)

@@ -134,6 +134,11 @@ def _no_leak_words(trace: Trace) -> str:
         return ""  # nothing has read anything: that would say too much
     if not reads_later(trace):
         return _("No leak: no target token reads a later one, and none reads a pad.")
+    if not reads_later(trace, shown=True):
+        return _(
+            "No leak up to this step: a row reads a token that comes after it only "
+            "once more are written."
+        )
     if trace.prompt > 1:
         return _(
             "No leak: only tokens of the prompt read later ones, which are given with "

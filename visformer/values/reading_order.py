@@ -25,14 +25,16 @@ def sealed(trace: Trace, kind: Kind, layer: int, hidden: Bools) -> bool:
     )
 
 
-def reads_later(trace: Trace, layer: int | None = None) -> bool:
+def reads_later(trace: Trace, layer: int | None = None, *, shown: bool = False) -> bool:
     """Tell whether a row gives a later target token any weight, in a layer or in any.
 
-    It is asked of the whole pass, also where only its first rows are shown.
+    It is asked of the whole pass, also where only its first rows are shown; with
+    ``shown`` of these rows and their tokens alone.
     """
     if "decoder" not in trace.kinds:
         return False
-    whole, layers = trace.whole, range(trace.layers("decoder"))
+    whole = trace if shown else trace.whole
+    layers = range(trace.layers("decoder"))
     after = later(len(whole), len(whole))
 
     def found(one: int) -> bool:
