@@ -274,6 +274,25 @@ def test_what_each_sublayer_adds_has_size_and_direction() -> None:
     assert out == pytest.approx(leaves, rel=1e-4)
 
 
+def test_what_sublayers_add_is_compared_on_one_scale() -> None:
+    checkpoint, trace = traced()
+    picture = shown(state_of(checkpoint, trace), "sublayers")
+    sizes, *added = (one.make() for one in picture.maps)
+    assert sizes.bars
+    assert sizes.columns == ("x in", "self", "cross", "FFN")
+    table = picture.table
+    names = ("|x| in", "|self|", "|cross|", "|FFN|")
+    columns = [table.columns.index(name) for name in names]
+    assert sizes.values == pytest.approx(table.values[:, columns])
+    assert sizes.shade == pytest.approx(sizes.values / sizes.values.max())
+    for one, column in zip(added, sizes.values.T[1:], strict=True):
+        assert np.linalg.norm(one.values, axis=1) == pytest.approx(column, rel=1e-5)
+    top = max(np.abs(one.values).max() for one in added)
+    for one in added:
+        assert one.ends == added[0].ends
+        assert one.shade == pytest.approx(0.5 + one.values / top / 2, abs=1e-5)
+
+
 def test_layer_and_batch_norm_of_the_same_numbers() -> None:
     checkpoint, trace = traced()
     x, layer, batch = values(state_of(checkpoint, trace), "norms")

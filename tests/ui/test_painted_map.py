@@ -302,6 +302,19 @@ def test_on_a_page_that_scrolls_the_wheel_scrolls_and_with_control_magnifies(
     assert heat_map.canvas.view.width() == pytest.approx(20 / 1.25)
 
 
+def test_bars_reach_as_far_across_their_cells_as_their_shares(
+    heat_map: HeatMap,
+) -> None:
+    shares = np.array([[0, 0.5], [1, 0.25]], np.float32)
+    heat_map.draw(replace(matrix(2, 2, values=shares, shade=shares), bars=True))
+    canvas = heat_map.canvas
+    wide = canvas.width() / 2
+    accent = canvas.palette().highlight().color().name()
+    bars = [box.rect for box in painted(canvas).boxes if box.brush == accent]
+    assert [bar.width() for bar in bars] == pytest.approx([0, wide / 2, wide, wide / 4])
+    assert [bar.left() for bar in bars] == pytest.approx([0, wide, 0, wide])
+
+
 def test_framed_columns_have_a_frame_from_top_to_bottom(heat_map: HeatMap) -> None:
     heat_map.draw(replace(matrix(4, 20), framed=slice(5, 10)))
     canvas = heat_map.canvas

@@ -110,6 +110,7 @@ class Matrix:
     column_role: AttentionRole = ""
     role: AttentionRole = ""  # of the whole matrix: Q, K, V and what makes them
     boolean: bool = False  # 1 may attend, 0 may not: two colours, no range
+    bars: bool = False  # each number is a bar in its cell, on one scale, no colour
     alarms: Bools | None = None  # [R, C]: True where what is forbidden is read
     ahead: Bytes | None = None  # codes of the whole run: its later rows are faint
     row_unit: str = ""  # before a label outside of the picture: "pos" for "pos 3"

@@ -12,6 +12,7 @@ from visformer.language import _, ngettext
 from visformer.pictures.computation.head_stages import residual_picture
 from visformer.pictures.computation.stage_picture import (
     StagePicture,
+    bars,
     difference,
     plus,
     projected_terms,
@@ -21,7 +22,7 @@ from visformer.pictures.computation.stage_picture import (
     with_bias,
 )
 from visformer.pictures.computation.subject import Subject
-from visformer.pictures.picture import Numbers
+from visformer.pictures.picture import Numbers, largest
 from visformer.values.arrays import Floats
 from visformer.words import (
     ACTIVATION_NAMES,
@@ -242,18 +243,29 @@ def sublayers_stage(subject: Subject) -> StagePicture:
         )
         for name, part in parts
     )
+    top = max(largest(part.added) for _name, part in parts)
+    added_maps = (
+        queries(
+            *(subject, "" if part is parts[0][1] else "+"),
+            *(_("{sublayer} adds", sublayer=name), part.added),
+            top=top,
+        )
+        for name, part in parts
+    )
+    sizes = [size(parts[0][1].x), *(size(part.added) for _name, part in parts)]
     return StagePicture(
         formula=_sublayers_formula(subject),
         maps=(
-            queries(subject, "", _("x in"), parts[0][1].x),
-            *(
-                queries(subject, "+", _("{sublayer} adds", sublayer=name), part.added)
-                for name, part in parts
+            bars(
+                *(subject, "", _("sizes")),
+                (_("x in"), *(name for name, _part in parts)),
+                subject.cut(np.stack(sizes, axis=1).astype(np.float32)),
             ),
+            *added_maps,
         ),
         words=_(
-            "{token}: {added}. Dead units: the share of inner activations that are "
-            "exactly 0.",
+            "{token}: {added}. Inactive units: the share of inner activations that "
+            "are exactly 0.",
             token=subject.token("query"),
             added="; ".join(added),
         ),

@@ -11,6 +11,7 @@ from visformer.pictures.computation.stage_picture import (
     vectors,
 )
 from visformer.pictures.computation.subject import Subject
+from visformer.pictures.picture import largest
 from visformer.values.arrays import Floats
 from visformer.values.config import ModelConfig
 from visformer.values.facts import ModelFacts
@@ -87,12 +88,13 @@ def norms_stage(subject: Subject) -> StagePicture:
     own, batch = standard(model, x), batch_standard(x, model.config.norm_eps)
     name = _("RMS norm") if model.config.norm == "rms" else _("layer norm")
     names = "x", name, _("batch norm")
+    top = max(largest(own.values), largest(batch.values))
     return StagePicture(
         formula=_norms_formula(subject, len(x)),
         maps=(
             queries(subject, "", "x", x),
-            queries(subject, _("→ along rows"), name, own.values),
-            queries(subject, _("or along columns"), names[2], batch.values),
+            queries(subject, _("→ along rows"), name, own.values, top=top),
+            queries(subject, _("or along columns"), names[2], batch.values, top=top),
         ),
         words=_norms_words(subject, x, own, batch),
         table=vectors(

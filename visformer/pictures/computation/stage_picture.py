@@ -60,6 +60,7 @@ AXES: dict[Axis, str] = {
     "model": N_("model dimension (dim)"),
     "head": N_("head dimension (dim)"),
     "inner": N_("inner unit"),
+    "": N_("size (L2 norm)"),
 }
 
 
@@ -178,12 +179,40 @@ def queries(
     values: Floats,
     columns: Axis = "model",
     *,
+    top: float | None = None,
     role: AttentionRole = "",
 ) -> StageMap:
-    """Describe a matrix with one row per query, cut to the rows that are shown."""
+    """Describe a matrix with one row per query, cut to the rows that are shown.
+
+    ``top``: the magnitude of the strongest colour, by default the matrix's largest.
+    """
+
+    def colours() -> Shading:
+        rows = subject.cut(values)
+        return signed_shading(rows, largest(rows) if top is None else top)
+
     return stage_map(
         *(subject, sign, name, lambda: subject.cut(values), ("query", columns)),
+        colours=colours,
         role=role,
+    )
+
+
+def bars(
+    subject: Subject, sign: str, name: str, columns: Sequence[str], sizes: Floats
+) -> StageMap:
+    """Describe a bar for each number, none of which is negative, on one scale.
+
+    ``sizes`` [rows, C] are those of the rows that are shown.
+    """
+    top = float(np.nanmax(sizes, initial=0)) or 1.0
+    whole = _("a whole cell is {size}", size=number(top, 3))
+    shading = Shading((sizes / top).astype(np.float32), ("0", number(top, 3)), whole)
+    one = stage_map(
+        *(subject, sign, name, lambda: sizes, ("query", "")), colours=lambda: shading
+    )
+    return replace(
+        one, make=lambda: replace(one.make(), columns=tuple(columns), bars=True)
     )
 
 

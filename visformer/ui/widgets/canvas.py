@@ -25,6 +25,7 @@ from PySide6.QtWidgets import QAbstractScrollArea, QApplication, QWidget
 from visformer.pictures.codes import NAN, NOTHING, Bytes
 from visformer.ui.widgets.canvas_marks import (
     paint_alarms,
+    paint_bars,
     paint_border,
     paint_focus,
     paint_frame,
@@ -85,6 +86,7 @@ class Canvas(QWidget):
         self._ahead = NOTHING  # codes of a whole run: its later rows are faint
         self._codes = self._looks = NOTHING  # and which of them are hatched, too
         self._values: Floats | None = None
+        self._bars: Floats | None = None
         self.digits = True  # written in cells that are large enough
         self._colours = colour_table(self.palette())
         self._masked: Bools | None = None
@@ -109,12 +111,16 @@ class Canvas(QWidget):
         masked: Bools | None,
         table: Bytes,
         values: Floats | None = None,
+        bars: Floats | None = None,
     ) -> None:
-        """Show codes [R, C] of ``values``, which are written too; R or C may be 0."""
+        """Show codes [R, C] of ``values``, which are written too; R or C may be 0.
+
+        ``bars`` [R, C] in [0, 1]: how far a bar reaches across each cell.
+        """
         before = self._looks
         same = table is self._colours and codes.size <= WHOLE_UP_TO
         self._codes, self._colours, self.cells = codes, table, NOTHING
-        self._values = values
+        self._values, self._bars = values, bars
         self._masked = masked if masked is not None and masked.any() else None
         self._hatched = None
         self._looks = codes if self._masked is None else codes + HATCHED * self._masked
@@ -122,7 +128,7 @@ class Canvas(QWidget):
         self._unknown = unknown if unknown.any() else None
         self._show_image()
         # numbers are all written in the one way that tells them apart
-        if same and not self._writes_digits:
+        if same and bars is None and not self._writes_digits:
             self._repaint(changed_cells(before, self._looks))
         else:
             self._repaint()
@@ -276,6 +282,14 @@ class Canvas(QWidget):
             pitch = wide * (place.width() / columns), high * (place.height() / rows)
             cells = self.cells, self._colours, corner, pitch, part
             paint_pixels(painter, *cells, room=self.rect(), ratio=ratio)
+        if self._bars is not None:
+            shares = np.nan_to_num(self._bars).tolist()
+            places = [
+                self._pixels(QRectF(column, row, share, 1))
+                for row, bars in enumerate(shares)
+                for column, share in enumerate(bars)
+            ]
+            paint_bars(painter, palette, places)
         self._paint_ahead(painter, part)
         self._hatch(painter, palette, part)
         if self._values is not None and self._writes_digits:

@@ -6,6 +6,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPalette, QPen
 
 ALARM = "#c62828", "#ff8a80"  # on light and on dark grounds
+BAR = 0.5  # opacity of a bar
 DARK_BELOW = 128  # lightness of a ground
 
 
@@ -35,6 +36,14 @@ def paint_frame(painter: QPainter, palette: QPalette, box: QRectF) -> None:
     for colour, wide in zip(colours, (4, 2), strict=True):
         painter.setPen(QPen(colour, wide))
         painter.drawRect(box.adjusted(1, 1, -1, -1))
+
+
+def paint_bars(painter: QPainter, palette: QPalette, places: list[QRectF]) -> None:
+    """Paint bars, faint enough for numbers to be read over them."""
+    colour = palette.color(QPalette.ColorRole.Highlight)
+    colour.setAlphaF(BAR)
+    for place in places:
+        painter.fillRect(place.adjusted(0, 2, 0, -2), colour)
 
 
 def paint_alarms(painter: QPainter, palette: QPalette, cells: list[QRectF]) -> None:

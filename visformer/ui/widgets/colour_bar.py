@@ -60,7 +60,7 @@ class ColourBar(QWidget):
         unknown = bool(np.isnan(matrix.shade).any())
         ends, offer, boolean = matrix.ends, matrix.offer, matrix.boolean
         note = matrix.note if matrix.values.size else ""
-        shown = (id(table), ends, note, masked, unknown, boolean, offer)
+        shown = (id(table), ends, note, masked, unknown, boolean, offer, matrix.bars)
         if shown == self._shown:
             return
         self._shown, self._table, self._ends, self._note = shown, table, ends, note
@@ -70,7 +70,7 @@ class ColourBar(QWidget):
             ("NaN", NAN, unknown),
             (_("masked"), MASKED, masked or boolean),
         )
-        self._boolean = boolean
+        self._boolean = boolean or matrix.bars
         self._keys = tuple((text, code) for text, code, is_there in keys if is_there)
         if offer != self.offer.text():
             self._offer_wide = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from PySide6.QtCore import QEvent, QPoint, QRect, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
     QContextMenuEvent,
@@ -213,9 +214,11 @@ class HeatMap(QWidget):
 
     def _paint_cells(self, matrix: Matrix) -> None:
         colours = colour_table(self.palette(), signed=matrix.signed)
-        cell_codes = codes(matrix.shade, matrix.masked)
+        bars = matrix.shade if matrix.bars else None
+        shades = matrix.shade if bars is None else np.zeros_like(bars)
+        cell_codes = codes(shades, matrix.masked)
         values = None if matrix.boolean else matrix.values
-        self.canvas.draw(cell_codes, matrix.masked, colours, values)
+        self.canvas.draw(cell_codes, matrix.masked, colours, values, bars)
         self.canvas.draw_ahead(matrix.ahead)
         self._bar.draw(matrix, colours)
 
