@@ -15,11 +15,14 @@ from tests.models import tiny_checkpoint
 from tests.opened import opened_model
 from tests.pictures.computed import shown, state_of, traced
 from tests.ui.exports import csv_of
+from tests.ui.painted import painted
+from tests.ui.pseudo_reader import Reader
 from tests.ui.windows import FakeEngine, Pair, answer, make_view, make_window
+from visformer import load, paths
 from visformer.core.decoding import Decoding
 from visformer.core.layer_export import layer_parameters
 from visformer.engine.messages import Opened, ParametersDone
-from visformer.pictures.computation.stages import stage_names
+from visformer.pictures.computation.stages import STAGES, stage_names
 from visformer.pictures.selection import AttentionCell
 from visformer.session.runs import show_trace
 from visformer.ui.motion import set_motion
@@ -377,3 +380,31 @@ def test_a_sum_or_a_softmax_runs_nothing(qtbot: QtBot) -> None:
         maps.draw(stage.maps, {"query": 2, "key": 3})
         maps.run()
         assert not maps.motion.waiting.isActive()
+
+
+@pytest.mark.parametrize("presented", [False, True])
+def test_the_blackboard_shows_every_digit(presented: bool, pair: Pair) -> None:
+    window, _engine = pair
+    checkpoint = load(paths.checkpoint("blackboard"))
+    reader = Reader(*pair, checkpoint)
+    reader.open()
+    window.translate("b d a")
+    reader.give(Decoding(checkpoint, "b d a").finish())
+    for stage in STAGES:
+        window.session.set(tab="computation", stage=stage.name, step=3)
+        reader.answer()
+        if presented:
+            window.presentation.begin()
+            window.showNormal()  # full screen without a screen is another size
+            window.resize(1280, 800)
+        for _turn in range(3):
+            QApplication.processEvents()
+        for heat_map in view_of(window).maps.maps:
+            matrix = heat_map.matrix
+            if matrix is None or not heat_map.isVisible() or matrix.boolean:
+                continue
+            is_share = matrix.ends == ("0", "1")
+            seen = matrix.values >= 0.005 if is_share else np.isfinite(matrix.values)
+            words = painted(heat_map, heat_map.canvas).words
+            assert len(words) == seen.sum(), (stage.name, matrix.title)
+        window.presentation.end()

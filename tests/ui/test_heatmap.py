@@ -228,6 +228,7 @@ def test_a_large_picture_loses_no_peak(heat_map: HeatMap) -> None:
 def test_hidden_and_nan_cells_look_different_from_zero(heat_map: HeatMap) -> None:
     shade = np.array([[0, 0, np.nan]], np.float32)
     masked = np.array([[False, True, False]])
+    heat_map.canvas.digits = False
     heat_map.draw(matrix(1, 3, values=shade, shade=shade, masked=masked))
     looks = {pixel(heat_map, 0, column).rgb() for column in range(3)}
     assert len(looks) == 3

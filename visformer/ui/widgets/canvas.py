@@ -224,8 +224,7 @@ class Canvas(QWidget):
 
     @property
     def _writes_digits(self) -> bool:
-        room = QRectF(self.rect())
-        return self.digits and have_room(self.font(), self.view, room)
+        return self.digits and have_room(self.view, QRectF(self.rect()))
 
     def _repaint(self, cells: list[QRectF] | None = None) -> None:
         """Paint some rectangles of cells again, or everything."""

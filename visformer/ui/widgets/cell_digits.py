@@ -6,22 +6,23 @@ import math
 
 import numpy as np
 from PySide6.QtCore import QPointF, QRectF
-from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter
+from PySide6.QtGui import QColor, QFont, QFontInfo, QFontMetricsF, QPainter
 
 from visformer.pictures.codes import MASKED, Bytes
-from visformer.ui.theme import CAPTION, sized
 from visformer.values.arrays import Floats
 from visformer.words import NOUGHT, decimals, share
 
-LINES = 1.9  # of text that a cell's sides need: about 32 pixels at the usual size
-MARGIN = 0.5  # of a letter, on both sides of a number
-FAINT = 0.55  # opacity of 0, or nearly: the eye goes to the other numbers
+LEAST = 24, 18  # pixels: width and height of a cell that has room for a number
+MARGIN = 3  # pixels on both sides of a number
+OF_HEIGHT, LARGEST = 0.32, 2.5  # of a number: to its cell's height; to the body's size
+SMALLEST = 0.6  # of the body's size, where text is made larger for an audience
+PIXELS = 10  # of the smallest number
 
 
-def have_room(font: QFont, view: QRectF, room: QRectF) -> bool:
+def have_room(view: QRectF, room: QRectF) -> bool:
     """Tell whether cells are large enough for numbers."""
     wide, high = room.width() / view.width(), room.height() / view.height()
-    return min(wide, high) >= LINES * QFontMetricsF(font).height()
+    return wide >= LEAST[0] and high >= LEAST[1]
 
 
 def paint_digits(
@@ -34,8 +35,9 @@ def paint_digits(
 ) -> None:
     """Write the numbers [R, C] of the visible cells, which ``have_room``.
 
-    None is written where one is too wide. ``codes`` [R, C] index ``inks``; ``view`` is
-    what is visible, in cells, and ``room`` where that is, in pixels.
+    Their size grows with the cells. What would be written as nearly 0 is left out, and
+    all of them where one is too wide. ``codes`` [R, C] index ``inks``; ``view`` is what
+    is visible, in cells, and ``room`` where that is, in pixels.
     """
     if not values.size:
         return
@@ -44,37 +46,45 @@ def paint_digits(
     first = max(0, math.floor(view.left()))
     last = _end(view.right(), values.shape[1])
     part = values[rows.start : rows.stop, first:last]
-    font = sized(painter.font(), CAPTION)
-    font.setFeature(QFont.Tag("tnum"), 1)
-    metrics = QFontMetricsF(font)
-    most = wide - 2 * MARGIN * metrics.averageCharWidth()
-    for more in (1, 0):
-        texts = _texts(part, more)
-        widths = {text: metrics.horizontalAdvance(text) for text in set(texts)}
-        if max(widths.values(), default=0.0) <= most:
-            break
-    else:
+    written = _fitting(painter.font(), part, wide, high)
+    if written is None:
         return
+    font, texts = written
     painter.setFont(font)
+    metrics = QFontMetricsF(font)
+    widths = {text: metrics.horizontalAdvance(text) for text in set(texts)}
     down = (high + metrics.ascent() - metrics.descent()) / 2
-    written = iter(texts)
+    each = iter(texts)
     for row in rows:
         y = (row - view.y()) * high + down
         for column in range(first, last):
-            text = next(written)
-            code = codes[row, column]
-            if code == MASKED:
+            text, code = next(each), codes[row, column]
+            if code == MASKED or text == NOUGHT:
                 continue
-            nought = not text.strip("~0.")
-            painter.setPen(_faint(inks[code]) if nought else inks[code])
+            painter.setPen(inks[code])
             x = (column + 0.5 - view.x()) * wide - widths[text] / 2
             painter.drawText(QPointF(x, y), text)
 
 
-def _faint(ink: QColor) -> QColor:
-    faint = QColor(ink)
-    faint.setAlphaF(FAINT)
-    return faint
+def _fitting(
+    body: QFont, part: Floats, wide: float, high: float
+) -> tuple[QFont, list[str]] | None:
+    """Return the largest font that fits, and all texts; None where none fits."""
+    usual = QFontInfo(body).pixelSize()
+    least = max(PIXELS, round(SMALLEST * usual))
+    most = max(least, min(round(OF_HEIGHT * high), round(LARGEST * usual)))
+    font = QFont(body)
+    font.setFeature(QFont.Tag("tnum"), 1)
+    font.setPixelSize(most)
+    advance = QFontMetricsF(font).horizontalAdvance
+    for more in (1, 0):
+        texts = _texts(part, more)
+        widest = max(map(advance, set(texts)), default=0.0)
+        size = int(most * min(1.0, (wide - 2 * MARGIN) / max(1.0, widest)))
+        if size >= least:
+            font.setPixelSize(size)
+            return font, texts
+    return None
 
 
 def _end(edge: float, count: int) -> int:
@@ -89,7 +99,7 @@ def _texts(values: Floats, more: int) -> list[str]:
         return [decimals(value, 0) for value in numbers]
     largest = float(np.abs(finite).max())
     if largest <= 1 and finite.min() >= 0:
-        return ["0" if value == 0 else share(value) for value in numbers]
+        return [share(value) for value in numbers]
     count = more + (2 if largest < 1 else 1 if largest < 100 else 0)
     texts = [decimals(value, count) for value in numbers]
     nought = decimals(0, count), decimals(-0.0, count)
