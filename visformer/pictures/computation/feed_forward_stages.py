@@ -11,6 +11,7 @@ from visformer.analysis.sublayers import Residual, inactive_units
 from visformer.language import _, ngettext
 from visformer.pictures.computation.head_stages import residual_picture
 from visformer.pictures.computation.stage_picture import (
+    StageMap,
     StagePicture,
     bars,
     difference,
@@ -243,26 +244,9 @@ def sublayers_stage(subject: Subject) -> StagePicture:
         )
         for name, part in parts
     )
-    top = max(largest(part.added) for _name, part in parts)
-    added_maps = (
-        queries(
-            *(subject, "" if part is parts[0][1] else "+"),
-            *(_("{sublayer} adds", sublayer=name), part.added),
-            top=top,
-        )
-        for name, part in parts
-    )
-    sizes = [size(parts[0][1].x), *(size(part.added) for _name, part in parts)]
     return StagePicture(
         formula=_sublayers_formula(subject),
-        maps=(
-            bars(
-                *(subject, "", _("sizes")),
-                (_("x in"), *(name for name, _part in parts)),
-                subject.cut(np.stack(sizes, axis=1).astype(np.float32)),
-            ),
-            *added_maps,
-        ),
+        maps=_sublayer_maps(subject, parts),
         words=_(
             "{token}: {added}. Inactive units: the share of inner activations that "
             "are exactly 0.",
@@ -278,6 +262,29 @@ def sublayers_stage(subject: Subject) -> StagePicture:
             by="column",
         ),
     )
+
+
+def _sublayer_maps(
+    subject: Subject, parts: list[tuple[str, Residual]]
+) -> tuple[StageMap, ...]:
+    """Return how long what each sublayer adds is, and its numbers in one range."""
+    first = parts[0][1]
+    sizes = [size(first.x), *(size(part.added) for _name, part in parts)]
+    lengths = bars(
+        *(subject, "", _("sizes")),
+        (_("x in"), *(name for name, _part in parts)),
+        subject.cut(np.stack(sizes, axis=1).astype(np.float32)),
+    )
+    top = max(largest(part.added) for _name, part in parts)
+    added = (
+        queries(
+            *(subject, "" if part is first else "+"),
+            *(_("{sublayer} adds", sublayer=name), part.added),
+            top=top,
+        )
+        for name, part in parts
+    )
+    return (lengths, *added)
 
 
 def _sublayers_formula(subject: Subject) -> str:
