@@ -346,3 +346,18 @@ def test_an_attention_of_ones_own_in_a_loop_without_a_model_around_it() -> None:
     shapes = [one.weights.shape for one in watched.attentions]
     assert shapes == [(2, 2, at, at) for at in (1, 2, 3)]
     assert_kept(watched, kept_by(attention))
+
+
+def test_a_cache_that_puts_the_newest_key_first() -> None:
+    """Where one row reads equal tokens, another one tells which key is whose."""
+    model, ids = Encoder().eval(), torch.tensor([[5, 5, 5, 5], [5, 6, 7, 8]])
+    known = torch.zeros(2, 0, WIDTH)
+    with torch.no_grad(), watch(model) as watched:
+        for at in range(ids.shape[1]):
+            x = model.embed(ids[:, at : at + 1].clone())
+            known = torch.cat([x, known], 1)
+            model.own(x, known)
+    own = [one.flip(-1) for one in model.own.kept]
+    assert [x.target_ids.tolist() for x in watched.traces] == ids.tolist()
+    for row, trace in enumerate(watched.traces):
+        assert apart(trace.attention("decoder", 0), stepped(own)[row]) <= CLOSE

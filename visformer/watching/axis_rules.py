@@ -148,13 +148,16 @@ def _moved(
             at for at, x in places.items() if bool((x != x.narrow(to, 0, 1)).any())
         ]
         along = None
-        if len(varying) == 1 and len(before[varying[0]]) == 1:
+        if len(varying) == 1:
             where = places[varying[0]]
             line = where[tuple(slice(None) if i == to else 0 for i in range(out.dim()))]
             shape = [-1 if i == to else 1 for i in range(out.dim())]
             along = line if bool((where == line.view(shape)).all()) else None
-        if along is not None:
-            result.append(before[varying[0]][0].moved(along))
+        own = before[varying[0]] if along is not None else ()
+        if along is not None and torch.equal(along.cpu(), torch.arange(size_of(own))):
+            result.append(own)
+        elif along is not None and len(own) == 1:
+            result.append(own[0].moved(along))
         else:  # which positions they are differs from row to row, say
             origins = [axis.origin for at in varying for axis in before[at]]
             origin = max(origins, default=MADE)

@@ -84,9 +84,10 @@ def _candidates(
     if keys == n:
         yield n, torch.arange(n)
     if grows and queries == 1 and 0 < old <= n:
-        columns = _found_again(seen, mine)
-        if columns is not None:
-            yield n, columns
+        for row in mine.transpose(1, 2).flatten(2):  # equal keys of one may be told
+            columns = _found_again(seen, row)  # apart by another
+            if columns is not None:
+                yield n, columns
 
 
 def _same_rows(mine: Tensor, seen: Tensor) -> Tensor:
@@ -96,13 +97,12 @@ def _same_rows(mine: Tensor, seen: Tensor) -> Tensor:
     return torch.cdist(mine.flatten(1), seen.flatten(1), p=torch.inf) <= SAME
 
 
-def _found_again(seen: Tensor, mine: Tensor) -> Tensor | None:
-    """Find all keys but one among those before, in whatever order they are.
+def _found_again(seen: Tensor, first: Tensor) -> Tensor | None:
+    """Find all keys [K, H d] but one among those before, in whatever order they are.
 
     Of equal keys, as of equal tokens without positions, those are taken that lie in
     one row with others, forwards or backwards.
     """
-    first = mine[0].transpose(0, 1).flatten(1)  # [K, H d]
     n, wanted = seen.shape[2], len(first) - 1
     for row in seen.transpose(1, 2).flatten(2):
         c, p = (torch.cdist(first, row, p=torch.inf) <= SAME).nonzero().T
