@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, pad
 
+from tests.watching.comparing import CLOSE, apart
 from tests.watching.small_models import (
     WIDTH,
     Encoder,
@@ -526,3 +527,47 @@ def test_beams_made_by_repeating_the_tokens_are_named() -> None:
     assert [x.source_ids.tolist() for x in shown] == [
         r for r in source.tolist() for _ in "123"
     ]
+
+
+def test_what_a_scan_gives_is_added_to_tokens_that_are_named() -> None:
+    """As in Mamba: states are read out by products, token by token."""
+
+    class Model(Encoder):
+        def forward(self, ids: Tensor) -> Tensor:
+            x, state, read = self.embed(ids), torch.zeros(len(ids), WIDTH, WIDTH), []
+            for token in x.unbind(1):  # [B, 8]
+                state = state / 2 + token[:, :, None] * token[:, None]
+                read.append((state @ token[:, :, None])[:, :, 0])
+            return self.read(x + torch.stack(read, -1).mT)
+
+    model, ids = Model(one_way=True), some_ids(2, 5)
+    watched = called(model, ids)
+    assert_own(watched, model)
+    assert [x.target_ids.tolist() for x in watched.traces] == ids.tolist()
+
+
+def test_rows_that_pick_each_their_own_tokens_stay_in_order() -> None:
+    """As heads of prob-sparse attention pick queries: it is known whose they are."""
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.embed, self.own = nn.Embedding(V, WIDTH), nn.Linear(WIDTH, WIDTH)
+            self.kept: list[Tensor] = []
+
+        def forward(self, ids: Tensor) -> Tensor:
+            x = self.own(self.embed(ids))
+            heads = x.unflatten(-1, (2, 4)).transpose(1, 2).flatten(0, 1)  # [B 2, T, 4]
+            top = heads.sum(-1).topk(3).indices
+            queries = heads[torch.arange(len(heads))[:, None], top]  # [B 2, 3, 4]
+            weights = (queries @ heads.mT / 2).softmax(-1)
+            self.kept.append(weights.unflatten(0, (-1, 2)))
+            return weights @ heads  # type: ignore[no-any-return]
+
+    for rows in (1, 2):
+        model = Model()
+        watched = called(model, some_ids(rows, 5))
+        (seen,) = watched.attentions
+        assert seen.weights.shape == (rows, 2, 3, 5)
+        assert apart(seen.weights, model.kept[-1]) <= CLOSE

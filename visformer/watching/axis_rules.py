@@ -25,7 +25,7 @@ from visformer.watching.axes import (
     regrouped,
     size_of,
 )
-from visformer.watching.ledger import Known, Ledger, Picked
+from visformer.watching.ledger import COMPUTED, Known, Ledger, Picked
 from visformer.watching.score_trail import Again
 from visformer.watching.seen_instead import RECURRENT
 
@@ -142,26 +142,27 @@ def _moved(
             shape = [-1 if at == one else 1 for one in range(given.dim())]
             here = torch.arange(given.shape[at], device=given.device).view(shape)
             places[at] = again(here.expand(given.shape))
+    varies = {
+        at: [to for to in range(out.dim()) if bool((x != x.narrow(to, 0, 1)).any())]
+        for at, x in places.items()
+    }
     result: list[DataDimension] = []
     for to, n in enumerate(out.shape):
-        varying = [
-            at for at, x in places.items() if bool((x != x.narrow(to, 0, 1)).any())
-        ]
-        along = None
-        if len(varying) == 1:
-            where = places[varying[0]]
-            line = where[tuple(slice(None) if i == to else 0 for i in range(out.dim()))]
-            shape = [-1 if i == to else 1 for i in range(out.dim())]
-            along = line if bool((where == line.view(shape)).all()) else None
-        own = before[varying[0]] if along is not None else ()
-        if along is not None and torch.equal(along.cpu(), torch.arange(size_of(own))):
-            result.append(own)
-        elif along is not None and len(own) == 1:
-            result.append(own[0].moved(along))
-        else:  # which positions they are differs from row to row, say
-            origins = [axis.origin for at in varying for axis in before[at]]
-            origin = max(origins, default=MADE)
-            result.append((DataAxis(n, origin, lost=True),) * (n > 1))
+        alone = [at for at, several in varies.items() if several == [to]]
+        own = before[alone[0]] if len(alone) == 1 else ()
+        if own:
+            first = [slice(None) if at == to else 0 for at in range(out.dim())]
+            along = places[alone[0]][tuple(first)].cpu()
+            if torch.equal(along, torch.arange(size_of(own))):
+                result.append(own)
+                continue
+            if len(own) == 1:
+                result.append(own[0].moved(along))
+                continue
+        # which positions they are differs from row to row, say
+        several = [at for at, others in varies.items() if to in others]
+        origin = max((x.origin for at in several for x in before[at]), default=MADE)
+        result.append((DataAxis(n, origin, lost=True),) * (n > 1))
     return tuple(result)
 
 
@@ -216,13 +217,16 @@ def _combined(
     A table of weights, such as positions, does not say what the positions are that it
     is added to; its features may be better known than theirs.
     """
-    scores = [one.dimensions for one in map(ledger.known, ins) if one.trail is not None]
-    if scores:
+    knowns = [*map(ledger.known, ins)]
+    scores = [one.dimensions for one in knowns if one.trail is not None]
+    others = [x for x in knowns if x.trail is None and x.state == COMPUTED]
+    last = [x.dimensions[-1] for x in others if x.dimensions]
+    features = any(d and all(axis.origin == WEIGHT for axis in d) for d in last)
+    if scores and not features:  # else it is a residual stream that is added
         return aligned(several, shape, scores[:1])
     settled = _without_conflicts(several, ins, shape, ledger, adds=adds)
-    features = [tuple(dimensions[-1:]) for dimensions in several]
-    last = aligned(features, shape[-1:])
-    return (*aligned(several, shape, settled)[:-1], *last)
+    ends = aligned([tuple(dimensions[-1:]) for dimensions in several], shape[-1:])
+    return (*aligned(several, shape, settled)[:-1], *ends)
 
 
 def _without_conflicts(

@@ -403,7 +403,7 @@ class _Watching:
             self._stack.enter_context(plain_paths())
             made = self._stack.enter_context(generated_sequences(model, self._calls))
             self.watched.generated = made
-            own = jagged_attention(self._recorder, self._marks, watcher.pad)
+            own = jagged_attention(self._recorder, self._marks, watcher.pad or 0)
             self._stack.enter_context(own)
             self._stack.enter_context(self._recorder)
         except BaseException:
