@@ -6,22 +6,16 @@ import numpy as np
 import pytest
 
 from tests.traces import make_trace
-from visformer.analysis.subwords import (
-    glued_source,
-    glued_target,
-    has_word_marks,
-    is_punctuation,
-    merged,
-    word_groups,
-    word_text,
-)
+from visformer.analysis.subwords import glued_source, glued_target, merged
+from visformer.values.pieces import is_punctuation, marks_of, word_groups, word_text
 
 
 def grouped(text: str) -> list[str]:
     tokens = text.split()
     groups = word_groups(tokens, [i for i, t in enumerate(tokens) if t == "</s>"])
     assert [at for group in groups for at in group] == list(range(len(tokens)))
-    return [word_text([tokens[at] for at in group]) for group in groups]
+    marks = marks_of(tuple(tokens))
+    return [word_text([tokens[at] for at in group], marks) for group in groups]
 
 
 @pytest.mark.parametrize(
@@ -36,7 +30,7 @@ def grouped(text: str) -> list[str]:
         ("▁ש לום ▁עולם", ["שלום", "עולם"]),
         ("▁I ▁ 🙂 ?", ["I", "🙂", "?"]),
         ("▁x <unk:é> y", ["xéy"]),
-        ("▁ </s>", ["▁", "</s>"]),
+        ("▁ </s>", ["␣", "</s>"]),
         ("▁a <unk> <unk> b", ["a", "<unk>", "<unk>", "b"]),
     ],
 )
@@ -45,7 +39,7 @@ def test_words(pieces: str, words: list[str]) -> None:
 
 
 def test_without_marks_every_token_is_a_word() -> None:
-    assert not has_word_marks(["a", "b"])
+    assert not marks_of(("a", "b"))
     assert word_groups(["a", "b"]) == ((0,), (1,))
     assert word_groups([]) == ()
 

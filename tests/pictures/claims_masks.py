@@ -10,8 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tests.pictures.sweep import Claims, Reasons, Said
-from visformer.text import visible
+from tests.pictures.sweep import Claims, Reasons, Said, listed_as, reads_as
 from visformer.values.arrays import Bools, Floats
 from visformer.values.facts import Kind
 from visformer.values.step import Step
@@ -176,8 +175,8 @@ def is_share(said: Said, field: str, wanted: float) -> bool:
 def some_step(said: Said, test: Callable[[Step], bool]) -> bool:
     """Whether it holds of a step that chose the token named."""
     steps = list(said.trace.whole.steps)
-    named = str(said.fields["token"])
-    return any(test(one) for one in steps if visible(one.token) == named)
+    named = listed_as(str(said.fields["token"]))
+    return any(test(one) for one in steps if reads_as(one.token) == named)
 
 
 def was_drawn(said: Said, step: Step) -> bool:

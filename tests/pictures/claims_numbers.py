@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from tests.pictures.sweep import Claims, Reasons, Said
+from tests.pictures.sweep import Claims, Reasons, Said, reads_as
 from visformer.pictures.attention.maps import layer_and_head
-from visformer.text import visible
 from visformer.values.arrays import Bools, Floats
 from visformer.values.facts import Kind
+from visformer.values.step import Origin
 
 
 def number(text: object) -> float:
@@ -62,11 +62,36 @@ def row(said: Said) -> int:
 
 
 def rows_named(said: Said) -> Iterator[Floats]:
-    """Yield the rows whose query has the name that is said."""
-    queries = said.trace.tokens(said.scene.selection.kind)[0]
-    for name, weights in zip(queries, head(said), strict=True):
-        if visible(name) == str(said.fields["query"]):
+    """Yield the rows that have the name that is said."""
+    kind = said.scene.selection.kind
+    names = said.trace.tokens(kind)[0]
+    if kind == "cross" and said.trace.steps:
+        names = tuple(step.token for step in said.trace.steps)
+    for name, weights in zip(names, head(said), strict=True):
+        if reads_as(name) == str(said.fields["query"]):
             yield weights
+
+
+def written_next(said: Said, *origins: Origin) -> bool:
+    """Whether the row in focus reads most, and the token named was chosen there so."""
+    at, whole = row(said), said.trace.whole
+    step = said.trace.steps[at]
+    follows = at + 1 == len(whole) or whole.target[at + 1] == step.token
+    named = reads_as(step.token) == str(said.fields["query"])
+    return reads_most(said) and named and follows and step.origin in origins
+
+
+def is_written(said: Said) -> bool:
+    return written_next(said, "model", "drawn", "rule") and not is_next(said)
+
+
+def is_next(said: Said) -> bool:
+    """Whether the row in focus is the last of a pass: nothing was chosen there."""
+    steps, at = said.trace.whole.steps, row(said)
+    fed = [step.origin == "reference" for step in steps]
+    passed = len(steps) > 1 and fed == [*[True] * (len(steps) - 1), False]
+    best = steps[at].candidates[0].id == steps[at].id
+    return passed and at == len(steps) - 1 and best and written_next(said, "model")
 
 
 def most_read(weights: Floats) -> int:
@@ -76,7 +101,7 @@ def most_read(weights: Floats) -> int:
 
 def reads_most(said: Said) -> bool:
     """Whether a row named reads one key with the weight said, and no other as much."""
-    keys = [visible(key) for key in said.trace.tokens(said.scene.selection.kind)[1]]
+    keys = [reads_as(key) for key in said.trace.tokens(said.scene.selection.kind)[1]]
     return any(
         most_read(weights) == 1
         and keys[int(weights.argmax())] == str(said.fields["key"])
@@ -200,7 +225,19 @@ CLAIMS: Claims = {
     "“{query}” reads “{key}” most ({weight}): rows are source words, {strong} what "
     "they read.": reads_most,
     "After “{query}” it looks at “{key}” most ({weight}): rows are words being "
-    "written, {strong} where they look.": reads_most,
+    "written, {strong} where they look.": lambda s: reads_most(s) and not s.trace.steps,
+    "Writing “{query}”, this head looks at “{key}” most ({weight}): rows are words "
+    "being written, {strong} where they look.": is_written,
+    "Where you forced “{query}”, this head looks at “{key}” most ({weight}): rows "
+    "are words being written, {strong} where they look.": (
+        lambda s: written_next(s, "forced")
+    ),
+    "Where “{query}” is fed, this head looks at “{key}” most ({weight}): rows are "
+    "words being written, {strong} where they look.": (
+        lambda s: written_next(s, "reference")
+    ),
+    "The best next token would be “{query}”. There this head looks at “{key}” most "
+    "({weight}); {strong} are where rows look.": is_next,
     "“{query}” reads {n:,} tokens alike ({weight} each) and no other more.": (
         reads_alike
     ),

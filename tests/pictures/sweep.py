@@ -41,7 +41,18 @@ from visformer.pictures.look import SUMMARIES, Look
 from visformer.pictures.scene import Scene
 from visformer.pictures.selection import AttentionCell, Selection
 from visformer.pictures.terms import TERMS, term_words
+from visformer.text import visible
 from visformer.values.trace import Trace
+
+
+def reads_as(token: str) -> str:
+    """Return a token of the swept runs as a sentence has it."""
+    return visible(token.removeprefix("▁") or "␣")
+
+
+def listed_as(token: str) -> str:
+    """Return a token of a list without what tells it from one as alike."""
+    return token[1:] if token[0] in "‑␣" and len(token) > 1 else token
 
 
 @dataclass(frozen=True, eq=False)

@@ -170,8 +170,8 @@ def test_the_step_moves_what_is_emphasised() -> None:
     for drawing, step in ((first, 1), (third, 3)):
         tokens = [b for b in drawing.boxes if b.style == "token" and not b.id]
         newest = [b.title for b in tokens if b.strong]
-        assert newest == [trace.target[step - 1]]
-        assert trace.steps[step - 1].token in box(drawing, "prediction").title
+        assert newest == [("<s>", "t0", "t1")[step - 1]]
+        assert f"“t{step - 1}”" in box(drawing, "prediction").title
     assert first.sentence != third.sentence
 
 
@@ -249,7 +249,7 @@ def test_rows_of_the_predictions_count_from_one() -> None:
     drawing = drawn(shown(trace), chosen="softmax")
     inside = texts(drawing)
     assert "… rows 1 to 2" in inside
-    assert any(words.startswith(f"row 3 “{trace.target[2]}” → ") for words in inside)
+    assert any(words.startswith("row 3 “t1” → ") for words in inside)
     assert "tokens 1 to 18" in [b.detail for b in drawing.boxes]
     assert "row 18 of the probabilities" in inside
 

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from tests.pictures.test_maps import looked, state
-from tests.traces import make_trace
-from visformer.analysis.subwords import bare
+from tests.traces import fed, make_trace
 from visformer.pictures.attention.attention import attention_map
 from visformer.pictures.attention.cell_words import cell_words
-from visformer.pictures.attention.maps import all_numbers
+from visformer.pictures.attention.maps import all_numbers, labels
+from visformer.pictures.explanations import explanation
 from visformer.pictures.look import Look
 from visformer.pictures.masks import cell_words as mask_words
-from visformer.pictures.picture import TokenPair, read_token
 from visformer.pictures.selection import AttentionCell
+from visformer.ui.widgets.cell_value import pieces
 from visformer.values.change_text import parse
 from visformer.values.facts import KINDS, Kind
 from visformer.values.intervention import Intervention
 
 READS = {  # query words, key words
     "encoder": ("query: source token that reads", "key: source token that is read"),
-    "decoder": ("query: target read → chosen", "key: target token that is read"),
-    "cross": ("query: target read → chosen", "key: source token that is read"),
+    "decoder": ("query: target token that reads", "key: target token that is read"),
+    "cross": ("query: word being written", "key: source token that is read"),
 }
 
 
@@ -34,27 +32,44 @@ def test_the_axes_say_whose_tokens_stand_there(kind: Kind, look: Look) -> None:
     picture = attention_map(*looked(state(trace, look=look)), kind)
     assert picture is not None
     assert (picture.row_axis, picture.column_axis) == READS[kind]
-    sides = {"source": trace.source, "target": trace.target}
-    of_rows = sides["source" if "source" in picture.row_axis else "target"]
-    of_columns = sides["source" if "source" in picture.column_axis else "target"]
-    labels = tuple(map(read_token, picture.rows)), picture.columns
-    for written, tokens in zip(labels, (of_rows, of_columns), strict=True):
-        # words are written without their mark of a space
-        assert [bare(one) for one in written] == [bare(one) for one in tokens]
+    of_rows = {"encoder": trace.source, "decoder": trace.target}
+    written = of_rows.get(kind, tuple(step.token for step in trace.steps))
+    keys = trace.target if kind == "decoder" else trace.source
+    for found, tokens in ((picture.rows, written), (picture.columns, keys)):
+        assert [*found] == [one.removeprefix("▁") for one in tokens]
 
 
-def test_a_target_row_is_a_pair_whatever_its_tokens_look_like() -> None:
-    trace = make_trace(3, 2)
-    steps = (replace(trace.steps[0], token="b → c"), trace.steps[1])
-    trace = replace(trace, target=("a → b", "b → c"), steps=steps)
-    shown = state(trace, locked=AttentionCell("cross", 0, 0), look=Look(summary="mean"))
+def test_the_bubble_of_a_cell_says_what_was_read_and_what_is_written() -> None:
+    trace = fed(make_trace(3, 3), {1: "forced"}, wrong=(1,))
+    shown = state(trace, locked=AttentionCell("cross", 0, 0))
+    assert "“t0” after “<s>” reads “s0”: 0." in cell_words(*looked(shown))
     picture = attention_map(*looked(shown), "cross")
     assert picture is not None
-    first = picture.rows[0]
-    assert isinstance(first, TokenPair)
-    assert (first.read, first.next) == ("a → b", "b → c")
-    assert first == "a → b → b → c"
-    assert "“a → b” reads “▁s0”" in cell_words(*looked(shown))
+    said = "".join(text for text, _role in pieces(picture, (0, 1)))
+    assert said == "“t0” after “<s>” reads s1"
+    forced = "".join(text for text, _role in pieces(picture, (1, 1)))
+    assert forced.startswith("w (forced; the model would say: “t1” 0.")
+    assert forced.endswith("), after “t0” reads s1")
+    own = attention_map(*looked(shown), "decoder")
+    assert own is not None
+    assert "".join(text for text, _role in pieces(own, (1, 0))) == "t0 reads <s>"
+
+
+def test_the_best_next_token_of_a_pass_is_not_said_to_be_written() -> None:
+    """A module's call reads a target; nothing was chosen after its last token."""
+    trace = fed(make_trace(3, 3), {0: "reference", 1: "reference"})
+    shown = state(trace, kind="cross")
+    rows = labels(trace, "cross")[0]
+    assert [one.faint for one in rows] == [False, False, True]
+    assert rows == ("⇢ t0", "⇢ t1", "t2")
+    assert explanation(("attention",), shown.scene).startswith(
+        "The best next token would be “t2”. There this head looks at “"
+    )
+    said = cell_words(*looked(state(trace, locked=AttentionCell("cross", 2, 0))))
+    assert "“t2”, the best next token after “t1” reads “s0”" in said
+    before = state(trace, kind="cross", locked=AttentionCell("cross", 1, 0))
+    said = explanation(("attention",), before.scene)
+    assert said.startswith("Where “t1” is fed, this head looks at “")
 
 
 def test_every_head_is_exported_under_its_name() -> None:

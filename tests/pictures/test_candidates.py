@@ -24,8 +24,8 @@ def test_best_first_and_the_choice_is_marked() -> None:
     step = trace.steps[1]
     assert [row.id for row in table.rows] == [c.id for c in step.candidates]
     assert [row.chosen for row in table.rows] == [True, False, False, False, False]
-    assert table.title == "next token, after “▁t0”"
-    assert table.summary.startswith("chosen: “▁t1”, rank 1\nentropy")
+    assert table.title == "next token, after “t0”"
+    assert table.summary.startswith("chosen: “t1”, rank 1\nentropy")
 
 
 def test_a_choice_beyond_the_candidates_has_a_row_of_its_own() -> None:
@@ -39,7 +39,7 @@ def test_a_choice_beyond_the_candidates_has_a_row_of_its_own() -> None:
         True,
     )
     assert "forced by you: “</s>”, rank 41" in table.summary
-    assert f"the model would say: “{rare.candidates[0].token}” 0." in table.summary
+    assert "the model would say: “t0” 0." in table.summary
 
 
 def test_a_choice_that_a_rule_changed_says_so() -> None:
@@ -48,7 +48,7 @@ def test_a_choice_that_a_rule_changed_says_so() -> None:
     trace = replace(trace, steps=(second, *trace.steps[1:]))
     table = candidate_table(trace.until(1))
     assert table.summary.startswith("by the generation rules: “")
-    assert f"most probable: “{second.candidates[0].token}”" in table.summary
+    assert "most probable: “t0”" in table.summary
 
 
 def test_nothing_decoded_yet() -> None:
@@ -83,7 +83,7 @@ def test_all_tokens_follow_the_best_in_the_order_of_the_step() -> None:
     assert [row.rank for row in table.rows] == list(range(1, 41))
     assert sorted(row.id for row in table.rows) == list(range(40))
     last = table.rows[-1]
-    assert (last.id, last.token, last.probability) == (ids[-1], f"w{ids[-1]}", 0)
+    assert (last.id, last.token, last.probability) == (ids[-1], f"‑w{ids[-1]}", 0)
     assert table == candidate_table(trace.until(2), whole=whole)
     assert table.best() == table.rows[:8]
     assert table.rows[::-1][0] == last
@@ -127,5 +127,5 @@ def test_a_typed_text_names_tokens_of_the_whole_vocabulary() -> None:
 def test_a_fed_token_that_the_model_would_say_too() -> None:
     trace = fed(make_trace(), {0: "reference"})
     summary = candidate_table(trace.until(1)).summary
-    assert summary.startswith("fed from the reference: “▁t0”, rank 1\nthe model would")
+    assert summary.startswith("fed from the reference: “t0”, rank 1\nthe model would")
     assert "the model would say the same" in summary

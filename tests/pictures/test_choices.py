@@ -22,7 +22,6 @@ from visformer.pictures.candidates import candidate_table
 from visformer.pictures.choices import (
     choice_sentence,
     marked_token,
-    pairs_axis,
     short_choice,
 )
 from visformer.pictures.diagram.architecture import architecture
@@ -53,7 +52,7 @@ def test_nothing_claims_that_the_model_chose_what_it_was_fed(
     origin: Origin, wrong: bool
 ) -> None:
     trace = run(origin, wrong=wrong)
-    step, best = trace.steps[2], trace.steps[2].candidates[0].token
+    best = trace.steps[2].candidates[0].token
     drawing = architecture(trace, None, SELECTION, chosen="softmax")
     assert drawing is not None
     picture = output_picture(trace)
@@ -62,7 +61,7 @@ def test_nothing_claims_that_the_model_chose_what_it_was_fed(
     assert prediction is not None
     rows = [box.title for box in drawing.boxes if box.title.startswith("row 3 “")]
     said = [
-        short_choice(step),
+        short_choice(trace),
         candidate_table(trace).summary.partition("click")[0],
         flow_words(trace).rpartition("→ ")[2],
         picture.row_names[2],
@@ -73,41 +72,43 @@ def test_nothing_claims_that_the_model_chose_what_it_was_fed(
     for words in said:
         assert any(word in words for word in ("forced", "fed"))
         assert not any(word in words for word in OWN), words
-        assert (f"“{best}”" in words) == wrong or not wrong
+        assert (f"“{best.removeprefix('▁')}”" in words) == wrong or not wrong
     assert prediction.title.startswith("forced: “" if origin == "forced" else "fed: “")
     for words in (output_words(trace, 2), drawing.sentence, prediction.words):
         assert ("forced by you" if origin == "forced" else "fed from the") in words
-        assert f"predicts “{step.token}”" not in words
-        assert ("predicts “▁t2”" in words) == wrong
+        assert "predicts “w”" not in words
+        assert ("predicts “t2”" in words) == wrong
         assert ("predicts it too" in words) != wrong
-    assert marked_token(step) in (
-        "▁t2 (forced)",
-        "▁t2 (fed)",
-        "▁w (forced)",
-        "▁w (fed)",
+    assert marked_token(trace, 2) in (
+        "t2 (forced)",
+        "t2 (fed)",
+        "w (forced)",
+        "w (fed)",
     )
 
 
 def test_the_models_own_choice_is_said_to_be_predicted() -> None:
     trace = make_trace(target=3)
-    assert choice_sentence(trace.steps[2]).startswith(
-        "The softmax of the row's logits predicts “▁t2” ("
+    assert choice_sentence(trace, 2).startswith(
+        "The softmax of the row's logits predicts “t2” ("
     )
-    assert short_choice(trace.steps[2]).startswith("“▁t2” 0.")
+    assert short_choice(trace, 2).startswith("“t2” 0.")
     assert export_words(trace) == ""
     assert not any("chosen" in title for title in SHOWS.values())
 
 
 def test_a_drawn_token_is_no_prediction() -> None:
-    step = replace(make_trace().steps[0], id=49, token="▁w", rank=7, probability=0.03)
+    trace = make_trace(target=1)
+    step = replace(trace.steps[0], id=49, token="▁w", rank=7, probability=0.03)
     step = replace(step, origin="drawn")  # from what is not known
-    said = choice_sentence(step)
-    assert said.startswith("“▁w” was drawn; the softmax of the row's logits gives it ")
+    trace = replace(trace, steps=(step,))
+    said = choice_sentence(trace)
+    assert said.startswith("“w” was drawn; the softmax of the row's logits gives it ")
     assert "predicts" not in said
     assert "drawn with" not in said
-    assert short_choice(step).startswith("drawn: “▁w”, softmax 0.0300; most probable: ")
+    assert short_choice(trace).startswith("drawn: “w”, softmax 0.0300; most probable: ")
     draw = Draw(0.2, temperature=1.0, top_k=0, top_p=0.9)
-    said = choice_sentence(replace(step, drawn=draw))
+    said = choice_sentence(replace(trace, steps=(replace(step, drawn=draw),)))
     assert said.endswith(" It was drawn with 0.2000 (temperature 1, top-p 0.9).")
 
 
@@ -119,13 +120,14 @@ def test_what_follows_changes_a_row_whose_token_was_the_best_when_it_was_chosen(
     decoding = Decoding(checkpoint, "abcdef", limit=6, intervention="causal off")
     trace = decoding.finish()
     trace.save(tmp_path / "ahead.vis")
+    opened = open_trace(tmp_path / "ahead.vis")
     left = [at for at, step in enumerate(trace.steps) if step.rank > 1]
     assert left
     for at in left:
         step = trace.steps[at]
-        said = choice_sentence(step)
-        assert said == choice_sentence(open_trace(tmp_path / "ahead.vis").steps[at])
-        assert "drawn" not in said + short_choice(step)
+        said = choice_sentence(trace, at)
+        assert said == choice_sentence(opened, at)
+        assert "drawn" not in said + short_choice(trace, at)
         assert said.startswith(f"“{step.token}” was chosen with the tokens that were")
         assert f"now it has {probability(step.probability)}, rank {step.rank}" in said
         assert decoding.back(len(trace) - 1 - at).steps[at].rank == 1  # as it was made
@@ -151,12 +153,12 @@ def test_a_token_is_drawn_from_the_tempered_and_cut_distribution(
         assert draw.probability == pytest.approx(weights[id] / sum(weights), rel=1e-5)
     drawn = next(one for one in made if one.id == 1)
     step = Distribution(logits[None], "abcdef".__getitem__).step(0, drawn, "b")
-    assert choice_sentence(step) == (
+    trace = replace(make_trace(target=1), steps=(step,))
+    assert choice_sentence(trace) == (
         "“b” was drawn; the softmax of the row's logits gives it 0.2500, rank 2; the "
         "most probable token is “a” (0.5000). It was drawn with 0.2461 (temperature "
         "0.7, top-k 3)."
     )
-    trace = replace(make_trace(target=1), steps=(step,))
     trace.save(tmp_path / "drawn.vis")
     assert open_trace(tmp_path / "drawn.vis").steps[0] == step
 
@@ -195,23 +197,24 @@ def test_labels_and_exports_of_the_maps_name_what_was_fed() -> None:
     session.set(trace=trace, step=3)
     picture = attention_map(*looked(session.state), "cross")
     assert picture is not None
-    assert picture.rows == ("<s> → ▁t0", "▁t0 ⇢ ▁w", "▁w → ▁t2")
-    assert picture.row_axis == "query: target read → chosen, ⇢ fed"
-    said = "▁t0 → forced: “▁w” 0.0300; the model would say: “▁t1”"
-    assert said in picture.row_names[1]
+    assert picture.rows == ("t0", "⇢ w", "t2")
+    assert picture.row_axis == "query: word being written, ⇢ fed"
+    said = "w (forced; the model would say: “t1” 0."
+    assert picture.row_names[1].startswith(said)
+    assert picture.row_names[1].endswith(", after “t0”")
+    said = "▁t0 → ▁w (forced; the model would say: “t1” 0."
     assert said in csv_text(picture.table)
     every = all_numbers(trace, "cross")
     assert every is not None
     assert any(said in row for row in every.rows)
     best = probability(trace.steps[1].candidates[0].probability)
-    told = f"▁w (forced; the model would say: “▁t1” {best})"
+    told = f"w (forced; the model would say: “t1” {best})"
     assert export_words(trace) == f"by step, 2: {told}"
     all_fed = fed(trace, dict.fromkeys(range(3), "reference"))
-    assert pairs_axis(all_fed.steps) == "query: target read ⇢ fed"
     p = probability(all_fed.steps[2].probability)
     assert export_words(all_fed) == (
         "teacher forcing: 3 tokens are fed from the reference; "
-        f"step 3, fed: “▁t2” {p}; the model would say the same"
+        f"step 3, fed: “t2” {p}; the model would say the same"
     )
 
 

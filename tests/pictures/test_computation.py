@@ -120,12 +120,12 @@ def test_the_chain_says_that_it_adds_up_to_the_weight() -> None:
 
 def test_places_count_from_one_and_dimensions_from_zero() -> None:
     checkpoint, trace = traced()
-    query, key = trace.target[2], trace.source[1]
+    query, key = trace.target[3], trace.source[1]  # of cross-attention: written there
     state = state_of(checkpoint, trace, head=1, locked=AttentionCell("cross", 2, 1))
-    pair = f"“{query}” (token 3) reads “{key}” (token 2)"
+    pair = f"“{query}” (token 4) reads “{key}” (token 2)"
     assert heading(looked_at(state)) == pair
     state = replace(state, locked=None)
-    assert heading(looked_at(state)).startswith(f"“{trace.target[-1]}” (token 6) ")
+    assert heading(looked_at(state)).startswith(f"“{trace.steps[-1].token}” (token 7) ")
     made = shown(state, "query", head=3)
     assert "q[dim 3] = " in made.words
     assert "head 2 of 2 has dim 8 to dim 15 of W_Q" in made.formula
@@ -133,7 +133,7 @@ def test_places_count_from_one_and_dimensions_from_zero() -> None:
     matrix = made.maps[0].make()
     assert matrix.columns[:2] == ("0", "1")
     assert matrix.column_names[:2] == ("dim 0", "dim 1")
-    assert matrix.row_names == matrix.rows
+    assert matrix.row_names[1] == f"“{trace.target[2]}” after “{trace.target[1]}”"
     assert matrix.column_axis == "model dimension (dim)"
     assert "z of head 1" in shown(state, "concat").table.rows
     assert "fills dim 8 to dim 15." in shown(state, "concat").words

@@ -9,6 +9,7 @@ import pytest
 
 from tests.general_traces import any_trace
 from tests.traces import fed, make_trace
+from visformer.pictures.attention.maps import labels
 from visformer.pictures.computation.stages import stage_names
 from visformer.pictures.explanations import EXPLAINED, START, STRONG, explanation
 from visformer.pictures.look import SUMMARIES, Look
@@ -68,7 +69,7 @@ def test_the_current_tokens_and_their_weight_are_named(kind: Kind) -> None:
     said = explanation(("attention",), looked)
     found = re.search(r"“([^”]*)”.*“([^”]*)”.*\(([0-9.]+)\)", said)
     assert found is not None, said
-    queries, keys = looked.trace.tokens(kind)
+    queries, keys = labels(looked.trace, kind)
     weights = looked.trace.attention(kind, 1, 1)
     row, column = queries.index(found[1]), keys.index(found[2])
     assert found[3] == probability(float(weights[row].max()))
@@ -82,9 +83,9 @@ def test_a_cell_in_focus_is_what_is_spoken_of() -> None:
     selection = Selection(kind="cross", layer=1, head=1, cell=cell)
     looked = scene(selection=selection, stage="softmax")
     assert looked.trace is not None
-    assert "After “▁t0”" in explanation(("attention",), looked)
+    assert "Writing “t1”, this head looks at “" in explanation(("attention",), looked)
     weight = probability(float(looked.trace.attention("cross", 1, 1)[1, 3]))
-    expected = f"“▁t0” gives “{looked.trace.source[3]}” {weight}."
+    expected = f"“t1” gives “s3” {weight}."
     assert explanation(("computation",), looked).endswith(expected)
 
 
@@ -131,7 +132,7 @@ def test_what_was_fed_is_not_said_to_come_out() -> None:
     trace = fed(make_trace(), {3: "reference"}, wrong=(3,))
     for place in (("output",), ("architecture",)):
         said = explanation(place, scene(trace))
-        assert "fed: “▁w” 0.0300; the model would say: “▁t3”" in said
+        assert "fed: “w” 0.0300; the model would say: “t3”" in said
 
 
 def test_before_a_sentence_the_way_in_is_named() -> None:

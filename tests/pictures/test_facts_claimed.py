@@ -339,7 +339,7 @@ def test_maps_of_layers_are_spoken_of_where_there_are_any() -> None:
     for rows, maps in ((None, False), (lens_of(checkpoint, forced), True)):
         said = explanation(("output",), scene(forced, lens=rows))
         assert ("The maps show what each layer would have said." in said) == maps
-        assert "forced: “▁w” 0.0300" in said
+        assert "forced: “w” 0.0300" in said
     said = explanation(("output",), scene(any_trace()))
     assert "map" not in said
 

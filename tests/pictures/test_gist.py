@@ -37,7 +37,7 @@ def resting() -> Floats:
         ("decoder", EYE, "reads itself: 1.00"),
         ("decoder", np.eye(N, k=-1, dtype=np.float32), "reads the token before: 1.00"),
         ("encoder", np.eye(N, k=1, dtype=np.float32), "reads the token after: 1.00"),
-        ("encoder", resting(), "rests on “▁s7”: 0.80"),
+        ("encoder", resting(), "rests on “s7”: 0.80"),
         ("encoder", EVEN, "spread out: largest weights 0.12"),
         ("cross", EYE[:4], ""),  # too few rows for a habit
         ("encoder", np.full((N, N), np.nan, np.float32), ""),

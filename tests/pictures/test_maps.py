@@ -76,17 +76,26 @@ def test_a_scale_changes_the_shade_and_never_the_values() -> None:
     assert picture.ends == ("0", "0.75")
 
 
-def test_a_target_row_says_what_it_read_and_what_followed() -> None:
+def test_a_row_is_named_by_what_is_written_there_but_among_themselves_by_what_it_read() -> (
+    None
+):
     trace = make_trace(source=5, target=4)
-    for kind in ("decoder", "cross"):
-        picture = attention_map(*looked(state(trace)), kind)
-        assert picture is not None
-        expected = ("<s> → ▁t0", "▁t0 → ▁t1", "▁t1 → ▁t2", "▁t2 → ▁t3")
-        assert picture.rows == expected
-        assert picture.row_axis == "query: target read → chosen"
+    cross = attention_map(*looked(state(trace)), "cross")
+    assert cross is not None
+    assert cross.rows == ("t0", "t1", "t2", "t3")
+    assert cross.row_axis == "query: word being written"
+    saved = ("<s> → ▁t0", "▁t0 → ▁t1", "▁t1 → ▁t2", "▁t2 → ▁t3")
+    assert cross.table.rows == saved
+    assert cross.table.columns == trace.source
+    decoder = attention_map(*looked(state(trace)), "decoder")
+    assert decoder is not None
+    assert decoder.rows == decoder.columns == ("<s>", "t0", "t1", "t2")
+    assert decoder.row_axis == "query: target token that reads"
+    assert decoder.table.rows == trace.target
     encoder = attention_map(*looked(state(trace)), "encoder")
     assert encoder is not None
-    assert encoder.rows == encoder.columns == trace.source
+    assert encoder.rows == encoder.columns == ("s0", "s1", "s2", "s3", "s4")
+    assert encoder.table.rows == encoder.table.columns == trace.source
 
 
 def test_controls_in_tokens_are_spelt_out() -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.traces import make_trace, with_config
+from visformer.pictures.attention.maps import labels
 from visformer.pictures.batch_examples import batch_examples
 from visformer.pictures.masks import (
     PARTS,
@@ -121,7 +122,7 @@ def test_a_picture_is_its_mask(kind: Any, part: Any) -> None:
     assert picture.ends == ("False", "True")
     assert picture.masked is not None
     assert (picture.masked == (picture.values == 0)).all()
-    assert (picture.rows, picture.columns) == trace.tokens(kind)
+    assert (picture.rows, picture.columns) == labels(trace, kind)
     assert picture.values.dtype == np.float32
 
 
@@ -210,7 +211,7 @@ def test_each_layer_has_its_own_picture_and_words() -> None:
     )
     assert "may not attend" in cell_words(trace, "decoder", 0, 0, 2)
     assert cell_words(trace, "decoder", 1, 0, 2) == (
-        "decoder self, layer 2: query “<s>” (token 1) may attend to key “▁t1” (token 3)"
+        "decoder self, layer 2: query “<s>” (token 1) may attend to key “t1” (token 3)"
         ", although the key comes after the query."
     )
     for layer in (0, 1):  # what is derived from the ids is the same for every layer

@@ -166,8 +166,7 @@ def test_a_cell_is_said_in_words_with_its_tokens() -> None:
     table = sinusoid(9, 4)
     words = cell_words(table, trace, 1, 1)
     assert words == (
-        f"pos 1 · source “{trace.source[1]}” (token 2) · "
-        f"target “{trace.target[1]}” (token 2) · dim 1: 0.5403"
+        "pos 1 · source “s1” (token 2) · target “t0” (token 2) · dim 1: 0.5403"
     )
     assert cell_words(table, trace, 5, 0) == "pos 5 · dim 0: −0.9589"
     assert cell_words(table, None, 1, 1) == "pos 1 · dim 1: 0.5403"

@@ -126,7 +126,8 @@ def test_hiding_keeps_the_numbers_and_says_that_rows_are_not_renormalised() -> N
     shown = read(trace, "encoder", Look(hide=frozenset({"special", "punctuation"})))
     weights = trace.attention("encoder", 0, 0)
     assert np.allclose(shown.values, weights[:4, :4], atol=1e-6)
-    assert shown.columns == ("▁the", "▁ti", "red", "▁cat")
+    assert shown.columns == ("the", "ti", "red", "cat")
+    assert [one.raw for one in shown.columns] == ["▁the", "▁ti", "red", "▁cat"]
     assert shown.done == "special tokens, punctuation hidden, not renormalised"
 
 
@@ -137,15 +138,15 @@ def test_renormalised_rows_sum_to_one() -> None:
     assert shown.done == "special tokens hidden, renormalised"
 
 
-def test_a_target_row_stays_while_it_predicts_a_token_that_is_shown() -> None:
+def test_a_row_goes_where_the_token_that_names_it_is_hidden() -> None:
     look = Look(hide=frozenset({"special", "punctuation"}))
     shown = read(sentence(), "decoder", look)
-    # <s> predicts ▁cha, "," predicts ▁las: both stay as rows, not as columns
-    assert shown.rows[0] == "<s> → ▁cha"
-    assert ", → ▁las" in shown.rows
-    assert shown.columns == ("▁cha", "t", "▁las")
-    ends = sentence(target=("<s>", "▁cha", "t", ",", "!"))
-    assert read(ends, "decoder", look).rows == ("<s> → ▁cha", "▁cha → t", "t → ,")
+    assert shown.rows == shown.columns == ("cha", "t", "las")
+    cross = read(sentence(), "cross", look)  # <s> writes "cha", "," writes "las"
+    assert cross.rows == ("cha", "t", "las")
+    assert cross.cell(2, 0) == AttentionCell("cross", 3, 0)
+    weights = sentence().attention("cross", 0, 0)
+    assert np.allclose(cross.values, weights[[0, 1, 3], :4], atol=1e-6)
 
 
 def test_words_sum_keys_average_queries_and_keep_rows_at_one() -> None:
@@ -153,9 +154,9 @@ def test_words_sum_keys_average_queries_and_keep_rows_at_one() -> None:
     shown = read(trace, "cross", Look(words=True))
     weights = trace.attention("cross", 0, 0)
     assert shown.columns == ("the", "tired", "cat", ".", "</s>")
-    assert shown.rows == ("<s> → ▁cha", "chat → ,", ", → ▁las", "las → ▁.")
-    expected = weights[1:3, 1:3].sum(1).mean()
-    assert shown.values[1, 1] == pytest.approx(expected, abs=1e-6)
+    assert shown.rows == ("chat", ",", "las", ".")  # by what is written there
+    expected = weights[:2, 1:3].sum(1).mean()
+    assert shown.values[0, 1] == pytest.approx(expected, abs=1e-6)
     assert np.allclose(shown.values.sum(1), 1, atol=1e-6)
     assert shown.done == "subwords merged: keys summed, queries averaged"
 
@@ -197,7 +198,9 @@ def test_a_row_of_nan_stays_one() -> None:
     for summary in ("head", "mean", "max", "all", "rollout"):
         look = replace(ALL, renormalise=True, summary=summary)
         nan = np.isnan(read(trace, "cross", look).values)
-        # rows: <s>, chat (its second token reads nothing), ",", las (predicts ".")
+        # rows: chat, las; "," is hidden, which the row that reads nothing writes
+        assert not nan.any()
+        nan = np.isnan(read(trace, "cross", replace(look, hide=frozenset())).values)
         assert nan.all(1).tolist() == [False, True, False, False]
         assert nan.any(1).tolist() == nan.all(1).tolist()
 
@@ -205,14 +208,17 @@ def test_a_row_of_nan_stays_one() -> None:
 def test_cells_and_words_are_found_in_each_other() -> None:
     shown = read(sentence(), "cross", ALL)
     assert shown.columns == ("the", "tired", "cat")
-    assert shown.cell(1, 1) == AttentionCell("cross", 1, 1)
-    assert shown.cell_in_matrix(AttentionCell("cross", 2, 2)) == (1, 1)
-    assert shown.cell_in_matrix(AttentionCell("cross", 2, 5)) is None
+    assert shown.rows == ("chat", "las")
+    assert shown.cell(0, 1) == AttentionCell("cross", 0, 1)
+    assert shown.cell(1, 1) == AttentionCell("cross", 3, 1)
+    assert shown.cell_in_matrix(AttentionCell("cross", 1, 2)) == (0, 1)
+    assert shown.cell_in_matrix(AttentionCell("cross", 2, 2)) is None
+    assert shown.cell_in_matrix(AttentionCell("cross", 1, 5)) is None
     assert shown.columns_of((1, 2, 5)) == (1,)
 
 
 def test_marks_are_those_of_the_whole_word() -> None:
-    look_at = state(sentence(), look=ALL, locked=AttentionCell("cross", 2, 2))
+    look_at = state(sentence(), look=ALL, locked=AttentionCell("cross", 3, 2))
     cross, encoder = (
         reading(*looked(look_at), "cross"),
         reading(*looked(look_at), "encoder"),
@@ -225,14 +231,14 @@ def test_marks_are_those_of_the_whole_word() -> None:
 
 def test_moving_skips_what_is_hidden_and_stops_at_the_edge() -> None:
     shown = state(sentence(), look=ALL)
-    assert move(*looked(shown), AttentionCell("cross", 1, 2), (0, 1)) == AttentionCell(
-        "cross", 1, 3
+    assert move(*looked(shown), AttentionCell("cross", 0, 2), (0, 1)) == AttentionCell(
+        "cross", 0, 3
     )
-    assert move(*looked(shown), AttentionCell("cross", 1, 3), (0, 1)) == AttentionCell(
-        "cross", 1, 3
+    assert move(*looked(shown), AttentionCell("cross", 0, 3), (0, 1)) == AttentionCell(
+        "cross", 0, 3
     )
-    assert move(*looked(shown), AttentionCell("cross", 1, 5), (0, -1)) == AttentionCell(
-        "cross", 1, 1
+    assert move(*looked(shown), AttentionCell("cross", 0, 5), (0, -1)) == AttentionCell(
+        "cross", 0, 1
     )
     plain = state(sentence())
     assert move(*looked(plain), AttentionCell("cross", 0, 0), (2, 9)) == AttentionCell(
@@ -264,7 +270,7 @@ def test_the_status_line_says_what_was_done() -> None:
 
 def test_the_strip_is_tinted_by_what_is_shown() -> None:
     shown = state(sentence(), look=ALL, locked=AttentionCell("cross", 1, 0))
-    row = read(sentence(), "cross", ALL).values[1]
+    row = read(sentence(), "cross", ALL).values[0]
     chips = source_strip(*looked(shown))
     tints = [chip.tint for chip in chips]
     assert tints == pytest.approx([row[0], row[1], row[1], row[2], 0, 0])

@@ -24,7 +24,7 @@ def parts(text: str, **names: str) -> list[tuple[str, str]]:
         ),
         ("q·k = 3; k[dim 2]", [("q", "query"), ("k", "key"), ("k", "key")]),
         ("0.5 · v(key)", [("v", "value"), ("key", "key")]),
-        ("“Q” and “▁K V” are tokens; OK, d_k, via, and W_O no symbols", []),
+        ("“Q” and “K V” are tokens; OK, d_k, via, and W_O no symbols", []),
         (
             "Queries, keys: “key” is a token, keyed and no_value are not values",
             [("Queries", "query"), ("keys", "key"), ("values", "value")],

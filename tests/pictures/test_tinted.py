@@ -33,7 +33,7 @@ def text(pieces: tuple[TintedPiece, ...]) -> str:
 def test_pieces_are_a_running_text() -> None:
     both = made("cross")
     assert text(both.keys) == "the tired cat. </s>"
-    assert text(both.queries) == "<s> chat, las"
+    assert text(both.queries) == "chat, las ."
     assert text(made("cross", look=ALL).keys) == "the tired cat"
 
 
@@ -44,7 +44,7 @@ def test_the_keys_are_tinted_by_the_chosen_row() -> None:
     assert np.allclose(np.array(shades, float), weights[1], atol=1e-6)
     assert [piece.chosen for piece in both.queries] == [False, True, *[False] * 3]
     assert both.queries[0].shade is None
-    assert "“▁cha → t” reads" in both.key_words
+    assert "“t” reads" in both.key_words
 
 
 def test_the_queries_are_tinted_by_the_chosen_column() -> None:
@@ -53,7 +53,7 @@ def test_the_queries_are_tinted_by_the_chosen_column() -> None:
     shades = [piece.shade for piece in both.queries]
     assert np.allclose(np.array(shades, float), weights[:, 3], atol=1e-6)
     assert [piece.chosen for piece in both.keys].index(True) == 3
-    assert "reads “▁cat”" in both.query_words
+    assert "reads “cat”" in both.query_words
 
 
 def test_without_a_cell_the_last_target_row_and_the_row_spoken_of_read() -> None:

@@ -33,10 +33,10 @@ def test_all_bars_sum_to_one_and_every_token_is_counted() -> None:
 def test_a_fed_token_beyond_the_best_has_a_bar_of_its_own() -> None:
     trace = fed(make_trace(), {1: "reference"}, wrong=(1,)).until(2)
     own = token_bars(trace)[-2]
-    assert (own.name, own.rank, own.own, own.fed) == ("▁w", 7, True, True)
-    assert own.words == "rank 7: “▁w”, p = 0.0300"
+    assert (own.name, own.rank, own.own, own.fed) == ("w", 7, True, True)
+    assert own.words == "rank 7: “w”, p = 0.0300"
     assert "others: " in token_bars(trace)[-1].words
-    said = "Step 2, after “▁t0”: fed: “▁w” 0.0300; the model would say: “▁t1” 0.5498"
+    said = "Step 2, after “t0”: fed: “w” 0.0300; the model would say: “t1” 0.5498"
     assert headline(trace) == said
     assert headline(None) == ""
 

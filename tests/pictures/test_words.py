@@ -27,7 +27,7 @@ def test_no_cell_no_words() -> None:
 
 def test_a_cell_is_said_with_four_digits() -> None:
     words = cell_words(*looked(state(by_hand(), hovered=AttentionCell("cross", 0, 1))))
-    assert words == "cross · layer 1, head 1 · “<s>” reads “▁s1”: 0.2500"
+    assert words == "cross · layer 1, head 1 · “t0” after “<s>” reads “s1”: 0.2500"
 
 
 def test_layer_and_head_count_from_one() -> None:
@@ -39,7 +39,7 @@ def test_a_masked_cell_is_said_to_be_masked() -> None:
     words = cell_words(
         *looked(state(make_trace(), locked=AttentionCell("decoder", 0, 2)))
     )
-    assert words.endswith("reads “▁t1”: 0, masked")
+    assert words.endswith("reads “t1”: 0, masked")
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,7 @@ def test_the_locked_cell_is_found_in_every_head(
     qtbot.mouseClick(question, Qt.MouseButton.LeftButton)
     matrix = view.heads.finder.matrix
     assert matrix is not None
-    assert matrix.title == "Which head reads “▁s1” from “▁t1 → ▁t2”?"
+    assert matrix.title == "Which head reads “s1” from “t1 → ▁t2”?"
     expected = [
         [trace.attention("cross", la, h)[2, 1] for h in (0, 1)] for la in range(3)
     ]

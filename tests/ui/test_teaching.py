@@ -54,7 +54,7 @@ def test_the_mode_and_its_score_are_in_sight(taught: tuple[Pair, Trace]) -> None
     own = next(row for row, found in enumerate(panel.rows) if found.chosen)
     tip = panel._cell(own, 1, Role.ToolTipRole)
     assert isinstance(tip, str)
-    assert "fed: “▁w” 0.0300; the model would say: “▁t1”" in tip
+    assert "fed: “w” 0.0300; the model would say: “t1”" in tip
 
 
 def test_the_reference_is_named_once_beside_the_tokens(

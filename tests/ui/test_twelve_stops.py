@@ -235,8 +235,8 @@ STOPS = (
     Stop(
         "6 it reads animal",
         _head_of,
-        ("encoder self · layer 3, head 5", "reads “▁animal” from “▁it”"),
-        "“▁it” reads “▁animal”",
+        ("encoder self · layer 3, head 5", "reads “animal” from “it”"),
+        "“it” reads “animal”",
     ),
     Stop(
         "7 where il is from",

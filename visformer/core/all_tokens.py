@@ -15,8 +15,8 @@ from visformer.errors import InputError
 from visformer.language import _
 from visformer.values.arrays import Floats, read_only
 from visformer.values.distribution import WholeDistribution
+from visformer.values.pieces import SPACE, begins_word, marks_of, plain
 
-SPACE = "▁"  # before a piece that begins a word
 MOST_FOUND = 50  # tokens of one name
 
 
@@ -61,14 +61,15 @@ def named(text: str, tokens: Iterable[str]) -> tuple[tuple[int, str], ...]:
     Of tokens as alike the one that begins a word comes first: that is what is meant
     where nobody types its mark. With the mark, or "_" for it, only such are meant.
     """
-    typed = text.strip().casefold()
+    typed, every = text.strip().casefold(), tuple(tokens)
+    marks = marks_of(every)
     begins_only = typed[:1] == SPACE or (typed[:1] == "_" and len(typed) > 1)
     wanted = typed[begins_only:]
     found: list[tuple[int, bool, int, str]] = []
-    for id, token in enumerate(tokens if typed else ()):
-        begins = token.startswith(SPACE)
-        place = token.removeprefix(SPACE).casefold().find(wanted)
+    for id, token in enumerate(every if typed else ()):
+        begins, read = begins_word(token, "", marks), plain(token, marks)
+        place = read.casefold().find(wanted)
         if place >= 0 and (begins or not begins_only):
-            unlike = max(place, len(token.removeprefix(SPACE)) - len(wanted))
+            unlike = max(place, len(read) - len(wanted))
             found.append((unlike, not begins, id, token))
     return tuple((id, token) for *_unlike, id, token in sorted(found)[:MOST_FOUND])

@@ -19,10 +19,11 @@ from visformer.pictures.choices import (
     model_says,
     short_choice,
 )
-from visformer.pictures.picture import Table
-from visformer.text import visible
+from visformer.pictures.picture import Table, saved_labels
+from visformer.pictures.token_names import candidate, chosen_name, marks, word
 from visformer.values.distribution import WholeDistribution
-from visformer.values.step import CANDIDATES, Step
+from visformer.values.pieces import Marks
+from visformer.values.step import CANDIDATES
 from visformer.values.trace import Trace
 from visformer.words import decimals, probability
 
@@ -47,9 +48,11 @@ class AllRows(Sequence[CandidateRow]):
         whole: WholeDistribution,
         *,
         chosen: int | None,
+        marks: Marks,
     ) -> None:
         """``best``: the first rows, as the step has them; ``chosen``: its id."""
         self._best, self._whole, self.chosen = tuple(best), whole, chosen
+        self._marks = marks
         known = [row.id for row in self._best]
         self._places = np.flatnonzero(~np.isin(whole.ids, known))
 
@@ -81,7 +84,7 @@ class AllRows(Sequence[CandidateRow]):
         if at < len(self._best):
             return self._best[at]
         place, whole = int(self._places[at - len(self._best)]), self._whole
-        token, id = visible(whole.tokens[place]), int(whole.ids[place])
+        token, id = candidate(whole.tokens[place], self._marks), int(whole.ids[place])
         share = float(whole.probabilities[place])
         return CandidateRow(id, at + 1, token, share, id == self.chosen)
 
@@ -103,6 +106,7 @@ class CandidateTable:
     rows: Sequence[CandidateRow]
     vocabulary: int = 0  # tokens that the distribution is over; 0: not known
     choice: str = ""  # the step's token and who chose it, in words
+    marks: Marks = ""  # how the vocabulary marks words
 
     def best(self) -> tuple[CandidateRow, ...]:
         """Return the best rows, and the chosen one."""
@@ -175,7 +179,7 @@ def named_rows(
     near = [row for row in known if wanted in row.token.casefold()]
     places = [(place_of(table.rows, id), id, token) for id, token in found]
     rows = [
-        CandidateRow(id, 0, visible(token), math.nan, chosen=False)
+        CandidateRow(id, 0, candidate(token, table.marks), math.nan, chosen=False)
         if place is None
         else table.rows[place]
         for place, id, token in places
@@ -199,27 +203,31 @@ def candidate_table(
         return CandidateTable(_("next token"), hint, ())
     if not trace.steps:
         return CandidateTable(_("next token"), without_steps_words(trace), ())
-    step = trace.steps[-1]
+    step, how = trace.steps[-1], marks(trace, "target")
     rows: Sequence[CandidateRow] = tuple(
-        CandidateRow(c.id, rank, visible(c.token), c.probability, c.id == step.id)
+        CandidateRow(
+            c.id, rank, candidate(c.token, how), c.probability, c.id == step.id
+        )
         for rank, c in enumerate(step.candidates, 1)
     )
     if whole is not None:
-        rows = AllRows(rows, whole, chosen=step.id)
+        rows = AllRows(rows, whole, chosen=step.id, marks=how)
     elif place_of(rows, step.id) is None:
-        token = visible(step.token)
+        token = candidate(step.token, how)
         last = CandidateRow(step.id, step.rank, token, step.probability, True)
         rows = (*rows, last)
-    title = _("next token, after “{token}”", token=visible(trace.target[-1]))
-    words = _summary(step, choosable=choosable)
+    title = _("next token, after “{token}”", token=word(trace, "target", -1))
+    words = _summary(trace, choosable=choosable)
     size = trace.model.config.target_vocabulary if trace.model.known is not None else 0
-    return CandidateTable(title, words, rows, size, short_choice(step))
+    return CandidateTable(title, words, rows, size, short_choice(trace), how)
 
 
-def _summary(step: Step, *, choosable: bool) -> str:
-    origin, token = _(WHO[step.origin]), visible(step.token)
+def _summary(trace: Trace, *, choosable: bool) -> str:
+    step = trace.steps[-1]
+    origin = _(WHO[step.origin])
+    token = chosen_name(trace)
     if not step.computed:
-        return choice_sentence(step)
+        return choice_sentence(trace)
     if math.isnan(step.probability):
         return _(
             "{origin}: “{token}”\nall probabilities are NaN:\nno rank, no entropy",
@@ -236,9 +244,9 @@ def _summary(step: Step, *, choosable: bool) -> str:
     if is_fed(step) and is_best(step):
         lines.insert(1, _("the model would say the same"))
     elif is_fed(step):
-        lines.insert(1, _("the model would say: {best}", best=model_says(step)))
+        lines.insert(1, _("the model would say: {best}", best=model_says(trace)))
     elif not is_best(step):
-        lines.insert(1, _("most probable: {best}", best=model_says(step)))
+        lines.insert(1, _("most probable: {best}", best=model_says(trace)))
     return "\n".join(lines)
 
 
@@ -246,6 +254,6 @@ def candidates_numbers(rows: Sequence[CandidateRow], title: str) -> Table | None
     """Return rows of the table for export; None where there are none."""
     if not rows:
         return None
-    names = tuple(row.token for row in rows)
+    names = saved_labels(tuple(row.token for row in rows))
     values = np.array([(row.rank, row.id, row.probability) for row in rows])
     return Table(names, (_("rank"), _("id"), _("probability")), values, title)

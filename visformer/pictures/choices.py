@@ -11,9 +11,17 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 
 from visformer.language import N_, _
-from visformer.pictures.picture import TokenPair
+from visformer.pictures.picture import Label
+from visformer.pictures.token_names import (
+    FED_SIGN,
+    candidate,
+    chosen_name,
+    is_open,
+    marks,
+)
 from visformer.text import visible
 from visformer.values.memo import Made
+from visformer.values.pieces import Marks, plain
 from visformer.values.step import Draw, Origin, Step, chosen_tokens, step_origins
 from visformer.values.trace import Trace
 from visformer.words import number, probability
@@ -109,81 +117,111 @@ def is_best(step: Step) -> bool:
     return not step.candidates or step.candidates[0].id == step.id
 
 
-def short_choice(step: Step) -> str:
+def short_choice(trace: Trace, row: int = -1) -> str:
     """Name a step's token, who chose it, and the model's own where it is another."""
+    step, fields = trace.steps[row], _fields(trace, row)
     if not step.computed:
-        return _("“{token}”; no logits were computed", token=visible(step.token))
+        return _("“{token}”; no logits were computed", **fields)
     if math.isnan(step.probability):
-        return _("“{token}”; all probabilities are NaN", token=visible(step.token))
-    return _(_SHORT[step.origin, is_best(step)], **_fields(step))
+        return _("“{token}”; all probabilities are NaN", **fields)
+    return _(_SHORT[step.origin, is_best(step)], **fields)
 
 
-def choice_sentence(step: Step) -> str:
+def choice_sentence(trace: Trace, row: int = -1) -> str:
     """Say the same as a whole sentence."""
+    step, fields = trace.steps[row], _fields(trace, row)
     if not step.computed:
         return _(
             "The model computed no logits for this row; the step's token is “{token}”.",
-            token=visible(step.token),
+            **fields,
         )
     if math.isnan(step.probability):
         return _(
             "All its probabilities are NaN: it predicts nothing; the step's token is "
             "“{token}”.",
-            token=visible(step.token),
+            **fields,
         )
-    said = _(_SENTENCES[step.origin, is_best(step)], **_fields(step))
+    said = _(_SENTENCES[step.origin, is_best(step)], **fields)
     return said if step.drawn is None else f"{said} {_draw_words(step.drawn)}"
 
 
-def marked_token(step: Step) -> str:
-    """Name a step's token, and whether it was forced or fed."""
-    token, who = visible(step.token), step.origin
-    return _(_MARKED[who], token=token) if who in _MARKED else token
+def marked_token(trace: Trace, row: int) -> Label:
+    """Name a step's token, and whether it was forced or fed; then in full, by whom."""
+    step = trace.steps[row]
+    token, raw = str(chosen_name(trace, row)), visible(step.token)
+    if step.origin in _MARKED:
+        token, raw = (_(_MARKED[step.origin], token=x) for x in (token, raw))
+    told = told_token(trace, row)
+    return Label(token, full=told, raw=raw, saved=told.raw)
 
 
-def told_token(step: Step) -> str:
+def told_token(trace: Trace, row: int) -> Label:
     """Name a step's token and, where it was forced or fed, the model's own."""
+    step, token = trace.steps[row], chosen_name(trace, row)
     told = _TOLD.get((step.origin, is_best(step)))
-    token = visible(step.token)
-    return _(told, token=token, best=model_says(step)) if told else token
-
-
-def best_token(step: Step) -> str:
-    """Return the model's most probable token, as it is shown."""
-    return visible(step.candidates[0].token) if step.candidates else ""
-
-
-def model_says(step: Step) -> str:
-    """Name the model's most probable token, and its probability."""
-    if not step.candidates:
-        return ""
-    best = step.candidates[0]
-    return _(
-        "“{token}” {p}", token=visible(best.token), p=probability(best.probability)
+    if told is None:
+        return token
+    shown, raw = (
+        _(told, token=x, best=model_says(trace, row)) for x in (token, token.raw)
     )
+    return Label(shown, raw=raw)
 
 
-def token_pairs(
-    trace: Trace, names: Sequence[str], rows: Iterable[int]
-) -> tuple[TokenPair, ...]:
-    """Label target rows: what each read, and the token of the step in ``rows``."""
+def best_token(trace: Trace, row: int) -> str:
+    """Return the model's most probable token, as it is listed."""
+    step = trace.steps[row]
+    how = marks(trace, "target")
+    return candidate(step.candidates[0].token, how) if step.candidates else ""
+
+
+def model_says(trace: Trace, row: int = -1) -> str:
+    """Name the model's most probable token, and its probability."""
+    if not trace.steps[row].candidates:
+        return ""
+    fields = _fields(trace, row)
+    return _("“{token}” {p}", token=fields["best"], p=fields["best_p"])
+
+
+def written_names(trace: Trace, rows: Iterable[int]) -> tuple[Label, ...]:
+    """Label rows by the tokens of their steps, which are written there."""
     tokens, origins = chosen_tokens(trace.steps), step_origins(trace.steps)
+    how = marks(trace, "target")
     return tuple(
         [
-            _pair(
-                name,
-                visible(tokens[row]),
-                kept_of_step(trace, row, "choice", short_choice)
+            _written(
+                tokens[row],
+                trace.target[row],
+                how,
+                kept_of_step(trace, row, "told", told_token)
                 if origins[row] in FED
-                else "",
+                else None,
+                unchosen=is_open(trace, row),
             )
-            for name, row in zip(names, rows, strict=True)
+            for row in rows
         ]
     )
 
 
+@lru_cache(maxsize=4096)  # most are those of the step before
+def _written(
+    token: str, read: str, how: Marks, fed: Label | None, *, unchosen: bool
+) -> Label:
+    """Label a row: in full with the token that it read, and who fed the next one."""
+    text, raw, after = plain(token, how), visible(token), plain(read, how)
+    saved = f"{visible(read)} → {fed.raw if fed else raw}"
+    full = _("“{token}” after “{read}”", token=text, read=after)
+    if fed:
+        text, raw = f"{FED_SIGN} {text}", f"{FED_SIGN} {raw}"
+        full = _("{token}, after “{read}”", token=fed, read=after)
+    elif unchosen:
+        full = _(
+            "“{token}”, the best next token after “{read}”", token=text, read=after
+        )
+    return Label(text, full=full, raw=raw, saved=saved, faint=unchosen)
+
+
 def kept_of_step(
-    trace: Trace, row: int, name: str, make: Callable[[Step], Made]
+    trace: Trace, row: int, name: str, make: Callable[[Trace, int], Made]
 ) -> Made:
     """Return what is made of a row's step, kept with its run: later ones show it too.
 
@@ -192,11 +230,8 @@ def kept_of_step(
     kept: dict[int, tuple[Step, Made]] = trace.memo.made(trace.storage, name, dict)
     step = trace.steps[row]
     if row not in kept or kept[row][0] is not step:
-        kept[row] = step, make(step)
+        kept[row] = step, make(trace, row)
     return kept[row][1]
-
-
-_pair = lru_cache(maxsize=4096)(TokenPair)  # most are those of the step before
 
 
 def has_fed(steps: Sequence[Step]) -> bool:
@@ -204,14 +239,11 @@ def has_fed(steps: Sequence[Step]) -> bool:
     return not FED.isdisjoint(step_origins(steps))
 
 
-def pairs_axis(steps: Sequence[Step]) -> str:
-    """Say what the labels of ``token_pairs`` name beside a map of attention."""
-    origins = set(step_origins(steps))
-    if origins and origins <= FED:
-        return _("query: target read ⇢ fed")
-    if origins & FED:
-        return _("query: target read → chosen, ⇢ fed")
-    return _("query: target read → chosen")
+def written_axis(trace: Trace) -> str:
+    """Say what the labels of ``written_names`` name beside a map of attention."""
+    if has_fed(trace.steps):
+        return _("query: word being written, ⇢ fed")
+    return _("query: word being written")
 
 
 def _draw_words(draw: Draw) -> str:
@@ -224,12 +256,13 @@ def _draw_words(draw: Draw) -> str:
     return _("It was drawn with {p} ({ways}).", p=share, ways=", ".join(ways))
 
 
-def _fields(step: Step) -> dict[str, object]:
+def _fields(trace: Trace, row: int) -> dict[str, object]:
+    step, how = trace.steps[row], marks(trace, "target")
     best = step.candidates[0] if step.candidates else step
     return {
-        "token": visible(step.token),
+        "token": candidate(step.token, how),
         "p": probability(step.probability),
         "rank": step.rank,
-        "best": visible(best.token),
+        "best": candidate(best.token, how),
         "best_p": probability(best.probability),
     }

@@ -18,7 +18,7 @@ from visformer.pictures.look import Form
 from visformer.pictures.output import current_row
 from visformer.pictures.role_text import role_text
 from visformer.pictures.scene import Reads, Scene, computed, reads
-from visformer.text import visible
+from visformer.pictures.token_names import chosen_name, is_open, word, writes
 from visformer.values.facts import Kind
 from visformer.values.modified_positions import adds_positions
 from visformer.values.reading_order import reads_later
@@ -69,6 +69,24 @@ _READS: dict[Kind, str] = {
     "cross": N_(
         "After “{query}” it looks at “{key}” most ({weight}): rows are words being "
         "written, {strong} where they look."
+    ),
+}
+_WRITES: dict[str, str] = {  # by who chose what is written there
+    "": N_(
+        "Writing “{query}”, this head looks at “{key}” most ({weight}): rows are words "
+        "being written, {strong} where they look."
+    ),
+    "forced": N_(
+        "Where you forced “{query}”, this head looks at “{key}” most ({weight}): rows "
+        "are words being written, {strong} where they look."
+    ),
+    "reference": N_(
+        "Where “{query}” is fed, this head looks at “{key}” most ({weight}): rows are "
+        "words being written, {strong} where they look."
+    ),
+    "open": N_(
+        "The best next token would be “{query}”. There this head looks at “{key}” most "
+        "({weight}); {strong} are where rows look."
     ),
 }
 _READS_LATER = N_(
@@ -123,6 +141,9 @@ def _attention(scene: Scene) -> str:
         )
         return _hued(said, found)
     told, trace = _READS[kind], scene.trace
+    if trace is not None and writes(trace, kind):
+        who = "open" if is_open(trace, found.row) else trace.steps[found.row].origin
+        told = _WRITES.get(who, _WRITES[""])
     if trace is not None and kind == "decoder":
         layer, _head = layer_and_head(trace, scene.selection, kind)
         told = _READS_LATER if reads_later(trace, layer) else told
@@ -149,8 +170,8 @@ def _architecture(scene: Scene) -> str:
         "The lit path is step {step}: “{read}” enters the decoder below; the next "
         "token is {choice}. Click a block.",
         step=len(trace),
-        read=visible(trace.target[-1]),
-        choice=short_choice(trace.steps[-1]),
+        read=word(trace, "target", -1),
+        choice=short_choice(trace),
     )
 
 
@@ -372,7 +393,7 @@ def _output(scene: Scene) -> str:
         return ""
     settled = settled_layer(trace, scene.lens)
     if settled is None:
-        choice = short_choice(trace.steps[-1])
+        choice = short_choice(trace)
         if current_row(trace, scene.lens) is None:  # there are no maps
             return _("A longer bar is a likelier next token: {choice}.", choice=choice)
         return _(
@@ -383,7 +404,7 @@ def _output(scene: Scene) -> str:
     return _(
         "A longer bar is a likelier next token; “{token}” is the best from layer "
         "{layer} of {layers} on.",
-        token=visible(trace.steps[-1].token),
+        token=chosen_name(trace),
         layer=settled,
         layers=trace.layers("decoder"),
     )

@@ -10,10 +10,9 @@ from visformer.pictures.attention.maps import layer_and_head
 from visformer.pictures.attention.weights import head_weights
 from visformer.pictures.candidates import AllRows, CandidateRow, CandidateTable
 from visformer.pictures.selection import AttentionCell, Selection
-from visformer.text import visible
+from visformer.pictures.token_names import candidate, marks, placed
 from visformer.values.distribution import WholeDistribution
 from visformer.values.trace import Trace
-from visformer.words import token_words
 
 
 def masked_token(trace: Trace | None, locked: AttentionCell | None) -> int | None:
@@ -45,11 +44,12 @@ def fill_table(
     if masked is None:
         words = _("Click a masked token in the source strip to see what would fill it.")
         return CandidateTable(_("masked token"), words, ())
+    how = marks(trace, "source")
     rows = tuple(
-        CandidateRow(c.id, rank, visible(c.token), c.probability, False)
+        CandidateRow(c.id, rank, candidate(c.token, how), c.probability, False)
         for rank, c in enumerate(trace.fills[masked], 1)
     )
-    token = token_words(visible(trace.source[masked]), masked)
+    token = placed(trace, "source", masked)
     others = sorted(set(trace.fills) - {masked})
     words = _("The model's best tokens in this place.")
     if others:
@@ -59,9 +59,9 @@ def fill_table(
         )
     title = _("in place of {token}", token=token)
     if whole is None:
-        return CandidateTable(title, words, rows)
-    every = AllRows(rows, whole, chosen=None)
-    return CandidateTable(title, words, every, len(whole.ids))
+        return CandidateTable(title, words, rows, marks=how)
+    every = AllRows(rows, whole, chosen=None, marks=how)
+    return CandidateTable(title, words, every, len(whole.ids), marks=how)
 
 
 def cell_of(trace: Trace, selection: Selection, token: int) -> AttentionCell:

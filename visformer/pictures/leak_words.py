@@ -16,7 +16,7 @@ from visformer.pictures.masks import (
     nothing_words,
 )
 from visformer.pictures.picture import Matrix
-from visformer.text import visible
+from visformer.pictures.token_names import key_placed, row_placed
 from visformer.values.arrays import Bools
 from visformer.values.facts import Kind
 from visformer.values.reading_order import LEAST, reads_later, sealed
@@ -26,7 +26,6 @@ from visformer.words import (
     head_words,
     layer_words,
     number,
-    token_words,
 )
 
 MOST_NAMED = 1  # leaks in words: the maps show the others
@@ -148,11 +147,10 @@ def _no_leak_words(trace: Trace) -> str:
 
 
 def _leak_words(trace: Trace, leak: Leak) -> str:
-    queries, keys = trace.tokens(leak.kind)
     fields = {
         "kind": _(KIND_NAMES[leak.kind]),
-        "query": token_words(visible(queries[leak.query]), leak.query),
-        "key": token_words(visible(keys[leak.key]), leak.key),
+        "query": row_placed(trace, leak.kind, leak.query),
+        "key": key_placed(trace, leak.kind, leak.key),
         "weight": number(leak.weight, 3),
         "head": head_words(leak.layer, leak.head),
     }

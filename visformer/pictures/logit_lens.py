@@ -8,12 +8,13 @@ from typing import Literal
 import numpy as np
 
 from visformer.language import N_, _
-from visformer.pictures.choices import marked_token, told_token
+from visformer.pictures.choices import marked_token
 from visformer.pictures.output import current_row, known_rows
-from visformer.pictures.picture import FullLabel, Matrix
-from visformer.text import visible
+from visformer.pictures.picture import Label, Matrix
+from visformer.pictures.token_names import candidate, chosen_name, marks
 from visformer.values.facts import ModelFacts
 from visformer.values.lens import LensRow, LensRows
+from visformer.values.pieces import Marks
 from visformer.values.trace import Trace
 from visformer.words import layer_words, number, probability, rank_text, share
 
@@ -86,14 +87,14 @@ def step_lens(trace: Trace | None, lens: LensRows | None) -> Written | None:
     look = current_row(trace, lens)
     if trace is None or look is None:
         return None
-    step = trace.steps[-1]
+    how = marks(trace, "target")
     count = min(BEST, look.ids.shape[1])
     values = np.column_stack([look.chosen_probabilities, look.probabilities[:, :count]])
     texts = tuple(
         (
             _rank_text(look, layer),
             *(
-                (visible(token), share(float(p)))
+                (candidate(token, how), share(float(p)))
                 for token, p in zip(
                     look.tokens[layer][:count], look.probabilities[layer], strict=False
                 )
@@ -102,7 +103,7 @@ def step_lens(trace: Trace | None, lens: LensRows | None) -> Written | None:
         for layer in range(len(look.tokens))
     )
     columns = (
-        FullLabel(marked_token(step), told_token(step)),
+        marked_token(trace, -1),
         *(_("best {rank}", rank=n) for n in range(1, count + 1)),
     )
     matrix = Matrix(
@@ -119,10 +120,8 @@ def step_lens(trace: Trace | None, lens: LensRows | None) -> Written | None:
     return Written(matrix, texts)
 
 
-def _step_label(trace: Trace, row: int) -> FullLabel:
-    step = trace.steps[row]
-    names = marked_token(step), told_token(step)
-    return FullLabel(*(f"{row + 1}: {name}" for name in names))
+def _step_label(trace: Trace, row: int) -> Label:
+    return marked_token(trace, row).after(f"{row + 1}: ")
 
 
 def steps_range(trace: Trace) -> range:
@@ -140,7 +139,7 @@ def all_lens(
     rows, layers = steps_range(trace), trace.layers("decoder") + 1
     values = np.zeros((len(rows), layers), np.float32)  # [rows, L + 1]
     texts: list[tuple[Text, ...]] = []
-    labels: list[FullLabel] = []
+    labels: list[Label] = []
     for at, row in enumerate(rows):
         look = known.get(row)
         if look is None:
@@ -169,22 +168,22 @@ def all_lens(
 
 def _kept_words(
     trace: Trace, row: int, look: LensRow, shows: Shows
-) -> tuple[FullLabel, tuple[Text, ...]]:
+) -> tuple[Label, tuple[Text, ...]]:
     """Return a row's label and texts, kept with its run: later steps show them too."""
     of, name = (look, trace.steps[row]), ("lens", row, shows)
-    words: tuple[FullLabel, tuple[Text, ...]] | None = trace.memo.find(of, name)
+    words: tuple[Label, tuple[Text, ...]] | None = trace.memo.find(of, name)
     if words is None:
-        words = _step_label(trace, row), _texts(look, shows)
+        words = _step_label(trace, row), _texts(look, shows, marks(trace, "target"))
         trace.memo.keep(of, name, words, len(words[1]))
     return words
 
 
-def _texts(look: LensRow, shows: Shows) -> tuple[Text, ...]:
+def _texts(look: LensRow, shows: Shows, how: Marks) -> tuple[Text, ...]:
     """Return what a row's cells show, one cell per layer."""
     if shows == "chosen":
         return tuple(_rank_text(look, layer) for layer in range(len(look.tokens)))
     best = zip(look.tokens, look.probabilities[:, 0].tolist(), strict=True)
-    return tuple((visible(tokens[0]), share(p)) for tokens, p in best)
+    return tuple((candidate(tokens[0], how), share(p)) for tokens, p in best)
 
 
 def _layers(count: int) -> tuple[str, ...]:
@@ -212,7 +211,7 @@ def rank_words(trace: Trace | None, lens: LensRows | None) -> str:
         return ""
     ranks = " → ".join(map(rank_text, look.chosen_ranks.tolist()))
     shares = " → ".join(probability(p) for p in look.chosen_probabilities.tolist())
-    token = visible(trace.steps[-1].token)
+    token = chosen_name(trace)
     return _(
         "“{token}” through the layers: rank {ranks}; p {shares}.",
         token=token,
@@ -228,8 +227,9 @@ def lens_cell_words(
     look = known_rows(trace, lens).get(row)
     if trace is None or look is None or row >= len(trace):
         return ""
+    how = marks(trace, "target")
     best = ", ".join(
-        f"“{visible(token)}” {share(float(p))}"
+        f"“{candidate(token, how)}” {share(float(p))}"
         for token, p in zip(
             look.tokens[layer][:BEST], look.probabilities[layer], strict=False
         )
@@ -240,7 +240,7 @@ def lens_cell_words(
         step=row + 1,
         place=_("the input") if layer == 0 else layer_words(layer - 1),
         best=best,
-        token=marked_token(trace.steps[row]),
+        token=marked_token(trace, row),
         rank=rank_text(int(look.chosen_ranks[layer])),
         p=probability(float(look.chosen_probabilities[layer])),
         logit=number(float(look.chosen_logits[layer])),

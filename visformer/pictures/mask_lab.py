@@ -9,14 +9,14 @@ from typing import NamedTuple
 import numpy as np
 
 from visformer.language import N_, _
-from visformer.pictures.attention.maps import labels, layer_and_head
+from visformer.pictures.attention.maps import labels, layer_and_head, sides
 from visformer.pictures.attention.weights import head_weights, row_weights
 from visformer.pictures.leak_words import leaking_cells, mask_and_leaks
 from visformer.pictures.picture import Matrix, Numbers, signed_shade
 from visformer.pictures.position_lab import attention_pictures
 from visformer.pictures.positions import ends
 from visformer.pictures.selection import Selection
-from visformer.text import visible
+from visformer.pictures.token_names import candidate, marks, names, row_placed, word
 from visformer.values.intervention import (
     Causal,
     Cell,
@@ -31,7 +31,6 @@ from visformer.words import (
     head_words,
     layer_words,
     masked_value_text,
-    token_words,
 )
 
 TOP = 10  # candidates compared
@@ -198,8 +197,8 @@ def difference_words(runs: Runs | None) -> str:
         "originally, “{modified}” in the modified run). Attention is compared up to "
         "there; the next token's probabilities follow different beginnings.",
         row=rows + 1,
-        original=visible(baseline.target[rows]),
-        modified=visible(modified.target[rows]),
+        original=word(baseline, "target", rows),
+        modified=word(modified, "target", rows),
     )
 
 
@@ -230,7 +229,7 @@ def row_numbers(
         rows[_("original weight")] = padded
     return Numbers(
         rows=tuple(rows),
-        columns=tuple(visible(token) for token in keys),
+        columns=names(trace, sides(kind)[1]),
         values=np.stack(list(rows.values())).astype(np.float32),
         axis="key",
         flags=(1,),
@@ -247,7 +246,7 @@ def row_words(trace: Trace | None, selection: Selection) -> str:
     total = float(row_weights(trace, selection.kind, layer, head, row)[0].sum())
     value = trace.model.attention[selection.kind].masked_value
     fields = {
-        "query": token_words(visible(trace.tokens(selection.kind)[0][query]), query),
+        "query": row_placed(trace, selection.kind, query),
         "total": decimals(total),
     }
     if value == 0:
@@ -277,6 +276,7 @@ def candidate_numbers(runs: Runs | None) -> Numbers | None:
     if runs is None or not 0 < len(runs.modified) == len(runs.baseline):
         return None
     before, after = runs.baseline.steps[-1], runs.modified.steps[-1]
+    how = marks(runs.modified, "target")
     best = [{c.id: c for c in step.candidates[:TOP]} for step in (after, before)]
     tokens = list((best[0] | best[1]).values())[:TOP]
     first, second = (
@@ -289,7 +289,7 @@ def candidate_numbers(runs: Runs | None) -> Numbers | None:
     values = np.stack([*table, table[1] - table[0]]).astype(np.float32)
     return Numbers(
         rows=(_("original"), _("modified"), _("difference")),
-        columns=tuple(visible(token.token) for token in tokens),
+        columns=tuple(candidate(token.token, how) for token in tokens),
         values=values,
         axis="",
         by="all",

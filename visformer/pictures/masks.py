@@ -9,9 +9,10 @@ import numpy as np
 
 from visformer.language import N_, _, ngettext
 from visformer.pictures.absent import has_source
-from visformer.pictures.attention.maps import border
+from visformer.pictures.attention.maps import border, labels
 from visformer.pictures.attention.strips import source_line
 from visformer.pictures.picture import Matrix
+from visformer.pictures.token_names import key_placed, row_placed
 from visformer.values.arrays import Bools, Floats, Ids, later
 from visformer.values.facts import Kind, SentenceSide
 from visformer.values.trace import Trace
@@ -120,7 +121,7 @@ def mask_picture(trace: Trace, kind: Kind, part: MaskPart, layer: int) -> Matrix
     """Return one part of a layer's mask as a picture: 1 is True, 0 is False."""
     mask = part_mask(trace, kind, part, layer)
     numbers = mask.astype(np.float32)
-    rows, columns = trace.tokens(kind)
+    rows, columns = labels(trace, kind)
     fields = {"kind": _(KIND_NAMES[kind]), "mask": _(PART_NAMES[part])}
     title = _("{kind}: {mask}", **fields)
     if part == "combined":
@@ -209,7 +210,6 @@ def shortest_row(traces: tuple[Trace, ...]) -> int:
 
 def cell_words(trace: Trace, kind: Kind, layer: int, query: int, key: int) -> str:
     """Say whether a query may attend to a key in a layer, and why or why not."""
-    queries, keys = trace.tokens(kind)
     allowed = bool(trace.mask(kind, layer)[query, key])
     padded = not padding_mask(trace, kind)[query, key]
     later = not causal_mask(trace, kind)[query, key]
@@ -220,8 +220,8 @@ def cell_words(trace: Trace, kind: Kind, layer: int, query: int, key: int) -> st
         words,
         kind=_(KIND_NAMES[kind]),
         layer=layer_words(layer),
-        query=token_words(queries[query], query),
-        key=token_words(keys[key], key),
+        query=row_placed(trace, kind, query),
+        key=key_placed(trace, kind, key),
     )
 
 
@@ -258,7 +258,7 @@ def nothing_words(trace: Trace, kind: Kind, layer: int, head: int) -> str:
         "Query {first} may attend to nothing.",
         "{n:,} queries, {first} first, may attend to nothing.",
         len(rows),
-        first=token_words(trace.tokens(kind)[0][rows[0]], rows[0]),
+        first=row_placed(trace, kind, rows[0]),
     )
     weights = trace.attention(kind, layer, head)[rows[0]]
     return " ".join((said, _empty_row_words(trace, kind, layer, weights)))

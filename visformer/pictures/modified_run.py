@@ -58,11 +58,11 @@ def _fed_words(trace: Trace) -> tuple[str, str]:
         count,
     )
     if origins and origins[-1] == "reference":
-        choice = short_choice(trace.steps[-1])
+        choice = short_choice(trace)
         now = _("step {step}, {choice}", step=len(trace), choice=choice)
         fed = "; ".join((fed, now))
     named = ", ".join(
-        _("{step}: {token}", step=row + 1, token=told_token(trace.steps[row]))
+        _("{step}: {token}", step=row + 1, token=told_token(trace, row))
         for row in forced[:MOST_NAMED]
     )
     more = len(forced) - MOST_NAMED

@@ -17,15 +17,14 @@ from visformer.pictures.absent import (
     without_steps_words,
 )
 from visformer.pictures.candidates import rest_of
-from visformer.pictures.choices import choice_sentence, short_choice, token_pairs
+from visformer.pictures.choices import choice_sentence, short_choice, written_names
 from visformer.pictures.picture import (
-    ARROW,
     Matrix,
     Numbers,
     largest,
     signed_shade,
 )
-from visformer.text import visible
+from visformer.pictures.token_names import candidate, chosen_name, marks, names, word
 from visformer.values.lens import LensRow, LensRows
 from visformer.values.memo import same
 from visformer.values.reading_order import reads_later
@@ -129,8 +128,11 @@ def output_picture(trace: Trace) -> Matrix | None:
 
 
 def _row_labels(trace: Trace, rows: range) -> tuple[str, ...]:
-    names = tuple(f"{row + 1}: {visible(trace.target[row])}" for row in rows)
-    return token_pairs(trace, names, rows) if trace.steps else names
+    read = names(trace, "target")[rows.start :]
+    shown = written_names(trace, rows) if trace.steps else read
+    return tuple(
+        name.after(f"{row + 1}: ") for row, name in zip(rows, shown, strict=True)
+    )
 
 
 # of a row of Z: whether it reads a source, whether it may read later tokens
@@ -152,11 +154,11 @@ def output_words(trace: Trace, row: int) -> str:
     reads = _(depends, row=row + 1, tokens=_read(trace, row))
     if not trace.steps:
         return reads
-    return " ".join((reads, choice_sentence(trace.steps[row])))
+    return " ".join((reads, choice_sentence(trace, row)))
 
 
 def _read(trace: Trace, row: int) -> str:
-    first, last = visible(trace.target[0]), visible(trace.target[row])
+    first, last = (word(trace, "target", at) for at in (0, row))
     if row == 0:
         return _("target token 1 (“{first}”)", first=first)
     return _(
@@ -177,14 +179,14 @@ def flow_words(trace: Trace | None) -> str:
         return _(UNDECODED)
     if not trace.steps:
         return " ".join((without_steps_words(trace), no_output_words(trace))).strip()
-    row, step = len(trace) - 1, trace.steps[-1]
+    row = len(trace) - 1
     chain = [
         _("Step {step}: {tokens}", step=row + 1, tokens=_read(trace, row)),
         _("decoder"),
         *_known_chain(trace, row),
-        _("{choice}.", choice=short_choice(step)),
+        _("{choice}.", choice=short_choice(trace)),
     ]
-    return ARROW.join(filter(None, chain))
+    return " → ".join(filter(None, chain))
 
 
 def _known_chain(trace: Trace, row: int) -> tuple[str, ...]:
@@ -236,11 +238,15 @@ def logit_table(trace: Trace | None, lens: LensRows | None) -> Numbers | None:
     look = current_row(trace, lens)
     if trace is None or look is None:
         return None
-    step = trace.steps[-1]
-    names = [f"{rank}  {visible(t)}" for rank, t in enumerate(look.tokens[-1], 1)]
+    step, how = trace.steps[-1], marks(trace, "target")
+    names = [
+        f"{rank}  {candidate(t, how)}" for rank, t in enumerate(look.tokens[-1], 1)
+    ]
     logits, p = look.logits[-1].tolist(), look.probabilities[-1].tolist()
     if step.id not in look.ids[-1]:
-        names.append(f"{rank_text(int(look.chosen_ranks[-1]))}  {visible(step.token)}")
+        names.append(
+            f"{rank_text(int(look.chosen_ranks[-1]))}  {candidate(step.token, how)}"
+        )
         logits.append(float(look.chosen_logits[-1]))
         p.append(float(look.chosen_probabilities[-1]))
     values = np.array([logits, p], np.float32).T
@@ -271,9 +277,9 @@ def softmax_words(trace: Trace | None, lens: LensRows | None) -> str:
         return unknown_words(trace, lens)
     if trace.model.known is None:
         return ""
-    config, step = trace.model.config, trace.steps[-1]
+    config = trace.model.config
     logit, total = float(look.chosen_logits[-1]), float(look.log_sums[-1])
-    token = visible(step.token)
+    token = chosen_name(trace)
     terms = ngettext("sum of {n} product", "sum of {n} products", config.d_model)
     if look.bias is not None:
         terms = _("{terms} + bias {bias}", terms=terms, bias=number(look.bias))

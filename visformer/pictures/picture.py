@@ -11,7 +11,6 @@ from typing import Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from visformer.analysis.subwords import SPACE
 from visformer.language import _
 from visformer.pictures.codes import Bytes
 from visformer.pictures.selection import SCALES, Scale
@@ -35,49 +34,44 @@ class Table:
     about: str = ""  # what the values are
 
 
-ARROW = " → "  # from the token that a row read to the one that the model chose
-FED_ARROW = " ⇢ "  # to one that the user forced or a reference fed
+class Label(str):
+    """A label in a picture, and how it is written elsewhere."""
 
+    full: str  # outside of the picture
+    raw: str  # in a picture that shows raw pieces
+    saved: str  # in files, with raw pieces too
+    faint: bool
 
-class FullLabel(str):
-    """A label in a picture, and in full: as it is written outside of it."""
-
-    full: str
-
-    def __new__(cls, label: str, full: str) -> Self:
-        """Keep both."""
+    def __new__(
+        cls,
+        label: str,
+        *,
+        full: str = "",
+        raw: str = "",
+        saved: str = "",
+        faint: bool = False,
+    ) -> Self:
+        """Keep all; what is not given is the label itself, in files the raw one."""
         made = super().__new__(cls, label)
-        made.full = full
+        made.full, made.raw, made.faint = full or label, raw or label, faint
+        made.saved = saved or made.raw
         return made
 
-
-class TokenPair(FullLabel):
-    """A target row's label: the token that it read, and the next one.
-
-    ``fed`` says who fed the next one and what the model would have said; it is "" where
-    the model chose it.
-    """
-
-    read: str
-    next: str
-    fed: str
-
-    def __new__(cls, read: str, next: str, fed: str = "") -> Self:
-        """Write both, with an arrow between them; in full, all that ``fed`` says."""
-        label = f"{read}{FED_ARROW if fed else ARROW}{next}"
-        made = super().__new__(cls, label, f"{read}{ARROW}{fed}" if fed else label)
-        made.read, made.next, made.fed = read, next, fed
-        return made
+    def after(self, words: str) -> Label:
+        """Return it behind some words."""
+        others = {x: words + getattr(self, x) for x in ("full", "raw", "saved")}
+        return Label(words + self, faint=self.faint, **others)
 
 
-def bare(label: str) -> str:
-    """Return a label without the mark of a word's beginning, unless it is all."""
-    return label.removeprefix(SPACE) or label
+def quoted(label: str) -> str:
+    """Write a label in a sentence: in quotes, or as it is written outside."""
+    full = label.full if isinstance(label, Label) else label
+    return full if full != label else f"“{label}”"
 
 
-def read_token(label: str) -> str:
-    """Return a row's label without the next token."""
-    return label.read if isinstance(label, TokenPair) else label
+def saved_labels(labels: tuple[str, ...]) -> tuple[str, ...]:
+    """Return labels as files have them."""
+    return tuple(x.saved if isinstance(x, Label) else x for x in labels)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -140,12 +134,14 @@ class Matrix:
         about = ""
         if self.done:
             about = _("{title}: {done}", title=self.title, done=self.done)
-        return Table(self.row_names, self.column_names, self.values, about)
+        rows = named(self.row_unit, saved_labels(self.rows))
+        columns = named(self.column_unit, saved_labels(self.columns))
+        return Table(rows, columns, self.values, about)
 
 
 def named(unit: str, labels: tuple[str, ...]) -> tuple[str, ...]:
     """Write labels in full, after what they count unless they are tokens (unit "")."""
-    full = (label.full if isinstance(label, FullLabel) else label for label in labels)
+    full = (label.full if isinstance(label, Label) else label for label in labels)
     if not unit:
         return tuple(full)
     # looked up once: a layer has thousands of units

@@ -15,7 +15,7 @@ from visformer.pictures.masks import NO_CELLS
 from visformer.pictures.picture import Matrix, Numbers, shade, signed_shade
 from visformer.pictures.positions import ends, heat_picture
 from visformer.pictures.selection import Selection
-from visformer.text import visible
+from visformer.pictures.token_names import names
 from visformer.values.arrays import Floats
 from visformer.values.encodings import PASS_LOOKUP, STEP_LOOKUP
 from visformer.values.facts import SentenceSide
@@ -97,7 +97,6 @@ def input_pictures(
     parts = input_parts(trace, table, side)
     if parts is None:
         return ()
-    tokens = trace.source if side == "source" else trace.target
     axis = _("source token") if side == "source" else _("target token")
     embedding = "scaled" if trace.model.config.embedding_scale else "embedding"
     named = {
@@ -120,7 +119,7 @@ def input_pictures(
             title=_(TITLES[part], rows=len(values), columns=values.shape[1]),
             values=values,
             shade=signed_shade(values, reach),
-            rows=tuple(visible(token) for token in tokens),
+            rows=names(trace, side),
             columns=tuple(map(str, range(values.shape[1]))),
             row_axis=axis,
             column_axis=_("dimension (dim)"),
@@ -137,10 +136,9 @@ def id_words(trace: Trace | None, side: SentenceSide) -> str:
     """Write a side's tokens with their ids, as the embedding looks them up."""
     if trace is None:
         return ""
-    tokens = trace.source if side == "source" else trace.target
     ids = trace.source_ids if side == "source" else trace.target_ids
-    pairs = zip(tokens, ids.tolist(), strict=True)
-    listed = (f"{visible(token)} {id}" for token, id in pairs)
+    pairs = zip(names(trace, side), ids.tolist(), strict=True)
+    listed = (f"{token} {id}" for token, id in pairs)
     return _("tokens → ids: {pairs}", pairs="  ·  ".join(listed))
 
 
@@ -332,7 +330,7 @@ BAG = 1e-3  # of the largest magnitude: more than summing in another order chang
 
 def shuffle_words(baseline: Trace, shuffled: Trace, order: tuple[int, ...]) -> str:
     """Say whether the order of the source matters to the model."""
-    tokens = " ".join(visible(token) for token in shuffled.source)
+    tokens = " ".join(names(shuffled, "source"))
     encoder = encoder_difference(baseline, shuffled, order)
     decoder = output_difference(baseline, shuffled)
     size = float(np.abs(baseline.encoder_output).max(initial=1.0))

@@ -12,13 +12,13 @@ import numpy as np
 from visformer.errors import InputError
 from visformer.language import N_, _, ngettext
 from visformer.pictures.picture import Matrix, largest, signed_shade
-from visformer.text import visible
+from visformer.pictures.token_names import placed
 from visformer.values.arrays import Floats
 from visformer.values.config import PositionAxis
 from visformer.values.encodings import sinusoid
 from visformer.values.facts import ModelFacts
 from visformer.values.trace import Trace
-from visformer.words import dimension_words, number, position_words, token_words
+from visformer.words import dimension_words, number, position_words
 
 Likeness = Literal["dot product", "cosine"]
 Waves = Literal["interleaved", "halves", "none"]  # where the sines and cosines are
@@ -374,10 +374,10 @@ def _tokens_at(trace: Trace | None, position: int) -> list[str]:
         return []
     named = []
     if position < len(trace.source):
-        source = token_words(visible(trace.source[position]), position)
+        source = placed(trace, "source", position)
         named.append(_("source {token}", token=source))
     if position < len(trace.target):
-        target = token_words(visible(trace.target[position]), position)
+        target = placed(trace, "target", position)
         named.append(_("target {token}", token=target))
     return named
 

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from visformer.pictures.attention.maps import layer_and_head
+from visformer.pictures.attention.maps import layer_and_head, sides
 from visformer.pictures.attention.telling_head import telling_row
 from visformer.pictures.attention.weights import head_weights
 from visformer.pictures.look import DEFAULT_LOOK, Look
 from visformer.pictures.selection import Selection
-from visformer.text import visible
+from visformer.pictures.token_names import row_word, word
 from visformer.values.facts import ModelFacts
 from visformer.values.lens import LensRows
 from visformer.values.strategy import GREEDY, Strategy
@@ -83,6 +83,7 @@ def _reads(trace: Trace, selection: Selection, row: int, key: int | None) -> Rea
     kind = selection.kind
     weights = head_weights(trace, kind, *layer_and_head(trace, selection, kind))[row]
     column = int(weights.argmax()) if key is None else key  # of NaN, if there is any
-    weight, (queries, keys) = float(weights[column]), trace.tokens(kind)
+    weight = float(weights[column])
     alike = int(np.isclose(weights, weight, rtol=1e-6, atol=0).sum())
-    return Reads(visible(queries[row]), visible(keys[column]), weight, row, alike)
+    key_word = word(trace, sides(kind)[1], column)
+    return Reads(row_word(trace, kind, row), key_word, weight, row, alike)

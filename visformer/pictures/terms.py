@@ -21,7 +21,7 @@ from visformer.pictures.attention.weights import head_weights
 from visformer.pictures.look import SUMMARIES, Order
 from visformer.pictures.output import current_row
 from visformer.pictures.scene import Scene
-from visformer.text import visible
+from visformer.pictures.token_names import chosen_name
 from visformer.values.arrays import Floats
 from visformer.values.facts import Kind
 from visformer.words import decimals, head_words, number, probability
@@ -157,7 +157,7 @@ def _logit(scene: Scene) -> str:
         "Logit z: a token's score, the last row of Z times its column of W; of "
         "“{token}” {z}.\nLSE (log-sum-exp) = ln Σ exp(z) over all logits = {total}: it "
         "makes the probabilities sum to 1.\np = exp(z − LSE) = exp({gap}) = {p}.",
-        token=visible(scene.trace.steps[-1].token),
+        token=chosen_name(scene.trace),
         z=decimals(z),
         total=decimals(total),
         gap=decimals(z - total),

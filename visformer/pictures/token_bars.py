@@ -9,8 +9,8 @@ from visformer.language import _, ngettext
 from visformer.pictures.absent import has_target
 from visformer.pictures.candidates import BEST, rest_of
 from visformer.pictures.choices import choice_sentence, is_fed, short_choice
-from visformer.pictures.picture import Table
-from visformer.text import visible
+from visformer.pictures.picture import Table, saved_labels
+from visformer.pictures.token_names import candidate, marks, word
 from visformer.values.trace import Trace
 from visformer.words import probability
 
@@ -51,13 +51,13 @@ def token_bars(trace: Trace | None) -> tuple[TokenBar, ...]:
     if trace is None or not trace.steps:
         return ()
     step = trace.steps[-1]
-    fed = is_fed(step)
+    fed, how = is_fed(step), marks(trace, "target")
     bars = [
-        TokenBar(visible(c.token), c.probability, rank, c.id == step.id, fed)
+        TokenBar(candidate(c.token, how), c.probability, rank, c.id == step.id, fed)
         for rank, c in enumerate(step.candidates[:BEST], 1)
     ]
     if not any(bar.own for bar in bars):
-        own = visible(step.token)
+        own = candidate(step.token, how)
         bars.append(TokenBar(own, step.probability, step.rank, own=True, fed=fed))
     known = trace.model.known
     others = 0 if known is None else known.target_vocabulary - len(bars)
@@ -72,7 +72,7 @@ def bars_table(bars: tuple[TokenBar, ...]) -> Table | None:
     """Return the bars for export."""
     if not bars:
         return None
-    rows = tuple(bar.name for bar in bars)
+    rows = saved_labels(tuple(bar.name for bar in bars))
     values = tuple((bar.rank, bar.p) for bar in bars)
     return Table(rows, (_("rank"), _("probability")), values)  # type: ignore[arg-type]
 
@@ -83,10 +83,10 @@ def headline(trace: Trace | None) -> str:
         return ""
     step = trace.steps[-1]
     if math.isnan(step.probability):
-        return choice_sentence(step)
+        return choice_sentence(trace)
     return _(
         "Step {step}, after “{read}”: {choice}",
         step=len(trace),
-        read=visible(trace.target[-1]),
-        choice=short_choice(step),
+        read=word(trace, "target", -1),
+        choice=short_choice(trace),
     )

@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from visformer.language import _
-from visformer.pictures.attention.maps import layer_and_head
+from visformer.pictures.attention.maps import labels, layer_and_head
 from visformer.pictures.attention.reading import Reading, reading
 from visformer.pictures.attention.weights import head_weights
 from visformer.pictures.look import Look
-from visformer.pictures.picture import read_token
+from visformer.pictures.picture import quoted
 from visformer.pictures.selection import AttentionCell, Selection
-from visformer.text import visible
 from visformer.values.arrays import Floats
 from visformer.values.not_finite import nan_row_words
 from visformer.values.trace import Trace
@@ -29,13 +28,13 @@ def cell_words(trace: Trace | None, selection: Selection, look: Look) -> str:
     weights = head_weights(trace, cell.kind, layer, head)
     if not (cell.query < weights.shape[0] and cell.key < weights.shape[1]):
         return ""
-    queries, keys = trace.tokens(cell.kind)
+    rows, columns = labels(trace, cell.kind)
     return _(
-        "{kind} · {head} · “{query}” reads “{key}”: {weight}",
+        "{kind} · {head} · {query} reads {key}: {weight}",
         kind=_(KIND_NAMES[cell.kind]),
         head=head_words(layer, head),
-        query=visible(queries[cell.query]),
-        key=visible(keys[cell.key]),
+        query=quoted(rows[cell.query]),
+        key=quoted(columns[cell.key]),
         weight=_value_words(trace, cell, (layer, head), weights),
     )
 
@@ -52,10 +51,10 @@ def _changed_words(shown: Reading | None, cell: AttentionCell) -> str:
     if shown.masked is not None and shown.masked[row, column]:
         value = _("{value}, masked", value=value)
     return _(
-        "{title} · “{query}” reads “{key}”: {weight} ({done})",
+        "{title} · {query} reads {key}: {weight} ({done})",
         title=shown.title,
-        query=read_token(shown.rows[row]),
-        key=shown.columns[column],
+        query=quoted(shown.rows[row]),
+        key=quoted(shown.columns[column]),
         weight=value,
         done=shown.done,
     )

@@ -10,16 +10,17 @@ import numpy as np
 from visformer.language import _
 from visformer.pictures.absent import captured_words
 from visformer.pictures.attention.weights import doubled, head_weights
-from visformer.pictures.choices import pairs_axis, token_pairs
-from visformer.pictures.picture import Table, named
+from visformer.pictures.choices import written_axis, written_names
+from visformer.pictures.picture import Label, Table, saved_labels
 from visformer.pictures.selection import AttentionCell, Selection
-from visformer.text import visible
+from visformer.pictures.token_names import names, writes
 from visformer.values.facts import Kind, SentenceSide
 from visformer.values.trace import Trace
 from visformer.words import head_words
 
 # tokens that there is room for at first while a run is decoded: as its source tells
 FEWEST, MOST = 8, 80
+BothLabels = tuple[tuple[Label, ...], tuple[Label, ...]]  # of rows and of columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,42 +59,29 @@ def reserved(
     )
 
 
-def labels(trace: Trace, kind: Kind) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return row and column labels; target rows name the next token too.
+def labels(trace: Trace, kind: Kind) -> BothLabels:
+    """Return row and column labels.
 
     They are kept with the Trace: every picture of a step has the same ones.
     """
     queries, keys = sides(kind)
-    columns = _tokens_of(trace, keys)
-    if queries == "source" or not trace.steps:
-        return _tokens_of(trace, queries), columns
-    if trace not in _PAIRS:
-        names = _tokens_of(trace, queries)
-        _PAIRS[trace] = token_pairs(trace, names, range(len(names)))
-    return _PAIRS[trace], columns
+    columns = names(trace, keys)
+    if not writes(trace, kind):
+        return names(trace, queries), columns
+    if trace not in _WRITTEN:
+        _WRITTEN[trace] = written_names(trace, range(len(trace)))
+    return _WRITTEN[trace], columns
 
 
-_PAIRS: WeakKeyDictionary[Trace, tuple[str, ...]] = WeakKeyDictionary()
-
-
-def _tokens_of(trace: Trace, side: SentenceSide) -> tuple[str, ...]:
-    """Return the tokens of a side as they are shown."""
-    if side == "source":  # the same at every step
-        source = trace.source
-        return trace.memo.made((source,), "names", lambda: _visible(source))
-    return _visible(trace.target)
-
-
-def _visible(tokens: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple([visible(token) for token in tokens])
+_WRITTEN: WeakKeyDictionary[Trace, tuple[Label, ...]] = WeakKeyDictionary()
 
 
 def axes(trace: Trace, kind: Kind) -> tuple[str, str]:
     """Say what a row and a column of a kind's map are."""
     if kind == "encoder":
         rows = _("query: source token that reads")
-    elif trace.whole.steps or not len(trace.whole):
-        rows = pairs_axis(trace.steps)
+    elif kind == "cross" and (trace.whole.steps or not len(trace.whole)):
+        rows = written_axis(trace)
     else:
         rows = _("query: target token that reads")
     if kind == "decoder":
@@ -134,13 +122,12 @@ def all_numbers(trace: Trace | None, kind: Kind) -> Table | None:
     """Return every head of a kind: one row per query, one column per key."""
     if trace is None or not trace.tokens(kind)[0]:
         return None
-    rows, columns = labels(trace, kind)
-    names, values = [], []
+    raw, columns = map(saved_labels, labels(trace, kind))
+    heads, values = [], []
     for layer in range(trace.layers(kind)):
         for head in range(trace.heads(kind)):
             place = head_words(layer, head)
-            full = named("", rows)
-            names += [_("{head}: {row}", head=place, row=row) for row in full]
+            heads += [_("{head}: {row}", head=place, row=row) for row in raw]
             values.append(head_weights(trace, kind, layer, head))
     about = captured_words(trace, kind, range(trace.layers(kind)))
-    return Table(tuple(names), columns, np.concatenate(values), about)
+    return Table(tuple(heads), columns, np.concatenate(values), about)

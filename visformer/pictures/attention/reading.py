@@ -14,13 +14,16 @@ from itertools import chain
 import numpy as np
 
 from visformer.analysis.attention_summary import chosen
-from visformer.analysis.subwords import (
-    Groups,
-    merged,
-    word_text,
-)
+from visformer.analysis.subwords import merged
 from visformer.language import _
-from visformer.pictures.attention.maps import axes, border, labels, layer_and_head
+from visformer.pictures.attention.maps import (
+    BothLabels,
+    axes,
+    border,
+    labels,
+    layer_and_head,
+    sides,
+)
 from visformer.pictures.attention.reading_words import (
     done_words,
     layers_taken,
@@ -29,12 +32,13 @@ from visformer.pictures.attention.reading_words import (
 from visformer.pictures.attention.summary import is_impossible, summary
 from visformer.pictures.attention.token_groups import token_groups
 from visformer.pictures.attention.weights import head_weights
-from visformer.pictures.choices import token_pairs
 from visformer.pictures.look import Look
+from visformer.pictures.picture import Label
 from visformer.pictures.selection import AttentionCell, Selection
-from visformer.text import visible
+from visformer.pictures.token_names import FED_SIGN, marks
 from visformer.values.arrays import Bools, Floats
 from visformer.values.facts import Kind
+from visformer.values.pieces import Groups, Marks, word_text
 from visformer.values.trace import Trace
 
 
@@ -222,7 +226,8 @@ def _changed(
 
     ``words``: the title, and what is done.
     """
-    rows, columns = token_groups(trace, kind, look)
+    groups = rows, columns = token_groups(trace, kind, look)
+    row_labels, column_labels = _labels(trace, kind, groups)
     if look.hide:
         queries, keys = (list(chain.from_iterable(side)) for side in (rows, columns))
         values = chosen(values, queries, keys, renormalise=look.renormalise)
@@ -237,8 +242,8 @@ def _changed(
         title=words[0],
         done=words[1],
         values=values,
-        rows=_row_labels(trace, kind, rows, look),
-        columns=_labels(trace.tokens(kind)[1], columns, words=look.words),
+        rows=row_labels,
+        columns=column_labels,
         masked=masked,
         queries=rows,
         keys=columns,
@@ -263,15 +268,11 @@ def _border(
     return queries, keys
 
 
-def whole_labels(
-    trace: Trace, kind: Kind, look: Look
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def whole_labels(trace: Trace, kind: Kind, look: Look) -> BothLabels:
     """Return the row and column labels that a look leaves of a whole Trace."""
     if look.raw:
         return labels(trace, kind)
-    rows, columns = token_groups(trace, kind, look)
-    names = _labels(trace.tokens(kind)[1], columns, words=look.words)
-    return _row_labels(trace, kind, rows, look), names
+    return _labels(trace, kind, token_groups(trace, kind, look))
 
 
 def _renumbered(groups: Groups) -> Groups:
@@ -286,20 +287,27 @@ def _renumbered(groups: Groups) -> Groups:
 # ---- labels ---------------------------------------------------------------------
 
 
-def _labels(tokens: Sequence[str], groups: Groups, *, words: bool) -> tuple[str, ...]:
-    if not words:
-        return tuple(visible(tokens[group[0]]) for group in groups)
-    return tuple(visible(word_text([tokens[at] for at in group])) for group in groups)
+def _labels(trace: Trace, kind: Kind, groups: tuple[Groups, Groups]) -> BothLabels:
+    """Label rows and columns of one token or of a word's."""
+    rows, columns = (
+        tuple(
+            _merged([names[at] for at in group], marks(trace, side)) for group in shown
+        )
+        for names, shown, side in zip(
+            labels(trace, kind), groups, sides(kind), strict=True
+        )
+    )
+    return rows, columns
 
 
-def _row_labels(
-    trace: Trace, kind: Kind, groups: Groups, look: Look
-) -> tuple[str, ...]:
-    """Return the row labels; a target row ends with what follows its last token."""
-    names = _labels(trace.tokens(kind)[0], groups, words=look.words)
-    if kind == "encoder" or not trace.steps:
-        return names
-    return token_pairs(trace, names, (group[-1] for group in groups))
+def _merged(names: Sequence[Label], how: Marks) -> Label:
+    """Label a word by the labels of its tokens."""
+    if len(names) == 1:
+        return names[0]
+    sign = f"{FED_SIGN} "
+    tokens = [name.raw.removeprefix(sign) for name in names]
+    fed = sign if any(name.raw.startswith(sign) for name in names) else ""
+    return Label(fed + word_text(tokens, how), raw=fed + "".join(tokens))
 
 
 def _indices(groups: Groups | None, tokens: Sequence[int]) -> tuple[int, ...]:

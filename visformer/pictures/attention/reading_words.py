@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from visformer.analysis.subwords import has_word_marks
 from visformer.language import _, ngettext
 from visformer.pictures.absent import captured_words
 from visformer.pictures.attention.maps import layer_and_head
 from visformer.pictures.look import TOKEN_GROUPS, Look
 from visformer.pictures.selection import Selection
 from visformer.values.facts import Kind
+from visformer.values.pieces import marks_of
 from visformer.values.trace import Trace
 from visformer.words import KIND_NAMES, head_words, layer_words
 
@@ -106,7 +106,6 @@ def _hidden_words(look: Look) -> str:
 def _merge_words(look: Look, trace: Trace, kind: Kind) -> str:
     if not look.words:
         return ""
-    queries, keys = trace.tokens(kind)
-    if has_word_marks(queries) or has_word_marks(keys):
+    if any(map(marks_of, trace.tokens(kind))):
         return _("subwords merged: keys summed, queries averaged")
     return _("no subwords to merge")

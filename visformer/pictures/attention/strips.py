@@ -6,12 +6,12 @@ from typing import NamedTuple, TypedDict
 
 import numpy as np
 
-from visformer.analysis.subwords import SPACE, has_word_marks
 from visformer.language import _
 from visformer.pictures.absent import has_source
 from visformer.pictures.attention.maps import layer_and_head
 from visformer.pictures.attention.reading import reading
 from visformer.pictures.attention.reading_words import done_words, title_words
+from visformer.pictures.attention.token_groups import joined_tokens
 from visformer.pictures.attention.weights import head_weights
 from visformer.pictures.choices import (
     FED,
@@ -22,19 +22,21 @@ from visformer.pictures.choices import (
     short_choice,
 )
 from visformer.pictures.look import Look
+from visformer.pictures.picture import Label
 from visformer.pictures.selection import AttentionCell, Selection
 from visformer.pictures.teacher_forcing import is_taught
-from visformer.text import visible
+from visformer.pictures.token_names import marks, name, names, row_word, writes
 from visformer.values.arrays import Floats
 from visformer.values.facts import Kind
-from visformer.values.step import Step, step_origins
+from visformer.values.pieces import word_groups, word_text
+from visformer.values.step import step_origins
 from visformer.values.trace import Trace
 
 
 class Chip(NamedTuple):
     """One token of a strip."""
 
-    token: str
+    token: Label
     id: int
     tint: float  # attention paid to it by the row in focus, in [0, 1]; NaN kept
     current: bool  # the current step chose it
@@ -46,6 +48,7 @@ class Chip(NamedTuple):
     later: bool = False  # fed after the current step
     filled: bool = False  # masked, and the best tokens in its place are known
     read: bool = False  # by the row in focus: its tint is a weight
+    joins: bool = False  # it goes on the word of the chip before it
 
 
 def focus(trace: Trace, selection: Selection) -> AttentionCell | None:
@@ -92,7 +95,7 @@ def _done(
     if cell.kind not in reads:
         return _("not read by {title}", title=title)
     layer, _head = layer_and_head(trace, selection, cell.kind)
-    query = visible(trace.tokens(cell.kind)[0][cell.query])
+    query = row_word(trace, cell.kind, cell.query)
     whose = _("read by “{query}” · {title}", query=query, title=title)
     done = done_words(trace, look, cell.kind, layer)
     return "; ".join(filter(None, (whose, done)))
@@ -103,9 +106,10 @@ def source_line(trace: Trace) -> str:
     if trace.source_text or has_source(trace):
         return trace.source_text
     prompt = trace.target[: trace.prompt]
-    if not has_word_marks(prompt):
-        return " ".join(prompt)
-    return "".join(prompt).replace(SPACE, " ").strip()
+    how = marks(trace, "target")
+    return " ".join(
+        word_text([prompt[at] for at in group], how) for group in word_groups(prompt)
+    )
 
 
 def source_strip(
@@ -122,13 +126,20 @@ def source_strip(
     cell, length = selection.cell, len(trace.source)
     reads: tuple[Kind, ...] = "encoder", "cross"
     tints = _tints(trace, selection, look, reads, length)
-    marks, done = set(), _done(trace, selection, look, reads)
+    marked, done = set(), _done(trace, selection, look, reads)
     read = _is_read(trace, selection, reads)
     if cell is not None and cell.kind != "decoder":
-        marks = {cell.key} | ({cell.query} if cell.kind == "encoder" else set())
-    tokens = zip(trace.source, trace.source_ids.tolist(), tints.tolist(), strict=True)
+        marked = {cell.key} | ({cell.query} if cell.kind == "encoder" else set())
+    joins = joined_tokens(trace, "source")
+    tokens = zip(
+        names(trace, "source"), trace.source_ids.tolist(), tints.tolist(), strict=True
+    )
     chips = [
-        Chip(visible(token), id, tint, index == masked, index in marks, done, read=read)
+        Chip(
+            *(token, id, tint, index == masked, index in marked, done),
+            read=read,
+            joins=index in joins,
+        )
         for index, (token, id, tint) in enumerate(tokens)
     ]
     for index in trace.fills:
@@ -166,9 +177,10 @@ def _after(
 ) -> Chip:
     """Return the chip of a step's own token, which no row has read yet."""
     step = trace.steps[row]
-    token = visible(step.token)
+    token = name(step.token, marks(trace, "target"))
     unread = _("no row has read it yet")
-    chip = Chip(token, step.id, 0.0, current, False, unread, later=later)
+    joins = row + 1 in joined_tokens(trace, "target")
+    chip = Chip(token, step.id, 0.0, current, False, unread, later=later, joins=joins)
     return chip._replace(**_fed(trace, row)) if is_fed(step) else chip
 
 
@@ -183,10 +195,11 @@ def _fed(trace: Trace, row: int) -> _Fed:
     return kept_of_step(trace, row, "fed", _fed_words)
 
 
-def _fed_words(step: Step) -> _Fed:
-    below = _("✓") if is_best(step) else _("model: {token}", token=best_token(step))
+def _fed_words(trace: Trace, row: int) -> _Fed:
+    step, best = trace.steps[row], best_token(trace, row)
+    below = _("✓") if is_best(step) else _("model: {token}", token=best)
     loss = step.loss if step.origin == "reference" else None
-    return {"fed": short_choice(step), "below": below, "loss": loss}
+    return {"fed": short_choice(trace, row), "below": below, "loss": loss}
 
 
 def first_chip(trace: Trace) -> int:
@@ -199,18 +212,26 @@ def _sequence(trace: Trace, selection: Selection, look: Look) -> tuple[Chip, ...
     cell = selection.cell
     reads: tuple[Kind, ...] = ("decoder",)
     tints = _tints(trace, selection, look, reads, len(trace))
-    marks, done = set(), _done(trace, selection, look, reads)
+    marked, done = set(), _done(trace, selection, look, reads)
     read = _is_read(trace, selection, reads)
     if cell is not None and cell.kind != "encoder":
-        marks = {cell.query} | ({cell.key} if cell.kind == "decoder" else set())
+        marked = {cell.query + writes(trace, cell.kind)}
+        marked |= {cell.key} if cell.kind == "decoder" else set()
     fed = {
         row + 1: _fed(trace, row)
         for row, origin in enumerate(step_origins(trace.steps))
         if origin in FED
     }
-    tokens = zip(trace.target, trace.target_ids.tolist(), tints.tolist(), strict=True)
+    joins = joined_tokens(trace, "target")
+    tokens = zip(
+        names(trace, "target"), trace.target_ids.tolist(), tints.tolist(), strict=True
+    )
     chips = [
-        Chip(visible(token), id, tint, False, index in marks, done, read=read)
+        Chip(
+            *(token, id, tint, False, index in marked, done),
+            read=read,
+            joins=index in joins,
+        )
         for index, (token, id, tint) in enumerate(tokens)
     ]
     for index in fed.keys() & set(range(len(chips))):

@@ -7,15 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from visformer.analysis.subwords import SPACE, has_word_marks
 from visformer.language import _
 from visformer.pictures.attention.maps import Marks, sides
 from visformer.pictures.attention.reading import Reading
 from visformer.pictures.attention.telling_head import telling_row
-from visformer.pictures.attention.token_groups import glued
+from visformer.pictures.attention.token_groups import glued, side_tokens
 from visformer.pictures.look import TokenRole
-from visformer.pictures.picture import Matrix, read_token
+from visformer.pictures.picture import Matrix
+from visformer.pictures.token_names import marks, writes
 from visformer.values.arrays import Floats
+from visformer.values.pieces import begins_word
 from visformer.values.trace import Trace
 
 
@@ -83,25 +84,23 @@ def _pieces(
     masked: Sequence[bool] | np.ndarray[tuple[int, ...], np.dtype[np.bool_]] | None,
     chosen: int | None,
 ) -> tuple[TintedPiece, ...]:
-    queries, keys = trace.tokens(shown.kind)
-    tokens = queries if side == "query" else keys
+    of = sides(shown.kind)[side == "key"]
+    tokens, how, joined = side_tokens(trace, of), marks(trace, of), glued(trace, of)
+    skipped = side == "query" and writes(trace, shown.kind)
     groups = shown.queries if side == "query" else shown.keys
     labels = shown.rows if side == "query" else shown.columns
-    marks = has_word_marks(tokens)
-    joined = glued(trace, sides(shown.kind)[side == "key"])
     end = (shown.border or (0, 0))[side == "key"]
     pieces: list[TintedPiece] = []
     loose = True  # the next piece has a space before it in any case
     for at, label in enumerate(labels):
-        text = read_token(label)
-        first = groups[at][0] if groups is not None else at
-        special = text.startswith("<") and text.endswith(">") and len(text) > 2
-        begins = tokens[first].startswith(SPACE) and first not in joined
-        bare = text.removeprefix(SPACE)
+        first = (groups[at][0] if groups is not None else at) + skipped
+        special = label.startswith("<") and label.endswith(">") and len(label) > 2
+        before = tokens[first - 1] if first else ""
+        begins = first not in joined and begins_word(tokens[first], before, how)
         pieces.append(
             TintedPiece(
-                text=bare or text,
-                spaced=bool(pieces) and (loose or begins or special or not marks),
+                text=label,
+                spaced=bool(pieces) and (loose or begins or special or not how),
                 shade=None if shades is None else float(shades[at]),
                 masked=masked is not None and bool(masked[at]),
                 chosen=at == chosen,

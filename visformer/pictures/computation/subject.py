@@ -15,14 +15,13 @@ from visformer.pictures.attention.maps import FEWEST, labels, sides
 from visformer.pictures.attention.weights import doubled, head_weights
 from visformer.pictures.picture import Axis, named
 from visformer.pictures.selection import AttentionCell, Scale, Selection
-from visformer.text import visible
+from visformer.pictures.token_names import key_placed, row_placed
 from visformer.values.arrays import Floats
 from visformer.values.facts import AttentionFacts, Kind, StackName
 from visformer.values.intervention import NO_WEIGHT
 from visformer.values.layer_weights import LayerParameters
 from visformer.values.memo import Memo
 from visformer.values.trace import Trace
-from visformer.words import token_words
 
 Projected = Literal["query", "key", "value"]
 BLOCK = 64  # rows drawn at once: a longer sentence is shown one block at a time
@@ -148,7 +147,8 @@ class Subject:
 
         ``size``: how many dimensions there are.
         """
-        return named(unit_of(axis), self.labels(axis, size))
+        labels = self.labels(axis, size)
+        return named(unit_of(axis), labels) if axis in UNITS else labels
 
     def labels(self, axis: Axis, size: int = 0) -> tuple[str, ...]:
         """Label all rows or columns of a map along an axis, ``size`` dimensions."""
@@ -163,9 +163,9 @@ class Subject:
 
     def token(self, axis: Literal["query", "key"]) -> str:
         """Name the cell's query or key and its place."""
-        tokens = self.trace.tokens(self.kind)[axis == "key"]
-        at = self.key if axis == "key" else self.query
-        return token_words(visible(tokens[at]), at)
+        if axis == "key":
+            return key_placed(self.trace, self.kind, self.key)
+        return row_placed(self.trace, self.kind, self.query)
 
 
 @lru_cache(maxsize=8)

@@ -263,21 +263,29 @@ def characters(token: str) -> int:
 
 
 def chips(
-    tokens: tuple[str, ...], x: float, y: float, width: float, *, strong: int
+    tokens: tuple[str, ...],
+    x: float,
+    y: float,
+    width: float,
+    *,
+    strong: int,
+    joined: frozenset[int],
 ) -> list[Box]:
     """Return as many of the last tokens as fit, side by side.
 
-    The one at ``strong`` is emphasised; an ellipsis marks what is left out before.
+    The one at ``strong`` is emphasised; those of ``joined`` touch the one before. An
+    ellipsis marks what is left out before.
     """
     sizes = [min(14.0, characters(token) + 2.5) for token in tokens]
     if sizes and 0 <= strong < len(sizes):
         sizes[strong] = min(16.0, 1.2 * sizes[strong])  # its letters are bolder
+    gaps = [0.0 if at in joined else 0.5 for at in range(1, len(tokens) + 1)]
     first, room = len(tokens), width - 3
-    while first > 0 and sizes[first - 1] + 0.5 <= room:
+    while first > 0 and sizes[first - 1] + gaps[first - 1] <= room:
         first -= 1
-        room -= sizes[first] + 0.5
+        room -= sizes[first] + gaps[first]
     shown, boxes = sizes[first:], []
-    left = x + (width - sum(shown) - 0.5 * len(shown)) / 2
+    left = x + (width - sum(shown) - sum(gaps[first:])) / 2
     if first:
         left = x + 3
         boxes.append(text(x, y, 2.5, "…", height=BLOCK))
@@ -292,5 +300,5 @@ def chips(
                 strong=at == strong,
             )
         )
-        left += size + 0.5
+        left += size + gaps[at]
     return boxes

@@ -10,7 +10,7 @@ from visformer.pictures.choices import choice_sentence
 from visformer.pictures.diagram.block_names import block_words
 from visformer.pictures.diagram.blocks import Counts, shared
 from visformer.pictures.diagram.facts_words import about_facts
-from visformer.text import visible
+from visformer.pictures.token_names import word
 from visformer.values.config import ModelConfig
 from visformer.values.facts import ModelFacts
 from visformer.values.trace import Trace
@@ -206,7 +206,7 @@ def sentence(trace: Trace | None) -> str:
             len(trace.source),
         )
     first = len(trace) == 1
-    return " ".join((_reads(trace), choice_sentence(trace.steps[-1]), _(_USES[first])))
+    return " ".join((_reads(trace), choice_sentence(trace), _(_USES[first])))
 
 
 _USES = {  # whether it is the first step
@@ -221,7 +221,7 @@ def _reads(trace: Trace) -> str:
         "Step {n}: the decoder reads {n:,} token; its newest row is “{row}”.",
         "Step {n}: the decoder reads {n:,} tokens; its newest row is “{row}”.",
         len(trace),
-        row=visible(trace.target[-1]),
+        row=word(trace, "target", -1),
     )
 
 
@@ -240,4 +240,4 @@ def _part_sentence(trace: Trace) -> str:
             "trace.",
             len(trace),
         )
-    return " ".join((_reads(trace), choice_sentence(trace.steps[-1])))
+    return " ".join((_reads(trace), choice_sentence(trace)))

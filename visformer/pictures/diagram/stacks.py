@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from visformer.language import N_, _
+from visformer.pictures import token_names
+from visformer.pictures.attention.token_groups import joined_tokens
 from visformer.pictures.diagram.block_names import block_path, title
 from visformer.pictures.diagram.blocks import (
     Counts,
@@ -32,7 +34,6 @@ from visformer.pictures.diagram.model_words import (
     scale_words,
 )
 from visformer.pictures.diagram.token_lists import put_prediction
-from visformer.text import visible
 from visformer.values.facts import ModelFacts, SentenceSide
 from visformer.values.modified_positions import adds_positions
 from visformer.values.trace import Trace
@@ -98,7 +99,7 @@ class Stacks:
 
     def _fill_encoder(self, column: Column) -> None:
         trace = self.trace
-        tokens = trace.source if trace is not None else ()
+        tokens = token_names.names(trace, "source") if trace is not None else ()
         self._fill_input(column, "source", tokens, self.source, -1)
         if "encoder" in self.model.kinds:
             self._fill_stack(column, "encoder", self.source)
@@ -108,7 +109,7 @@ class Stacks:
 
     def _fill_decoder(self) -> None:
         column, trace = self.right, self.trace
-        tokens = trace.target if trace is not None else ()
+        tokens = token_names.names(trace, "target") if trace is not None else ()
         self._fill_input(column, "target", tokens, self._target, len(tokens) - 1)
         self._fill_stack(column, "decoder", self._target)
         if self.model.known is None:
@@ -156,7 +157,7 @@ class Stacks:
         newest: int,
     ) -> None:
         """Put tokens, embedding and position."""
-        row = column.box("", f"{side}_tokens", style="row")
+        row, trace = column.box("", f"{side}_tokens", style="row"), self.trace
         sizes = shape(length)
         if side == "source":
             empty = _("no source tokens yet")
@@ -167,8 +168,9 @@ class Stacks:
             words = _("target tokens: {length}", length=length)
             label = _("{shape} target tokens", shape=sizes)
         column.boxes[-1] = replace(row, title="" if tokens else empty, words=words)
-        shown = tuple(visible(token) for token in tokens)
-        column.boxes += chips(shown, row.x + 3, row.y, row.width - 6, strong=newest)
+        joined = frozenset[int]() if trace is None else joined_tokens(trace, side)
+        place = row.x + 3, row.y, row.width - 6
+        column.boxes += chips(tokens, *place, strong=newest, joined=joined)
         column.up(label)
         if self.model.known is None:
             column.box(_("input: not known"), style="outside", inset=SIDE)

@@ -14,7 +14,7 @@ from visformer.pictures.choices import (
 )
 from visformer.pictures.diagram.columns import Box, Column
 from visformer.pictures.diagram.figure import Figure
-from visformer.text import visible
+from visformer.pictures.token_names import chosen_name, names, word
 from visformer.values.facts import SentenceSide
 from visformer.values.reading_order import reads_later
 from visformer.values.step import Origin
@@ -43,11 +43,10 @@ def token_list(side: SentenceSide) -> Callable[[Figure], None]:
         if figure.trace is None:
             figure.say(_("No sentence has been run yet."))
             return
-        tokens = figure.trace.source if side == "source" else figure.trace.target
+        tokens = names(figure.trace, side)
         ids = figure.trace.source_ids if side == "source" else figure.trace.target_ids
         named = (
-            f"{visible(token)} ({id})"
-            for token, id in zip(tokens, ids.tolist(), strict=True)
+            f"{token} ({id})" for token, id in zip(tokens, ids.tolist(), strict=True)
         )
         listed = "  ".join(itertools.islice(named, MOST_TOKENS))
         if (more := len(tokens) - MOST_TOKENS) > 0:
@@ -81,7 +80,6 @@ def list_predictions(figure: Figure) -> None:
         figure.say(_("… rows 1 to {last}", last=first))
     causal = not reads_later(trace)
     for row in range(first, len(trace)):
-        step = trace.steps[row]
         knows = _("tokens 1 to {last}", last=row + 1) if causal else _("possibly all")
         figure.boxes.append(
             Box(
@@ -92,8 +90,8 @@ def list_predictions(figure: Figure) -> None:
                 title=_(
                     "row {row} “{read}” → {choice}",
                     row=row + 1,
-                    read=visible(trace.target[row]),
-                    choice=short_choice(step),
+                    read=word(trace, "target", row),
+                    choice=short_choice(trace, row),
                 ),
                 detail=knows,
                 style="head" if row == len(trace) - 1 else "text",
@@ -114,10 +112,15 @@ def put_prediction(column: Column, trace: Trace | None) -> None:
         return
     step = trace.steps[-1]
     column.box(
-        _(_FED.get(step.origin, N_("“{token}”")), token=visible(step.token)),
+        _(
+            _FED.get(step.origin, N_("“{token}”")),
+            token=chosen_name(trace),
+        ),
         "prediction",
         detail=probability(step.probability),
         style="token",
-        words=_("Step {step}. {choice}", step=len(trace), choice=choice_sentence(step)),
+        words=_(
+            "Step {step}. {choice}", step=len(trace), choice=choice_sentence(trace)
+        ),
         inset=8,
     )

@@ -5,8 +5,17 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
-from PySide6.QtCore import QRect, Qt
-from PySide6.QtGui import QColor, QFont, QFontMetrics, QPainter, QPalette, QPen, QPixmap
+from PySide6.QtCore import QRect, QRectF, Qt
+from PySide6.QtGui import (
+    QColor,
+    QFont,
+    QFontMetrics,
+    QPainter,
+    QPainterPath,
+    QPalette,
+    QPen,
+    QPixmap,
+)
 
 from visformer.pictures.attention.strips import Chip
 from visformer.pictures.teacher_forcing import loss_share
@@ -28,7 +37,7 @@ WIDEST = 4096  # pixels of one: a wider chip is painted each time
 REACH = 2  # pixels at most by which a frame reaches beyond its chip's box
 CENTRE = Qt.AlignmentFlag.AlignCenter.value
 EDGE = 2  # pixels around what is said below a token, for the frame
-SIZED = 4  # fields of a look that a chip's size depends on
+SIZED = 6  # fields of a look that a chip's size depends on
 
 
 class ChipLook(NamedTuple):
@@ -38,6 +47,8 @@ class ChipLook(NamedTuple):
     below: str
     loss: float | None
     current: bool
+    joins: bool  # it goes on the word of the chip before it
+    is_joined: bool  # the chip after it goes on its word
     shade: int | None  # of its weight; None: NaN
     strong: bool  # framed as the selection is
     fed: bool
@@ -45,14 +56,16 @@ class ChipLook(NamedTuple):
     filled: bool
 
 
-def look_of(chip: Chip) -> ChipLook:
-    """Return what a chip is painted from."""
+def look_of(chip: Chip, next: Chip | None) -> ChipLook:
+    """Return what a chip before another one is painted from."""
     tint, current = chip.tint, chip.current
     return ChipLook(
         chip.token,
         chip.below,
         chip.loss,
         current,
+        chip.joins,
+        next is not None and next.joins,
         round(TINTS * min(1.0, max(0.0, tint))) if tint == tint else None,
         current or chip.marked,
         bool(chip.fed),
@@ -87,7 +100,8 @@ class ChipPainter:
         elif look.later and ratio.is_integer():  # until it is read it stays as it is
             self._paint_kept(painter, (look, band, ratio), look, box, band)
         else:
-            key = look.shade, look.fed, look.later, ratio
+            ends = look.joins, look.is_joined
+            key = look.shade, look.fed, look.later, ends, ratio
             self._paint_kept(painter, key, look, box, None)
             self._paint_words(painter, look, box, band)
 
@@ -154,8 +168,15 @@ class ChipPainter:
         painter.setOpacity(LATER if look.later else 1.0)
         painter.setPen(self._frame(look))
         painter.setBrush(tinted(*self._ends, look.shade)[0])
-        radius = box.height() / 5
-        painter.drawRoundedRect(box, radius, radius)
+        radius, half, outline = box.height() / 5, box.width() / 2, QPainterPath()
+        outline.setFillRule(Qt.FillRule.WindingFill)
+        outline.addRoundedRect(QRectF(box), radius, radius)
+        # between the pieces of one word corners are square
+        if look.joins:
+            outline.addRect(box.x(), box.y(), half, box.height())
+        if look.is_joined:
+            outline.addRect(box.x() + half, box.y(), half, box.height())
+        painter.drawPath(outline.simplified())
         painter.setOpacity(1.0)
 
     def _frame(self, look: ChipLook) -> QPen:

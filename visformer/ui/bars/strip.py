@@ -244,7 +244,8 @@ class _ChipRow(QWidget):
         before, height = self._looks, self._height
         if self.focused is not None:
             self.focused = min(self.focused, len(chips) - 1) if chips else None
-        self.chips, self._looks = chips, [look_of(chip) for chip in chips]
+        self.chips = chips
+        self._looks = list(map(look_of, chips, (*chips[1:], None)))
         pairs = zip(before, self._looks, strict=False)
         changed = [at for at, (was, now) in enumerate(pairs) if was != now]
         first = changed[0] if changed else min(len(before), len(chips))
@@ -293,6 +294,7 @@ class _ChipRow(QWidget):
             high = (word if look.current else body) + body - gap
             high = min(high, self._height - self._band - gap) + self._band_of(look)
             top = (self._height - high) // 2
+            x -= (gap + 1) * (look.joins and bool(self.boxes))  # on the same line
             self.boxes.append(QRect(x, top, width, high))
             x += width + gap
         self._end = x

@@ -84,8 +84,8 @@ def value_text(matrix: Matrix, at: tuple[int, int]) -> str:
 
 def pieces(matrix: Matrix, at: tuple[int, int]) -> tuple[RolePiece, ...]:
     """Say which cell it is, in pieces that each have a role."""
-    row = short(_name(matrix.row_unit, matrix.rows[at[0]]))
-    column = short(_name(matrix.column_unit, matrix.columns[at[1]]))
+    row = _name(matrix.row_unit, matrix.rows[at[0]])
+    column = _name(matrix.column_unit, matrix.columns[at[1]])
     if (matrix.row_role, matrix.column_role) == ("query", "key"):
         sentence = _("{query} reads {key}", query=QUERY, key=KEY)
     else:
@@ -104,7 +104,9 @@ def pieces(matrix: Matrix, at: tuple[int, int]) -> tuple[RolePiece, ...]:
 
 
 def _name(unit: str, label: str) -> str:
-    return named(unit, (label,))[0] if unit else label
+    """Write a label as outside, but cut a token: all of it has no room."""
+    full = named(unit, (label,))[0]
+    return short(full) if full == label or unit else full
 
 
 def is_inside(matrix: Matrix, cell: tuple[int, int]) -> bool:

@@ -8,7 +8,6 @@ from functools import lru_cache
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QFont, QFontMetrics, QFontMetricsF
 
-from visformer.pictures.picture import ARROW, FED_ARROW, TokenPair, bare
 from visformer.ui.theme import TITLE, sized
 
 LONGEST = 14  # characters of a label; more are cut in the middle
@@ -17,50 +16,20 @@ TITLED = 20  # lines of a map's width from which its title is large
 WIDE_SIZE = 1.2  # of characters that fill a square, beside Latin ones
 
 
-@lru_cache(maxsize=4096, typed=True)  # a pair may be equal to a plain label
+@lru_cache(maxsize=4096)
 def short(label: str) -> str:
-    """Cut a long label in the middle; of a pair, each token."""
-    if isinstance(label, TokenPair):
-        read, next = (_cut(token, LONGEST - 5) for token in (label.read, label.next))
-        return TokenPair(read, next, label.fed)
-    return _cut(label, LONGEST)
+    """Cut a long label in the middle."""
+    if len(label) <= LONGEST:
+        return str(label)
+    head = LONGEST // 2
+    return f"{label[:head]}…{label[len(label) - (LONGEST - 1 - head) :]}"
 
 
-def _cut(text: str, longest: int) -> str:
-    if len(text) <= longest:
-        return text
-    head = longest // 2
-    return f"{text[:head]}…{text[len(text) - (longest - 1 - head) :]}"
-
-
-@lru_cache(maxsize=4096, typed=True)
+@lru_cache(maxsize=4096)
 def cut_to(label: str, font: QFont, room: int) -> str:
-    """Cut a label to ``room`` pixels; of a pair each token, so that its arrow stays.
-
-    Where no letter of either would be left, only the next token is written.
-    """
+    """Cut a label to ``room`` pixels."""
     metrics = QFontMetrics(font)
-    if metrics.horizontalAdvance(label) <= room:
-        return label
-    if not isinstance(label, TokenPair):
-        return metrics.elidedText(label, Qt.TextElideMode.ElideMiddle, room)
-    arrow = (FED_ARROW if label.fed else ARROW).strip()
-    left = max(0, room - metrics.horizontalAdvance(arrow))
-    tokens = label.read, label.next
-    wide = [metrics.horizontalAdvance(token) for token in tokens]
-    rooms = [max(left // 2, left - other) for other in reversed(wide)]
-    read, next = (_begun(metrics, *one) for one in zip(tokens, rooms, strict=True))
-    if len(read) > 1 or read == label.read:
-        return f"{read}{arrow}{next}"
-    return f"{arrow}{_begun(metrics, label.next, left)}"
-
-
-def _begun(metrics: QFontMetrics, token: str, room: int) -> str:
-    """Return a token, or as many of its first letters as fit."""
-    if metrics.horizontalAdvance(token) <= room:
-        return token
-    begun = metrics.elidedText(bare(token), Qt.TextElideMode.ElideRight, room)
-    return begun.replace("……", "…")  # the token was cut in the middle already
+    return metrics.elidedText(label, Qt.TextElideMode.ElideMiddle, room)
 
 
 def axis_title(title: str, metrics: QFontMetrics, room: int) -> str:

@@ -18,7 +18,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QWidget
 
-from visformer.pictures.picture import AttentionRole, bare
+from visformer.pictures.picture import AttentionRole, Label
 from visformer.ui.theme import CAPTION, hue, sized
 from visformer.ui.widgets.label_text import (
     WIDE_SIZE,
@@ -234,7 +234,9 @@ class Labels(QWidget):
             painter.fillRect(box, self.palette().highlight())
             painter.setPen(self.palette().color(QPalette.ColorRole.HighlightedText))
         else:
-            painter.setPen(ink)
+            label = self._labels[index]
+            faint = isinstance(label, Label) and label.faint
+            painter.setPen(self.palette().placeholderText().color() if faint else ink)
         # cut visibly where there is no room; a single character overhangs
         if len(text) > 2:
             text = cut_to(text, font, int(box.width()))
@@ -277,14 +279,8 @@ class Labels(QWidget):
 
     def _is_turned(self, index: int) -> bool:
         """Tell whether a column's label reads upwards; single characters stand."""
-        if self._rows or self.upright or self.brief:
-            return False
-        text = self._texts[index]
-        if len(bare(text)) > 1:
-            return True
-        font = label_font(self._fit.face, text)
-        room = self._fit.every * self._fit.pitch
-        return QFontMetricsF(font).horizontalAdvance(text) > room and len(text) > 1
+        turns = not (self._rows or self.upright or self.brief)
+        return turns and len(self._texts[index]) > 1
 
     def _placed(self) -> list[tuple[int, float]]:
         """Return the labels to paint, each with its middle along the axis."""
@@ -342,6 +338,7 @@ class Labels(QWidget):
         if self.brief or are_numbers(self._labels):
             text = self._texts[index]
             font = label_font(self._fit.face, text)
+            font = sized(font, 1.0, bold=index == self._current)
             wide = QFontMetricsF(font).horizontalAdvance(text)
             wide += metrics.averageCharWidth() / 2
         left = middle - wide / 2

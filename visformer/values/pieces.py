@@ -1,0 +1,187 @@
+"""Pieces of words: which of them begin one, and how a person reads them.
+
+Vocabularies mark a word's beginning or end in one of five ways. A piece that begins a
+word and one that follows a token that stands alone begin a word. These stand alone:
+special tokens, ``<unk>``, punctuation other than apostrophes and hyphens, line ends,
+and pieces of scripts written without spaces (Chinese, Japanese, Thai, Lao, Khmer,
+Burmese), whose words are not marked. A mark on its own joins the token that follows it.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Collection, Sequence
+from functools import lru_cache
+from itertools import chain
+from typing import Literal
+
+from visformer.text import visible
+
+# Of sentencepiece, GPT-2's bytes, WordPiece, subword-nmt, and BPE that marks ends;
+# "": every token is a word.
+Marks = Literal["▁", "Ġ", "##", "@@", "</w>", ""]
+Groups = tuple[tuple[int, ...], ...]
+
+SPACE: Marks = "▁"
+LONE, LINE_END = "␣", "⏎"  # as a space and a line end of their own are written
+HYPHEN = "‑"  # where a piece of a list goes on a word, or is gone on with
+JOINERS = "'’-‐‑"  # inside words: "didn't", "well-known"
+UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR")
+_BYTES = re.compile("(?:<0x[0-9A-F]{2}>)+")
+_PRINTED = (*range(33, 127), *range(161, 173), *range(174, 256))
+# each byte's character in GPT-2's vocabulary: itself, or the next one from U+0100 on
+_BYTE_OF = {chr(byte): byte for byte in _PRINTED} | {
+    chr(256 + at): byte
+    for at, byte in enumerate(sorted(set(range(256)).difference(_PRINTED)))
+}
+
+
+@lru_cache(maxsize=64)
+def marks_of(tokens: tuple[str, ...]) -> Marks:
+    """Return how tokens of one vocabulary mark words; "" where none of them does."""
+    if any(token.startswith(SPACE) for token in tokens):
+        return SPACE
+    if any(token[:1] in "ĠĊ" for token in tokens if token) and all(
+        _is_special(token) or _BYTE_OF.keys() >= set(token) for token in tokens
+    ):
+        return "Ġ"
+    for token in tokens:
+        if token[:2] == "##" and token[2:3] not in ("", "#"):
+            return "##"
+        if token.endswith("</w>") and token != "</w>":
+            return "</w>"
+        if token.endswith("@@") and token.strip("@"):
+            return "@@"
+    return ""
+
+
+def begins_word(token: str, before: str, marks: Marks) -> bool:
+    """Tell whether a piece is marked as a word's first; ``before``: "" for none."""
+    if marks == "##":
+        return not token.startswith("##")
+    if marks == "@@":
+        return not before.endswith("@@")
+    if marks == "</w>":
+        return not before or before.endswith("</w>")
+    return token.startswith(marks)
+
+
+def bare(token: str, marks: Marks = SPACE) -> str:
+    """Return a piece without its mark; of an unknown piece, its text."""
+    if token.startswith("<unk:"):
+        return token.removeprefix("<unk:").removesuffix(">").removeprefix(SPACE)
+    if marks in ("@@", "</w>"):
+        return token.removesuffix(marks)
+    return token.removeprefix(marks)
+
+
+@lru_cache(maxsize=4096)
+def plain(token: str, marks: Marks) -> str:
+    """Return a token as a person reads it: without a mark; a lone space is "␣"."""
+    if _is_special(token):
+        return visible(token)
+    text = _decoded(bare(token, marks), marks)
+    spaces = len(text) - len(text.lstrip(" "))
+    return visible(LONE * spaces + text[spaces:] or LONE * bool(token))
+
+
+@lru_cache(maxsize=4096)
+def listed(token: str, marks: Marks) -> str:
+    """Return a token of a list: "‑x" goes on a word, "x‑" is gone on with.
+
+    "␣" before one that stands alone in any case: so each token of a vocabulary differs.
+    """
+    text = plain(token, marks)
+    if not marks or _is_special(token) or text.startswith(LONE):
+        return text
+    if marks in ("@@", "</w>"):
+        return text + HYPHEN * (token.endswith("@@") == (marks == "@@"))
+    begins = begins_word(token, "", marks)
+    if _stands_alone(token, marks) or is_punctuation(token, marks):
+        return LONE * (begins and marks != "##") + text
+    return text if begins else HYPHEN + text
+
+
+def is_punctuation(token: str, marks: Marks = SPACE) -> bool:
+    """Whether a piece is punctuation and nothing else (Unicode's P*)."""
+    text = _decoded(bare(token, marks), marks)
+    return bool(text) and all(unicodedata.category(c).startswith("P") for c in text)
+
+
+def word_groups(
+    tokens: Sequence[str],
+    special: Collection[int] = (),
+    glued: Collection[int] = (),
+) -> Groups:
+    """Return the indices of each word's tokens, in order; each token once.
+
+    ``special``: tokens that stand alone whatever they look like. ``glued``: tokens
+    that begin no word although they are marked so. Both are indices.
+    """
+    marks = marks_of(tuple(tokens))
+    if not marks:
+        return tuple((index,) for index in range(len(tokens)))
+    groups: list[list[int]] = []
+    before = ""  # the token before, if its word may go on
+    for index, token in enumerate(tokens):
+        apart = index in special
+        alone = apart or _stands_alone(token, marks)
+        begins = index not in glued and begins_word(token, before, marks)
+        lone = bool(before) and not bare(before, marks)
+        goes_on = bool(before) and not alone and not begins
+        if goes_on or (lone and not apart and not token.startswith(marks)):
+            groups[-1].append(index)
+        else:
+            groups.append([index])
+        before = "" if alone else token
+    return tuple(tuple(group) for group in groups)
+
+
+def joined(groups: Groups) -> frozenset[int]:
+    """Return the tokens that go on the word of the token before them."""
+    return frozenset(chain.from_iterable(group[1:] for group in groups))
+
+
+def word_text(tokens: Sequence[str], marks: Marks) -> str:
+    """Return a word's pieces joined without marks; a mark on its own is "␣"."""
+    text = _decoded("".join(bare(token, marks) for token in tokens), marks)
+    return visible(text) or LONE * bool(tokens)
+
+
+def _decoded(text: str, marks: Marks) -> str:
+    """Return the characters that bytes stand for, and spaces for marks within."""
+    if marks == "Ġ" and _BYTE_OF.keys() >= set(text):
+        return _characters(bytes(_BYTE_OF[c] for c in text))
+    if "<0x" in text:
+        text = _BYTES.sub(lambda found: _characters(_given_bytes(found[0])), text)
+    return text.replace(SPACE, " ") if marks == SPACE else text
+
+
+def _given_bytes(text: str) -> bytes:
+    return bytes.fromhex(text.replace("<0x", "").replace(">", ""))
+
+
+def _characters(data: bytes) -> str:
+    """Return the text of UTF-8 bytes; of a part of a character, the bytes."""
+    try:
+        return data.decode().replace("\n", LINE_END)
+    except UnicodeDecodeError:
+        return "".join(f"<0x{byte:02X}>" for byte in data)
+
+
+@lru_cache(maxsize=2048)
+def _stands_alone(token: str, marks: Marks) -> bool:
+    if token == "<unk>":  # nothing else is known of it
+        return True
+    text = _decoded(bare(token, marks), marks)
+    if is_punctuation(token, marks):
+        return not all(character in JOINERS for character in text)
+    return LINE_END in text or any(
+        unicodedata.name(c, "").startswith(UNSPACED) for c in text
+    )
+
+
+def _is_special(token: str) -> bool:
+    ends = token[:1] + token[-1:]
+    return len(token) > 2 and ends in ("<>", "[]") and not _BYTES.fullmatch(token)
