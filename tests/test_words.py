@@ -10,7 +10,7 @@ from visformer import words
 
 
 def test_places_count_from_one() -> None:
-    assert words.token_words("▁cat", 2) == "“cat” (token 3)"
+    assert words.token_words("cat", 2) == "“cat” (token 3)"
     assert words.layer_words(0) == "layer 1"
     assert words.head_words(1, 4) == "layer 2, head 5"
 

@@ -26,7 +26,7 @@ LEAST = 1e-4  # smaller probabilities are written with an exponent, not as 0.000
 
 
 def token_words(token: str, index: int) -> str:
-    """Name a token and its place in the sentence: “▁cat” (token 3)."""
+    """Name a token and its place in the sentence: “cat” (token 3)."""
     return _("“{token}” (token {place})", token=token, place=index + 1)
 
 

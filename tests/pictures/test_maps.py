@@ -76,9 +76,7 @@ def test_a_scale_changes_the_shade_and_never_the_values() -> None:
     assert picture.ends == ("0", "0.75")
 
 
-def test_a_row_is_named_by_what_is_written_there_but_among_themselves_by_what_it_read() -> (
-    None
-):
+def test_a_cross_row_is_named_by_what_it_writes_another_by_what_it_read() -> None:
     trace = make_trace(source=5, target=4)
     cross = attention_map(*looked(state(trace)), "cross")
     assert cross is not None

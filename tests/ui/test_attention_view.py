@@ -125,7 +125,7 @@ def test_the_locked_cell_is_found_in_every_head(
     qtbot.mouseClick(question, Qt.MouseButton.LeftButton)
     matrix = view.heads.finder.matrix
     assert matrix is not None
-    assert matrix.title == "Which head reads “s1” from “t1 → ▁t2”?"
+    assert matrix.title == "Which head reads “s1” from “t2”?"
     expected = [
         [trace.attention("cross", la, h)[2, 1] for h in (0, 1)] for la in range(3)
     ]
@@ -182,7 +182,7 @@ def test_hovering_changes_marks_and_no_image(
     monkeypatch.setattr(HeatMap, "draw", None)
     view.draw(replace(shown, hovered=AttentionCell("cross", 1, 2)))
     description = view.maps["cross"].accessibleDescription()
-    assert description.startswith("▁t0 → ▁t1, ▁s2: 0.")
+    assert description.startswith("“t1” after “t0”, s2: 0.")
 
 
 def test_a_step_leaves_the_encoder_alone(view: AttentionView) -> None:

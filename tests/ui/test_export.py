@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QApplication, QFileDialog, QMenu, QWidget
 from visformer.errors import InputError
 from visformer.files import save_result
 from visformer.pictures.attention.strips import Chip
-from visformer.pictures.picture import Table
+from visformer.pictures.picture import Label, Table
 from visformer.ui.bars.strip import TokenStrip
 from visformer.ui.widgets import export as exports
 from visformer.ui.widgets.export import CSV, MODIFIED, PNG, Export, Format
@@ -139,7 +139,12 @@ def test_a_right_click_on_a_strip_copies_its_tokens_or_their_ids(qtbot: Any) -> 
     strip = TokenStrip("strip", "empty")
     qtbot.addWidget(strip)
     assert not any(entry.isEnabled() for entry in strip.menu().actions())
-    strip.draw(tuple(Chip(f"▁t{at}", at, 0.0, False, False) for at in (7, 12)))
+    strip.draw(
+        tuple(
+            Chip(Label(f"t{at}", raw=f"▁t{at}"), at, 0.0, False, False)
+            for at in (7, 12)
+        )
+    )
     copied = []
     for entry in strip.menu().actions():
         entry.trigger()

@@ -11,7 +11,6 @@ from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtGui import (
     QColor,
     QFont,
-    QFontMetrics,
     QGuiApplication,
     QImage,
     QPalette,
@@ -22,12 +21,12 @@ from pytestqt.qtbot import QtBot
 from tests.ui.exports import csv_of
 from tests.ui.painted import painted
 from visformer.pictures.codes import HIGH, LOW, MASKED, NAN, codes
-from visformer.pictures.picture import Matrix, TokenPair
+from visformer.pictures.picture import Label, Matrix
 from visformer.ui.widgets.canvas import FAINT, Canvas
 from visformer.ui.widgets.colour_map import colour_table
 from visformer.ui.widgets.export import CSV, FORMATS, PNG, Format
 from visformer.ui.widgets.heatmap import HeatMap
-from visformer.ui.widgets.label_text import cut_to, short
+from visformer.ui.widgets.label_text import short
 from visformer.ui.widgets.labels import Labels
 
 
@@ -256,43 +255,33 @@ def test_palette_and_font_are_followed(heat_map: HeatMap) -> None:
 
 
 def test_long_labels_are_cut_in_the_middle() -> None:
-    assert short("▁cat") == "▁cat"
+    assert short("cat") == "cat"
     assert short("a" * 10 + "b" * 10) == "aaaaaaa…bbbbbb"
-    pair = TokenPair("▁incomprehensible", "▁incompréhensible")
-    assert short(pair) == "▁inc…ible → ▁inc…ible"
-    # an arrow in a token is no border: each side of a pair is cut by itself
-    assert short(TokenPair("▁a → b", "c")) == "▁a → b → c"
-    assert short("▁incomprehensible → ▁x") == "▁incomp…e → ▁x"
 
 
-@pytest.mark.parametrize(("fed", "arrow"), [("", "→"), ("fed: “x” 0.5", "⇢")])
-def test_a_pair_that_is_cut_keeps_its_arrow(fed: str, arrow: str, qapp: object) -> None:
-    font = QFont()
-    metrics = QFontMetrics(font)
-    pair = short(TokenPair("▁Elle", "▁abandonna", fed))
-    assert pair.endswith("▁aba…onna")  # cut for its length already
-    whole = metrics.horizontalAdvance(pair)
-    for room in range(metrics.horizontalAdvance(f"……{arrow}"), whole):
-        text = cut_to(pair, font, room)
-        assert metrics.horizontalAdvance(text) <= room
-        assert "……" not in text
-        read, next = text.split(arrow)
-        assert read.strip("…") or (not read and next)  # a letter, or it is left out
-    for wanted in (f"▁Elle{arrow}aba…", f"{arrow}ab…"):
-        assert cut_to(pair, font, metrics.horizontalAdvance(wanted) + 1) == wanted
-
-
-def test_labels_with_little_room_are_cut_pair_by_pair(qtbot: QtBot) -> None:
+def test_labels_with_little_room_are_cut(qtbot: QtBot) -> None:
     parent = QWidget()
     qtbot.addWidget(parent)
     labels = Labels(Qt.Orientation.Vertical, parent)
-    labels.draw((TokenPair("▁Elle", "▁donna"), "▁extraordinary"), (), current=0)
+    labels.draw(("elle", "extraordinary"), (), current=0)
     labels.look_at(0.0, 2.0)
     labels.resize(7 * labels.fontMetrics().averageCharWidth(), 80)
-    pair, plain = (word.text for word in painted(labels).words)
-    assert "→" in pair
-    assert "…" in pair
-    assert "…" in plain
+    short, long = (word.text for word in painted(labels).words)
+    assert short == "elle"
+    assert "…" in long
+
+
+def test_a_row_that_is_not_written_yet_is_faint(qtbot: QtBot) -> None:
+    heat_map = HeatMap("weights")
+    qtbot.addWidget(heat_map)
+    heat_map.resize(400, 300)
+    palette = heat_map.palette()
+    palette.setColor(QPalette.ColorRole.PlaceholderText, QColor("#808080"))
+    heat_map.setPalette(palette)
+    rows = "a", Label("b", faint=True), "c"
+    heat_map.draw(replace(matrix(3), rows=rows))
+    written = {word.text: word.ink for word in painted(heat_map).words}
+    assert written["b"] == "#808080" != written["a"] == written["c"]
 
 
 def test_numbers_are_copied_with_every_digit(heat_map: HeatMap) -> None:

@@ -129,12 +129,12 @@ def test_a_changed_map_is_labelled_shown_and_exported(view: AttentionView) -> No
     session = joined(view)
     session.set(look=replace(ALL, summary="mean", renormalise=True))
     heat_map = view.maps["cross"]
-    assert heat_map.canvas.cells.shape == (4, 3)
+    assert heat_map.canvas.cells.shape == (2, 3)
     text = csv_of(heat_map.export)
     assert text.startswith(
         '"cross · layer 1: mean of 2 heads; special tokens, pads, punctuation hidden, '
         "renormalised; subwords merged: keys summed, queries averaged"
-        '","the","tired","cat"\n'
+        '","▁the","▁tired","▁cat"\n'
     )
     rows = [line.rsplit(",", 3)[1:] for line in text.splitlines()[1:]]
     assert np.allclose(np.array(rows, float).sum(1), 1, atol=1e-6)
@@ -153,7 +153,7 @@ def test_a_merged_cell_is_picked_by_its_first_tokens(
     heat_map = view.maps["cross"]
     where = middle(heat_map, 1, 1)
     qtbot.mouseClick(heat_map.canvas, Qt.MouseButton.LeftButton, pos=where)
-    assert session.state.locked == AttentionCell("cross", 1, 1)
+    assert session.state.locked == AttentionCell("cross", 3, 1)
 
 
 def test_cells_keep_their_size_while_words_are_added(view: AttentionView) -> None:

@@ -54,12 +54,12 @@ def test_presenting_shows_one_picture_and_goes_back_to_what_was_there(
     assert shown is not None
     chips = strips.target._row.chips
     assert [chip.current for chip in chips] == [False] * 3 + [True]
-    assert chips[-1].token == shown.steps[-1].token
+    assert "▁" + chips[-1].token == shown.steps[-1].token
     assert strips.isVisible()
     assert "reads" in aside.text()
     window.session.set(locked=None)
     best = shown.steps[-1].candidates[0]
-    assert aside.text().startswith(f"{best.token} {best.probability:.4f}")
+    assert aside.text().startswith(f"{best.token[1:]} {best.probability:.4f}")
     window.session.set(locked=AttentionCell("cross", 1, 1))
     qtbot.keyClick(window, Qt.Key.Key_PageDown)  # the clicker goes on
     assert window.session.state.step == 4

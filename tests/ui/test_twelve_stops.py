@@ -154,8 +154,8 @@ def _first_picture(one: Lecturer) -> None:
 
 def _head_of(one: Lecturer) -> None:
     strip = one.window.strips.source
-    one.token(strip, "▁it")
-    one.token(strip, "▁animal")
+    one.token(strip, "it")
+    one.token(strip, "animal")
 
 
 def _masks(one: Lecturer) -> None:
@@ -241,7 +241,7 @@ STOPS = (
     Stop(
         "7 where il is from",
         _first_picture,
-        ("cross · layer 2, head 1", "▁il"),
+        ("cross · layer 2, head 1", "il"),
         "most (0.9549)",
     ),
     Stop(
@@ -276,7 +276,7 @@ STOPS = (
         "12 sampling",
         _sampling,
         ("next token",),
-        "▁était 0.14",
+        "était 0.14",
         lambda state: state.wish.strategy.name == "sample",
     ),
 )

@@ -6,6 +6,7 @@ import numpy as np
 
 from visformer.values.arrays import Floats
 from visformer.values.pieces import Groups, begins_word, marks_of, plain
+from visformer.values.step import chosen_tokens
 from visformer.values.trace import Trace
 
 
@@ -27,7 +28,7 @@ def glued_source(trace: Trace) -> frozenset[int]:
 
 def written(trace: Trace) -> tuple[str, ...]:
     """Return the target's tokens, and last the one that the last step chose."""
-    return trace.target + tuple(step.token for step in trace.steps[-1:])
+    return trace.target + chosen_tokens(trace.steps[-1:])
 
 
 def glued_target(trace: Trace) -> frozenset[int]:

@@ -22,7 +22,7 @@ from visformer.pictures.choices import (
 from visformer.pictures.picture import Table, saved_labels
 from visformer.pictures.token_names import candidate, chosen_name, marks, word
 from visformer.values.distribution import WholeDistribution
-from visformer.values.pieces import Marks
+from visformer.values.pieces import WordMarks
 from visformer.values.step import CANDIDATES
 from visformer.values.trace import Trace
 from visformer.words import decimals, probability
@@ -48,7 +48,7 @@ class AllRows(Sequence[CandidateRow]):
         whole: WholeDistribution,
         *,
         chosen: int | None,
-        marks: Marks,
+        marks: WordMarks,
     ) -> None:
         """``best``: the first rows, as the step has them; ``chosen``: its id."""
         self._best, self._whole, self.chosen = tuple(best), whole, chosen
@@ -106,7 +106,7 @@ class CandidateTable:
     rows: Sequence[CandidateRow]
     vocabulary: int = 0  # tokens that the distribution is over; 0: not known
     choice: str = ""  # the step's token and who chose it, in words
-    marks: Marks = ""  # how the vocabulary marks words
+    marks: WordMarks = ""  # how the vocabulary marks words
 
     def best(self) -> tuple[CandidateRow, ...]:
         """Return the best rows, and the chosen one."""

@@ -21,7 +21,7 @@ from visformer.pictures.token_names import (
 )
 from visformer.text import visible
 from visformer.values.memo import Made
-from visformer.values.pieces import Marks, plain
+from visformer.values.pieces import WordMarks, plain
 from visformer.values.step import Draw, Origin, Step, chosen_tokens, step_origins
 from visformer.values.trace import Trace
 from visformer.words import number, probability
@@ -204,7 +204,7 @@ def written_names(trace: Trace, rows: Iterable[int]) -> tuple[Label, ...]:
 
 @lru_cache(maxsize=4096)  # most are those of the step before
 def _written(
-    token: str, read: str, how: Marks, fed: Label | None, *, unchosen: bool
+    token: str, read: str, how: WordMarks, fed: Label | None, *, unchosen: bool
 ) -> Label:
     """Label a row: in full with the token that it read, and who fed the next one."""
     text, raw, after = plain(token, how), visible(token), plain(read, how)

@@ -14,7 +14,7 @@ from visformer.pictures.picture import Label, Matrix
 from visformer.pictures.token_names import candidate, chosen_name, marks
 from visformer.values.facts import ModelFacts
 from visformer.values.lens import LensRow, LensRows
-from visformer.values.pieces import Marks
+from visformer.values.pieces import WordMarks
 from visformer.values.trace import Trace
 from visformer.words import layer_words, number, probability, rank_text, share
 
@@ -178,7 +178,7 @@ def _kept_words(
     return words
 
 
-def _texts(look: LensRow, shows: Shows, how: Marks) -> tuple[Text, ...]:
+def _texts(look: LensRow, shows: Shows, how: WordMarks) -> tuple[Text, ...]:
     """Return what a row's cells show, one cell per layer."""
     if shows == "chosen":
         return tuple(_rank_text(look, layer) for layer in range(len(look.tokens)))

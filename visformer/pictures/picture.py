@@ -69,6 +69,11 @@ def quoted(label: str) -> str:
     return full if full != label else f"“{label}”"
 
 
+def raw_label(label: str) -> str:
+    """Return a label with its tokens as the vocabulary has them."""
+    return label.raw if isinstance(label, Label) else label
+
+
 def saved_labels(labels: tuple[str, ...]) -> tuple[str, ...]:
     """Return labels as files have them."""
     return tuple(x.saved if isinstance(x, Label) else x for x in labels)

@@ -8,20 +8,19 @@ from visformer.analysis.subwords import written
 from visformer.pictures.picture import Label
 from visformer.text import visible
 from visformer.values.facts import Kind, SentenceSide
-from visformer.values.pieces import Marks, listed, marks_of, plain
-from visformer.values.step import step_origins
+from visformer.values.pieces import WordMarks, listed, marks_of, plain
+from visformer.values.step import chosen_tokens, step_origins
 from visformer.values.trace import Trace
 from visformer.words import token_words
 
 FED_SIGN = "⇢"  # before a token that the user forced or a reference fed
 
 
-def marks(trace: Trace, side: SentenceSide) -> Marks:
+def marks(trace: Trace, side: SentenceSide) -> WordMarks:
     """Return how a side's vocabulary marks words."""
     if side == "source":
         return marks_of(trace.source)
-    steps = trace.whole.steps[:1]
-    best = (token for step in steps for token in step.candidates.tokens)
+    best = (token for step in trace.steps[:1] for token in step.candidates.tokens)
     return marks_of((*best, *written(trace)))
 
 
@@ -37,13 +36,13 @@ def names(trace: Trace, side: SentenceSide) -> tuple[Label, ...]:
 
 
 @lru_cache(maxsize=4096)
-def name(token: str, how: Marks) -> Label:
+def name(token: str, how: WordMarks) -> Label:
     """Label one token."""
     return Label(plain(token, how), raw=visible(token))
 
 
 @lru_cache(maxsize=4096)
-def candidate(token: str, how: Marks) -> Label:
+def candidate(token: str, how: WordMarks) -> Label:
     """Label a token in a list of next ones, where each differs from the others."""
     return Label(listed(token, how), raw=visible(token))
 
@@ -75,7 +74,7 @@ def writes(trace: Trace, kind: Kind) -> bool:
 def row_word(trace: Trace, kind: Kind, row: int) -> str:
     """Return what names a row of attention in a sentence."""
     if writes(trace, kind):
-        return plain(trace.steps[row].token, marks(trace, "target"))
+        return plain(chosen_tokens(trace.steps)[row], marks(trace, "target"))
     return word(trace, "source" if kind == "encoder" else "target", row)
 
 

@@ -20,10 +20,10 @@ from visformer.text import visible
 
 # Of sentencepiece, GPT-2's bytes, WordPiece, subword-nmt, and BPE that marks ends;
 # "": every token is a word.
-Marks = Literal["▁", "Ġ", "##", "@@", "</w>", ""]
+WordMarks = Literal["▁", "Ġ", "##", "@@", "</w>", ""]
 Groups = tuple[tuple[int, ...], ...]
 
-SPACE: Marks = "▁"
+SPACE: WordMarks = "▁"
 LONE, LINE_END = "␣", "⏎"  # as a space and a line end of their own are written
 HYPHEN = "‑"  # where a piece of a list goes on a word, or is gone on with
 JOINERS = "'’-‐‑"  # inside words: "didn't", "well-known"
@@ -38,7 +38,7 @@ _BYTE_OF = {chr(byte): byte for byte in _PRINTED} | {
 
 
 @lru_cache(maxsize=64)
-def marks_of(tokens: tuple[str, ...]) -> Marks:
+def marks_of(tokens: tuple[str, ...]) -> WordMarks:
     """Return how tokens of one vocabulary mark words; "" where none of them does."""
     if any(token.startswith(SPACE) for token in tokens):
         return SPACE
@@ -56,7 +56,7 @@ def marks_of(tokens: tuple[str, ...]) -> Marks:
     return ""
 
 
-def begins_word(token: str, before: str, marks: Marks) -> bool:
+def begins_word(token: str, before: str, marks: WordMarks) -> bool:
     """Tell whether a piece is marked as a word's first; ``before``: "" for none."""
     if marks == "##":
         return not token.startswith("##")
@@ -67,7 +67,7 @@ def begins_word(token: str, before: str, marks: Marks) -> bool:
     return token.startswith(marks)
 
 
-def bare(token: str, marks: Marks = SPACE) -> str:
+def bare(token: str, marks: WordMarks = SPACE) -> str:
     """Return a piece without its mark; of an unknown piece, its text."""
     if token.startswith("<unk:"):
         return token.removeprefix("<unk:").removesuffix(">").removeprefix(SPACE)
@@ -77,7 +77,7 @@ def bare(token: str, marks: Marks = SPACE) -> str:
 
 
 @lru_cache(maxsize=4096)
-def plain(token: str, marks: Marks) -> str:
+def plain(token: str, marks: WordMarks) -> str:
     """Return a token as a person reads it: without a mark; a lone space is "␣"."""
     if _is_special(token):
         return visible(token)
@@ -87,7 +87,7 @@ def plain(token: str, marks: Marks) -> str:
 
 
 @lru_cache(maxsize=4096)
-def listed(token: str, marks: Marks) -> str:
+def listed(token: str, marks: WordMarks) -> str:
     """Return a token of a list: "‑x" goes on a word, "x‑" is gone on with.
 
     "␣" before one that stands alone in any case: so each token of a vocabulary differs.
@@ -103,7 +103,7 @@ def listed(token: str, marks: Marks) -> str:
     return text if begins else HYPHEN + text
 
 
-def is_punctuation(token: str, marks: Marks = SPACE) -> bool:
+def is_punctuation(token: str, marks: WordMarks = SPACE) -> bool:
     """Whether a piece is punctuation and nothing else (Unicode's P*)."""
     text = _decoded(bare(token, marks), marks)
     return bool(text) and all(unicodedata.category(c).startswith("P") for c in text)
@@ -143,13 +143,13 @@ def joined(groups: Groups) -> frozenset[int]:
     return frozenset(chain.from_iterable(group[1:] for group in groups))
 
 
-def word_text(tokens: Sequence[str], marks: Marks) -> str:
+def word_text(tokens: Sequence[str], marks: WordMarks) -> str:
     """Return a word's pieces joined without marks; a mark on its own is "␣"."""
     text = _decoded("".join(bare(token, marks) for token in tokens), marks)
     return visible(text) or LONE * bool(tokens)
 
 
-def _decoded(text: str, marks: Marks) -> str:
+def _decoded(text: str, marks: WordMarks) -> str:
     """Return the characters that bytes stand for, and spaces for marks within."""
     if marks == "Ġ" and _BYTE_OF.keys() >= set(text):
         return _characters(bytes(_BYTE_OF[c] for c in text))
@@ -171,7 +171,7 @@ def _characters(data: bytes) -> str:
 
 
 @lru_cache(maxsize=2048)
-def _stands_alone(token: str, marks: Marks) -> bool:
+def _stands_alone(token: str, marks: WordMarks) -> bool:
     if token == "<unk>":  # nothing else is known of it
         return True
     text = _decoded(bare(token, marks), marks)

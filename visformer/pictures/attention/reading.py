@@ -38,7 +38,7 @@ from visformer.pictures.selection import AttentionCell, Selection
 from visformer.pictures.token_names import FED_SIGN, marks
 from visformer.values.arrays import Bools, Floats
 from visformer.values.facts import Kind
-from visformer.values.pieces import Groups, Marks, word_text
+from visformer.values.pieces import Groups, WordMarks, word_text
 from visformer.values.trace import Trace
 
 
@@ -227,7 +227,7 @@ def _changed(
     ``words``: the title, and what is done.
     """
     groups = rows, columns = token_groups(trace, kind, look)
-    row_labels, column_labels = _labels(trace, kind, groups)
+    row_labels, column_labels = _labels(trace, kind, groups, words=look.words)
     if look.hide:
         queries, keys = (list(chain.from_iterable(side)) for side in (rows, columns))
         values = chosen(values, queries, keys, renormalise=look.renormalise)
@@ -272,7 +272,7 @@ def whole_labels(trace: Trace, kind: Kind, look: Look) -> BothLabels:
     """Return the row and column labels that a look leaves of a whole Trace."""
     if look.raw:
         return labels(trace, kind)
-    return _labels(trace, kind, token_groups(trace, kind, look))
+    return _labels(trace, kind, token_groups(trace, kind, look), words=look.words)
 
 
 def _renumbered(groups: Groups) -> Groups:
@@ -287,27 +287,36 @@ def _renumbered(groups: Groups) -> Groups:
 # ---- labels ---------------------------------------------------------------------
 
 
-def _labels(trace: Trace, kind: Kind, groups: tuple[Groups, Groups]) -> BothLabels:
-    """Label rows and columns of one token or of a word's."""
+def _labels(
+    trace: Trace, kind: Kind, shown: tuple[Groups, Groups], *, words: bool
+) -> BothLabels:
+    """Label rows and columns of one token each, or of a word's."""
     rows, columns = (
         tuple(
-            _merged([names[at] for at in group], marks(trace, side)) for group in shown
+            _merged([names[at] for at in group], how) if words else names[group[0]]
+            for group in groups
         )
-        for names, shown, side in zip(
-            labels(trace, kind), groups, sides(kind), strict=True
+        for names, groups, how in zip(
+            labels(trace, kind),
+            shown,
+            (marks(trace, side) for side in sides(kind)),
+            strict=True,
         )
     )
     return rows, columns
 
 
-def _merged(names: Sequence[Label], how: Marks) -> Label:
+def _merged(names: Sequence[Label], how: WordMarks) -> Label:
     """Label a word by the labels of its tokens."""
-    if len(names) == 1:
-        return names[0]
     sign = f"{FED_SIGN} "
     tokens = [name.raw.removeprefix(sign) for name in names]
     fed = sign if any(name.raw.startswith(sign) for name in names) else ""
-    return Label(fed + word_text(tokens, how), raw=fed + "".join(tokens))
+    return Label(
+        fed + word_text(tokens, how),
+        full=names[0].full if len(names) == 1 else "",
+        raw=fed + "".join(tokens),
+        faint=names[-1].faint,
+    )
 
 
 def _indices(groups: Groups | None, tokens: Sequence[int]) -> tuple[int, ...]:

@@ -22,7 +22,6 @@ from visformer.pictures.choices import (
     short_choice,
 )
 from visformer.pictures.look import Look
-from visformer.pictures.picture import Label
 from visformer.pictures.selection import AttentionCell, Selection
 from visformer.pictures.teacher_forcing import is_taught
 from visformer.pictures.token_names import marks, name, names, row_word, writes
@@ -36,7 +35,7 @@ from visformer.values.trace import Trace
 class Chip(NamedTuple):
     """One token of a strip."""
 
-    token: Label
+    token: str
     id: int
     tint: float  # attention paid to it by the row in focus, in [0, 1]; NaN kept
     current: bool  # the current step chose it

@@ -80,10 +80,10 @@ def glued(trace: Trace, side: SentenceSide) -> frozenset[int]:
 
 
 def joined_tokens(trace: Trace, side: SentenceSide) -> frozenset[int]:
-    """Return a whole run's tokens that go on the word of the token before them."""
-    kept = _JOINED.setdefault(trace.whole, {})
+    """Return a side's tokens that go on the word of the token before them."""
+    kept = _JOINED.setdefault(trace, {})
     if side not in kept:
-        kept[side] = joined(_words(trace.whole, side))
+        kept[side] = joined(_words(trace, side))
     return kept[side]
 
 

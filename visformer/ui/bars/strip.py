@@ -29,6 +29,7 @@ from PySide6.QtWidgets import (
 
 from visformer.language import N_, _
 from visformer.pictures.attention.strips import Chip
+from visformer.pictures.picture import raw_label
 from visformer.ui import icons
 from visformer.ui.bars.chip_painter import REACH, SIZED, ChipLook, ChipPainter, look_of
 from visformer.ui.widgets.plain_keys import keeps
@@ -182,7 +183,7 @@ class TokenStrip(QScrollArea):
         """Build the menu; disabled while there is nothing to copy."""
         menu, chips = QMenu(self), self._row.chips
         for title, texts in (
-            (_("Copy the &tokens"), [chip.token for chip in chips]),
+            (_("Copy the &tokens"), [raw_label(chip.token) for chip in chips]),
             (_("Copy their &ids"), [str(chip.id) for chip in chips]),
         ):
             entry, text = menu.addAction(title), " ".join(texts)
