@@ -28,7 +28,7 @@ def glued_source(trace: Trace) -> frozenset[int]:
 
 def written(trace: Trace) -> tuple[str, ...]:
     """Return the target's tokens, and last the one that the last step chose."""
-    return trace.target + chosen_tokens(trace.steps[-1:])
+    return trace.target + chosen_tokens(trace.steps)[-1:]
 
 
 def glued_target(trace: Trace) -> frozenset[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from weakref import WeakKeyDictionary
 
 from visformer.analysis.subwords import written
 from visformer.pictures.picture import Label
@@ -20,8 +21,13 @@ def marks(trace: Trace, side: SentenceSide) -> WordMarks:
     """Return how a side's vocabulary marks words."""
     if side == "source":
         return marks_of(trace.source)
-    best = (token for step in trace.steps[:1] for token in step.candidates.tokens)
-    return marks_of((*best, *written(trace)))
+    if trace not in _MARKS:
+        best = (token for step in trace.steps[:1] for token in step.candidates.tokens)
+        _MARKS[trace] = marks_of((*best, *written(trace)))
+    return _MARKS[trace]
+
+
+_MARKS: WeakKeyDictionary[Trace, WordMarks] = WeakKeyDictionary()  # of the target
 
 
 def names(trace: Trace, side: SentenceSide) -> tuple[Label, ...]:
