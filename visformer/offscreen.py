@@ -230,6 +230,7 @@ def _look(options: argparse.Namespace) -> Look:
         hide=frozenset(name for name in TOKEN_GROUPS if name in names),
         renormalise="renormalise" in names,
         words=options.words,
+        pieces=options.raw_pieces,
         order=options.order,
     )
 

@@ -135,7 +135,8 @@ def test_a_long_sentence_is_drawn_a_block_of_rows_at_a_time() -> None:
 
 
 def test_rows_of_the_feed_forward_network_are_tokens_that_ask_nothing() -> None:
-    state = state_of(*traced())
+    checkpoint, trace = traced()
+    state = state_of(checkpoint, trace)
     for stage in STAGES:
         for one in shown(state, stage.name).maps:
             if one.axes[0] == "query":
@@ -143,8 +144,10 @@ def test_rows_of_the_feed_forward_network_are_tokens_that_ask_nothing() -> None:
                 said = matrix.row_axis, matrix.row_role
                 attends = stage.page == "attention"
                 assert said == (
-                    ("query (reads)", "query") if attends else ("token", "")
+                    ("query: word being written", "query") if attends else ("token", "")
                 )
+                first = trace.steps[0].token if attends else trace.target[0]
+                assert matrix.rows[0] == first
 
 
 @pytest.mark.parametrize("bias", ["all", "none"])

@@ -97,7 +97,7 @@ def test_a_later_token_that_is_read_is_a_leak() -> None:
 
 def test_a_token_that_is_hidden_without_reason_is_named() -> None:
     words = surprise(with_mask(padded(), "cross", {(3, 0): False}), "cross", 0)
-    assert "hides “a” (token 1) from query “z” (token 4)" in words
+    assert "hides “a” (token 1) from query “t3” (token 5)" in words
 
 
 def test_a_row_that_may_attend_to_nothing_gets_equal_weights_or_nan() -> None:

@@ -113,6 +113,11 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
         "--words", action="store_true", help=_("merge subwords into words")
     )
     parser.add_argument(
+        "--raw-pieces",
+        action="store_true",
+        help=_("show tokens as the vocabulary has them"),
+    )
+    parser.add_argument(
         "--order",
         default="place",
         help=_("order of the heads: {choices}", choices=", ".join(ORDERS)),

@@ -51,6 +51,7 @@ class Look:
     words: bool = False  # subwords merged: sum over keys, mean over queries
     order: Order = "place"  # of the overview
     ahead: bool = True  # what is decoded but not yet stepped to is shown, faint
+    pieces: bool = False  # tokens are shown as their vocabulary has them
     mass: float = 0.9  # arcs: share of each row carried by the fewest keys, in (0, 1]
     by: TokenRole = (
         "query"  # arcs and text: which token of the cell in focus has its weights shown

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from visformer.language import N_, _
-from visformer.pictures.attention.maps import labels, layer_and_head, sides
+from visformer.pictures.attention.maps import axes, labels, layer_and_head, sides
 from visformer.pictures.attention.weights import head_weights, row_weights
 from visformer.pictures.leak_words import leaking_cells, mask_and_leaks
 from visformer.pictures.picture import Matrix, Numbers, signed_shade
@@ -175,8 +175,8 @@ def difference_picture(runs: Runs | None, selection: Selection) -> Matrix | None
         shade=signed_shade(values, reach),
         rows=row_labels[: len(values)],
         columns=columns[: values.shape[1]],
-        row_axis=_("query (reads)"),
-        column_axis=_("key (is read)"),
+        row_axis=axes(runs.modified, kind)[0],
+        column_axis=axes(runs.modified, kind)[1],
         ends=ends(reach),
         note=_("modified − original, linear"),
         row_role="query",

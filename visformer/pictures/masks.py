@@ -9,10 +9,10 @@ import numpy as np
 
 from visformer.language import N_, _, ngettext
 from visformer.pictures.absent import has_source
-from visformer.pictures.attention.maps import border, labels
+from visformer.pictures.attention.maps import axes, border, labels
 from visformer.pictures.attention.strips import source_line
 from visformer.pictures.picture import Matrix
-from visformer.pictures.token_names import key_placed, row_placed
+from visformer.pictures.token_names import key_placed, names, row_placed
 from visformer.values.arrays import Bools, Floats, Ids, later
 from visformer.values.facts import Kind, SentenceSide
 from visformer.values.trace import Trace
@@ -21,7 +21,6 @@ from visformer.words import (
     layer_words,
     masked_value_text,
     number,
-    token_words,
 )
 
 MaskPart = Literal["padding", "causal", "combined"]
@@ -132,8 +131,8 @@ def mask_picture(trace: Trace, kind: Kind, part: MaskPart, layer: int) -> Matrix
         shade=numbers,
         rows=rows,
         columns=columns,
-        row_axis=_("query (reads)"),
-        column_axis=_("key (is read)"),
+        row_axis=axes(trace, kind)[0],
+        column_axis=axes(trace, kind)[1],
         ends=("False", "True"),
         boolean=True,
         row_role="query",
@@ -314,7 +313,7 @@ def batch_table(traces: tuple[Trace, ...], side: SentenceSide) -> BatchTable:
     ids = np.stack([t.source_ids if source else t.target_ids for t in traces])  # [B, T]
     return BatchTable(
         side=side,
-        tokens=tuple(trace.source if source else trace.target for trace in traces),
+        tokens=tuple(names(trace, side) for trace in traces),
         ids=ids,
         pads=np.stack([trace.pads(side) for trace in traces]),
     )
@@ -353,10 +352,9 @@ def _difference_words(
     trace: Trace, kind: Kind, query: int, key: int, *, allowed: bool
 ) -> str:
     """Say how one cell of a layer's mask differs from padding and causal mask."""
-    queries, keys = trace.tokens(kind)
     pair = {
-        "query": token_words(queries[query], query),
-        "key": token_words(keys[key], key),
+        "query": row_placed(trace, kind, query),
+        "key": key_placed(trace, kind, key),
     }
     if not allowed:
         return _("the mask that was used also hides {key} from query {query}.", **pair)

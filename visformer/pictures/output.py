@@ -239,14 +239,12 @@ def logit_table(trace: Trace | None, lens: LensRows | None) -> Numbers | None:
     if trace is None or look is None:
         return None
     step, how = trace.steps[-1], marks(trace, "target")
-    names = [
-        f"{rank}  {candidate(t, how)}" for rank, t in enumerate(look.tokens[-1], 1)
-    ]
+    best = enumerate(look.tokens[-1], 1)
+    names = [candidate(token, how).after(f"{rank}  ") for rank, token in best]
     logits, p = look.logits[-1].tolist(), look.probabilities[-1].tolist()
     if step.id not in look.ids[-1]:
-        names.append(
-            f"{rank_text(int(look.chosen_ranks[-1]))}  {candidate(step.token, how)}"
-        )
+        rank = rank_text(int(look.chosen_ranks[-1]))
+        names.append(chosen_name(trace).after(f"{rank}  "))
         logits.append(float(look.chosen_logits[-1]))
         p.append(float(look.chosen_probabilities[-1]))
     values = np.array([logits, p], np.float32).T

@@ -99,6 +99,8 @@ def is_open(trace: Trace, row: int) -> bool:
 
     Its step then has the best next token, all others what was read after them.
     """
-    origins = step_origins(trace.whole.steps)
-    before, last = set(origins[:-1]), origins[-1:]
-    return row == len(origins) - 1 and before == {"reference"} and last == ("model",)
+    steps = trace.whole.steps
+    if row != len(steps) - 1:
+        return False
+    *before, last = step_origins(steps)
+    return set(before) == {"reference"} and last == "model"

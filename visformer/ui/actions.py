@@ -130,6 +130,11 @@ def _build_view_menu(window: MainWindow, view: QMenu) -> None:
             lambda: appearance.show_ahead(not window.session.state.look.ahead),
         ): lambda: window.session.state.look.ahead,
         _add(
+            view,
+            _("Show &raw pieces"),
+            lambda: appearance.show_pieces(not window.session.state.look.pieces),
+        ): lambda: window.session.state.look.pieces,
+        _add(
             view, _("&Motion after a step"), lambda: appearance.move(not has_motion())
         ): has_motion,
     }

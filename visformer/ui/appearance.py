@@ -48,6 +48,7 @@ class Appearance:
         self.explain(memory.text("explanations", "shown") == "shown")
         set_motion(memory.text("motion", "on") == "on")
         self.show_ahead(memory.text("ahead", "shown") == "shown")
+        self.show_pieces(memory.text("pieces", "words") == "raw")
         self.show_tokens(memory.text("tokens", "shown") == "shown")
 
     def remember(self) -> None:
@@ -61,6 +62,7 @@ class Appearance:
         self._window.side.reset()
         self.explain(True)
         self.show_ahead(True)
+        self.show_pieces(False)
         self.show_tokens(True)
         self._window.tabs.reset_sizes()
 
@@ -92,6 +94,12 @@ class Appearance:
         self._memory.keep("ahead", "shown" if shown else "hidden")
         session = self._window.session
         session.set(look=replace(session.state.look, ahead=shown))
+
+    def show_pieces(self, shown: bool) -> None:
+        """Show tokens as their vocabulary has them, or as a person reads them."""
+        self._memory.keep("pieces", "raw" if shown else "words")
+        session = self._window.session
+        session.set(look=replace(session.state.look, pieces=shown))
 
     def show_tokens(self, shown: bool) -> None:
         """Show or fold the source and target tokens."""

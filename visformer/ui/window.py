@@ -59,6 +59,7 @@ from visformer.ui.held_keys import HeldKeys
 from visformer.ui.large import LargePlace
 from visformer.ui.memory import Memory
 from visformer.ui.presenting import Presentation
+from visformer.ui.raw_pieces import show_raw
 from visformer.ui.session_files import SessionFiles
 from visformer.ui.side import Side
 from visformer.ui.tabs import Tabs
@@ -207,6 +208,7 @@ class MainWindow(QMainWindow):
 
     def _draw_all(self, state: State, *, pictures: bool = True) -> None:
         """Update every visible part from the State; one that fails stops no other."""
+        show_raw(raw=state.look.pieces)
         if state.tab != self.tabs.name:
             self.large.restore()
         draws = [

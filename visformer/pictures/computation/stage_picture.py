@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 
 from visformer.language import N_, _, ngettext
+from visformer.pictures.attention import maps
 from visformer.pictures.computation.subject import NO_ROOM, Room, Subject, unit_of
 from visformer.pictures.picture import (
     AttentionRole,
@@ -55,8 +56,6 @@ class StagePicture:
 
 ROLES: dict[Axis, AttentionRole] = {"query": "query", "key": "key"}
 AXES: dict[Axis, str] = {
-    "query": N_("query (reads)"),
-    "key": N_("key (is read)"),
     "model": N_("model dimension (dim)"),
     "head": N_("head dimension (dim)"),
     "inner": N_("inner unit"),
@@ -113,8 +112,8 @@ def stage_map(
             shade=shades,
             rows=_labels(subject, axes[0], len(numbers)),
             columns=_labels(subject, axes[1], numbers.shape[1]),
-            row_axis=_(AXES[axes[0]]),
-            column_axis=_(AXES[axes[1]]),
+            row_axis=_axis(subject, axes[0]),
+            column_axis=_axis(subject, axes[1]),
             row_unit=unit_of(axes[0]),
             column_unit=unit_of(axes[1]),
             ends=how.ends,
@@ -148,6 +147,13 @@ def signed_shading(values: Floats, top: float) -> Shading:
     """Shade from minus to plus ``top``."""
     ends = number(-top, 3), f"+{number(top, 3)}"
     return Shading(signed_shade(values, top), ends, signed=True)
+
+
+def _axis(subject: Subject, axis: Axis) -> str:
+    """Say what stands along an axis."""
+    if axis in AXES:
+        return _(AXES[axis])
+    return maps.axes(subject.trace, subject.kind)[axis == "key"]
 
 
 def _labels(subject: Subject, axis: Axis, count: int) -> tuple[str, ...]:

@@ -147,9 +147,10 @@ def picture(stage: Stage, looked_at: Subject) -> StagePicture | str:
 
 
 def _made(stage: Stage, looked_at: Subject) -> StagePicture:
+    alone = stage.page == "feed_forward"
     with np.errstate(over="ignore", invalid="ignore"):  # NaN and ∞ are shown
-        made = stage.make(looked_at)
-    if stage.page != "feed_forward":
+        made = stage.make(replace(looked_at, alone=alone))
+    if not alone:
         return made
     return replace(made, maps=tuple(map(of_tokens, made.maps)))
 

@@ -58,6 +58,7 @@ class Subject:
     positions: Floats | None = None  # the model's own encodings, [P, D]
     dimensions: Mapping[Axis, int] = field(default_factory=dict)  # selected, by axis
     grows: bool = False  # the run is being decoded
+    alone: bool = False  # each token is taken by itself: it reads nothing
 
     @property
     def weights(self) -> Floats:
@@ -159,13 +160,18 @@ class Subject:
     @cached_property
     def _tokens(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The labels of queries and of keys, made once for all maps."""
-        return labels(self.trace, self.kind)
+        return labels(self.trace, self._named_as)
+
+    @property
+    def _named_as(self) -> Kind:
+        """The kind whose rows have the names; a token alone is named by itself."""
+        return "decoder" if self.alone and self.kind == "cross" else self.kind
 
     def token(self, axis: Literal["query", "key"]) -> str:
         """Name the cell's query or key and its place."""
         if axis == "key":
             return key_placed(self.trace, self.kind, self.key)
-        return row_placed(self.trace, self.kind, self.query)
+        return row_placed(self.trace, self._named_as, self.query)
 
 
 @lru_cache(maxsize=8)

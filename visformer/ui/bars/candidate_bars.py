@@ -21,6 +21,7 @@ from PySide6.QtWidgets import QHeaderView, QTableView
 from visformer import words
 from visformer.pictures.candidates import BEST, CandidateRow
 from visformer.ui import theme
+from visformer.ui.raw_pieces import written
 from visformer.values.step import CANDIDATES
 
 LEAST_TOKEN = 8  # characters of a token, before its rank is left out
@@ -183,6 +184,7 @@ class CandidateBars(QTableView):
 
 def _texts(row: CandidateRow) -> tuple[str, str, str]:
     """Return rank, token and probability; of what is no candidate the token."""
+    (token,) = written((row.token,))
     if not row.rank:
-        return "", row.token, ""
-    return str(row.rank), row.token, words.probability(row.probability)
+        return "", token, ""
+    return str(row.rank), token, words.probability(row.probability)

@@ -27,7 +27,7 @@ from visformer.pictures.candidates import (
     others_words,
 )
 from visformer.pictures.fills import fill_table, listed_row
-from visformer.pictures.picture import Table
+from visformer.pictures.picture import Table, raw_label
 from visformer.session.live import fixed_words
 from visformer.session.state import State
 from visformer.ui import theme
@@ -268,19 +268,22 @@ class CandidatesPanel(QWidget):
             cells = (str(candidate.rank), candidate.token, words.probability(p))
             return cells[column]
         if role == Role.ToolTipRole:
-            fields = {"id": candidate.id, "probability": words.number(p, 9)}
+            piece = raw_label(candidate.token)
+            fields: dict[str, object] = {"piece": piece, "id": candidate.id}
+            fields["probability"] = words.number(p, 9)
             if candidate.chosen:
                 choice = self.shown.choice
                 tip = _(
-                    "id {id}, probability {probability}; {choice}",
+                    "piece {piece}, id {id}, probability {probability}; {choice}",
                     choice=choice,
                     **fields,
                 )
                 return plain_tip(tip)
             if self._fixed:
-                return _("id {id}, probability {probability}", **fields)
+                return _("piece {piece}, id {id}, probability {probability}", **fields)
             return _(
-                "id {id}, probability {probability}; click to choose it instead",
+                "piece {piece}, id {id}, probability {probability}; click to choose it "
+                "instead",
                 **fields,
             )
         return None

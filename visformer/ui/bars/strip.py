@@ -32,15 +32,16 @@ from visformer.pictures.attention.strips import Chip
 from visformer.pictures.picture import raw_label
 from visformer.ui import icons
 from visformer.ui.bars.chip_painter import REACH, SIZED, ChipLook, ChipPainter, look_of
+from visformer.ui.raw_pieces import written
 from visformer.ui.widgets.plain_keys import keeps
 from visformer.ui.widgets.plain_tip import plain_tip
 from visformer.words import number, probability
 
 CHIP_WORDS = {  # by whether it is masked, and read: has a weight
-    (False, False): N_("id {id}"),
-    (False, True): N_("id {id}, weight {weight} ({done})"),
-    (True, False): N_("id {id}, masked"),
-    (True, True): N_("id {id}, masked, weight {weight} ({done})"),
+    (False, False): N_("piece {piece}, id {id}"),
+    (False, True): N_("piece {piece}, id {id}, weight {weight} ({done})"),
+    (True, False): N_("piece {piece}, id {id}, masked"),
+    (True, True): N_("piece {piece}, id {id}, masked, weight {weight} ({done})"),
 }
 WALKS = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}
 ENTER = Qt.Key.Key_Return, Qt.Key.Key_Enter
@@ -219,6 +220,13 @@ class TokenStrip(QScrollArea):
         self.setFixedHeight(self._row.sizeHint().height())
 
 
+def _looks(chips: tuple[Chip, ...]) -> list[ChipLook]:
+    """Return what chips are painted from, with their tokens as written now."""
+    tokens = written(tuple([chip.token for chip in chips]))
+    shown = [x._replace(token=token) for x, token in zip(chips, tokens, strict=True)]
+    return list(map(look_of, shown, (*shown[1:], None)))
+
+
 def _copy(text: str) -> None:
     QGuiApplication.clipboard().setText(text)
 
@@ -245,8 +253,7 @@ class _ChipRow(QWidget):
         before, height = self._looks, self._height
         if self.focused is not None:
             self.focused = min(self.focused, len(chips) - 1) if chips else None
-        self.chips = chips
-        self._looks = list(map(look_of, chips, (*chips[1:], None)))
+        self.chips, self._looks = chips, _looks(chips)
         pairs = zip(before, self._looks, strict=False)
         changed = [at for at, (was, now) in enumerate(pairs) if was != now]
         first = changed[0] if changed else min(len(before), len(chips))
@@ -265,6 +272,7 @@ class _ChipRow(QWidget):
         self._painter = ChipPainter(self.font(), self.palette())
         fonts = self._painter.body, self._painter.word, self._painter.caption
         self._widths = [_measured(metrics) for metrics in fonts]
+        self._looks = _looks(self.chips)  # perhaps as raw pieces
         self._place()
         self.update()
 
@@ -356,6 +364,7 @@ def chip_words(chip: Chip) -> str:
     lines = [
         _(
             CHIP_WORDS[chip.filled, chip.read],
+            piece=raw_label(chip.token),
             id=chip.id,
             weight=probability(chip.tint),
             done=chip.done,

@@ -18,9 +18,9 @@ from PySide6.QtWidgets import (
 
 from visformer.language import N_, _
 from visformer.pictures.mask_lab import causal_of, hidden_of, scale_of
+from visformer.pictures.token_names import names
 from visformer.session.runs import change_run
 from visformer.session.state import Session, State
-from visformer.text import visible
 from visformer.ui.widgets.combo_box import ComboBox
 from visformer.ui.widgets.flow import Flow
 from visformer.ui.widgets.plain_tip import plain_tip
@@ -181,7 +181,7 @@ class MaskFields(QWidget):
 
     def _draw_tokens(self) -> None:
         trace = self._state.shown
-        tokens = trace.source if trace is not None else ()
+        tokens = names(trace, "source") if trace is not None else ()
         hidden = hidden_of(self._state.intervention, self.layer)
         if len(self._menu.actions()) != len(tokens):
             self._menu.clear()
@@ -192,7 +192,7 @@ class MaskFields(QWidget):
                     lambda _checked, token=index: self._hide(token)
                 )
         for index, action in enumerate(self._menu.actions()):
-            text = visible(tokens[index]).replace("&", "&&")
+            text = tokens[index].replace("&", "&&")
             action.setText(f"{index + 1}  {text}")
             action.setChecked(index in hidden)
         self.hide_button.setEnabled(bool(tokens))

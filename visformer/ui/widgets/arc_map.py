@@ -19,6 +19,7 @@ from visformer.pictures.attention.arcs import Arcs, arcs
 from visformer.pictures.attention.maps import Marks
 from visformer.pictures.look import TokenRole
 from visformer.pictures.picture import Matrix
+from visformer.ui.raw_pieces import written
 from visformer.ui.theme import hue
 from visformer.ui.widgets.label_text import label_font, labels_width, short
 from visformer.ui.widgets.labels import axis_ink
@@ -92,7 +93,9 @@ class ArcsCanvas(TokenCanvas):
 
     def _labels(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         matrix = self._matrix
-        return (matrix.rows, matrix.columns) if matrix is not None else ((), ())
+        if matrix is None:
+            return (), ()
+        return written(matrix.rows), written(matrix.columns)
 
     def _letter(self) -> int:
         return self.fontMetrics().averageCharWidth()

@@ -9,6 +9,7 @@ from PySide6.QtGui import QContextMenuEvent, QMouseEvent, QPainter, QPaintEvent,
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from visformer.pictures.token_bars import TokenBar, bars_table
+from visformer.ui.raw_pieces import written
 from visformer.ui.theme import fed_colour
 from visformer.ui.widgets.export import Export
 from visformer.ui.widgets.plain_tip import plain_tip
@@ -61,8 +62,8 @@ class BarChart(QWidget):
         number = metrics.horizontalAdvance("0.0e−00") + em // 2
         most = min(LONGEST_NAME * metrics.averageCharWidth(), self.width() // 3)
         names = [
-            metrics.elidedText(bar.name, Qt.TextElideMode.ElideRight, most)
-            for bar in self.bars
+            metrics.elidedText(name, Qt.TextElideMode.ElideRight, most)
+            for name in written(tuple(bar.name for bar in self.bars))
         ]
         name = max(map(metrics.horizontalAdvance, names), default=0)
         ranks = [f"{bar.rank:,}" for bar in self.bars]

@@ -24,6 +24,7 @@ from visformer.pictures.absent import has_source, has_target
 from visformer.pictures.masks import BatchTable, batch_table, row_name, shortest_row
 from visformer.session.live import fixed_words
 from visformer.session.state import State
+from visformer.ui.raw_pieces import written
 from visformer.ui.widgets.combo_box import ComboBox
 from visformer.ui.widgets.least_size import LeastColumn
 from visformer.ui.widgets.plain_label import paragraph
@@ -297,7 +298,7 @@ class _SideTable(QWidget):
             return None
         token, id = self._picture.tokens[row][column], self._picture.ids[row, column]
         if role == Role.DisplayRole:
-            return f"{token}\n{id}"
+            return f"{written((token,))[0]}\n{id}"
         if role == Role.TextAlignmentRole:
             return Qt.AlignmentFlag.AlignCenter
         return self._pad_data(token, role) if self._picture.pads[row, column] else None

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QWidget
 from visformer.pictures.codes import NOTHING, Bytes, codes
 from visformer.pictures.logit_lens import Text
 from visformer.pictures.picture import Matrix
+from visformer.ui.raw_pieces import written
 from visformer.ui.widgets.canvas import Canvas
 from visformer.ui.widgets.colour_map import colour_table, inks
 
@@ -91,7 +92,8 @@ class CellTexts(QWidget):
             for column in range(max(0, math.floor(view.left())), last_column):
                 left, top = (column - view.x()) * wide, (row - view.y()) * high
                 painter.setPen(ink[self._codes[row, column]])
-                writer.write(left, top, self.texts[row][column])
+                token, number = self.texts[row][column]
+                writer.write(left, top, (written((token,))[0], number))
 
     def changeEvent(self, event: QEvent) -> None:
         """Measure texts anew in another font."""

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QWidget
 
 from visformer.pictures.diagram.columns import Arrow, Box, Drawing, Point
 from visformer.pictures.role_text import ROLES
+from visformer.ui.raw_pieces import written
 from visformer.ui.theme import hue
 from visformer.ui.widgets.lettering import Ink, InkedText, Words
 
@@ -72,7 +73,7 @@ class Painting:
         bare = box.style in ("text", "head")
         edge = 0.0 if bare else self._wide / 2
         words = Words(
-            title=box.title,
+            title=written((box.title,))[0],
             detail=box.detail,
             bold=box.style == "head" or (box.style == "token" and box.strong),
             left=bare,

@@ -6,6 +6,7 @@ from PySide6.QtGui import QFont, QPainter, QPalette, QPixmap
 from PySide6.QtWidgets import QWidget
 
 from visformer.pictures.diagram.columns import Drawing
+from visformer.ui.raw_pieces import is_raw
 from visformer.ui.widgets.diagram_canvas import Painting, has_ground
 from visformer.ui.widgets.lettering import lettering
 
@@ -30,7 +31,7 @@ class DiagramImage:
         self, drawing: Drawing, widget: QWidget, font: QFont, units: tuple[float, float]
     ) -> QPixmap:
         """Return the image; ``units``: a character's width and a line's height."""
-        ratio, kind = widget.devicePixelRatioF(), (font.key(), units)
+        ratio, kind = widget.devicePixelRatioF(), (font.key(), units, is_raw())
         look = widget.size(), ratio, widget.palette().cacheKey(), widget.hasFocus()
         if (drawing, look, kind) == self._of:
             return self._image

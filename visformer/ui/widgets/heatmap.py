@@ -18,6 +18,7 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 from visformer.language import N_, _
 from visformer.pictures.codes import codes
 from visformer.pictures.picture import Matrix, Table
+from visformer.ui.raw_pieces import written
 from visformer.ui.theme import gap
 from visformer.ui.widgets.canvas import ZOOM_STEP, Canvas
 from visformer.ui.widgets.cell_value import CellValue, description, is_inside
@@ -240,8 +241,8 @@ class HeatMap(QWidget):
         size, font = self.size(), self.font()
         names = self._longest[0] or matrix.rows, self._longest[1] or matrix.columns
         longest = (
-            labels_width(font, names[0]) if self._names_rows else 0,
-            labels_width(font, names[1]),
+            labels_width(font, written(names[0])) if self._names_rows else 0,
+            labels_width(font, written(names[1])),
         )
         top = self.heading.place(size.width())
         bar = self._bar.needs(size.width())

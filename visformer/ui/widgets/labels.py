@@ -6,7 +6,7 @@ import math
 from operator import is_
 from typing import NamedTuple
 
-from PySide6.QtCore import QRect, QRectF, Qt
+from PySide6.QtCore import QEvent, QRect, QRectF, Qt
 from PySide6.QtGui import (
     QColor,
     QFont,
@@ -19,6 +19,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QWidget
 
 from visformer.pictures.picture import AttentionRole, Label
+from visformer.ui.raw_pieces import written
 from visformer.ui.theme import CAPTION, hue, sized
 from visformer.ui.widgets.label_text import (
     WIDE_SIZE,
@@ -114,9 +115,16 @@ class Labels(QWidget):
         known = len(self._labels)
         if len(labels) < known or not all(map(is_, labels, self._labels)):
             known = 0
-        new = tuple(map(short, labels[known:]))
+        new = tuple(map(short, written(labels[known:])))
         self._has_wide = any(map(is_wide, new)) or (known > 0 and self._has_wide)
         return self._texts[:known] + new
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Write the labels again: perhaps as raw pieces."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.FontChange and "_labels" in self.__dict__:
+            labels, self._labels = self._labels, ()
+            self.draw(labels, self._marked, current=self._current, role=self._role)
 
     def look_at(self, first: float, span: float) -> None:
         """Label ``span`` cells from ``first`` on."""

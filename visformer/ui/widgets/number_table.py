@@ -35,6 +35,7 @@ from PySide6.QtWidgets import (
 from visformer import words
 from visformer.language import N_, _
 from visformer.pictures.picture import Numbers, Table, is_same
+from visformer.ui.raw_pieces import written
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.export import CSV, Export
 from visformer.ui.widgets.label_text import short
@@ -218,7 +219,7 @@ class NumberTable(QTableView):
         if self.numbers is None:
             return None
         across = orientation == Qt.Orientation.Horizontal
-        names = self.numbers.columns if across else self.numbers.rows
+        names = written(self.numbers.columns if across else self.numbers.rows)
         if role == Role.DisplayRole:
             return short(names[section]) if across else names[section]
         if role == Role.ToolTipRole:

@@ -24,6 +24,7 @@ from PySide6.QtGui import (
 from visformer.pictures.attention.tinted import Tinted, TintedPiece
 from visformer.pictures.codes import HIGH, LOW, MASKED, NAN
 from visformer.pictures.look import TokenRole
+from visformer.ui.raw_pieces import written
 from visformer.ui.widgets.colour_map import colour_table
 from visformer.ui.widgets.plain_label import wrapped_height
 from visformer.ui.widgets.token_canvas import SideToken, TokenCanvas
@@ -212,7 +213,7 @@ def _paragraph(
         special = piece.text.startswith("<") and piece.text.endswith(">")
         text += ISOLATE if special else ""
         starts.append(_units(text))
-        text += piece.text + (END_ISOLATE if special else "")
+        text += written((piece.text,))[0] + (END_ISOLATE if special else "")
     layout = QTextLayout(text)
     option = QTextOption()
     option.setWrapMode(QTextOption.WrapMode.WrapAtWordBoundaryOrAnywhere)
