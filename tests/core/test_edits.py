@@ -239,6 +239,17 @@ def test_an_edit_within_a_sentence_is_refused(
     assert_as_run(decoding.finish(), checkpoint)
 
 
+def test_a_hook_of_all_modules_within_a_sentence_is_refused() -> None:
+    checkpoint = tiny_checkpoint()
+    decoding = visformer.Decoding(checkpoint, SOURCE, limit=6)
+    decoding.step(2)
+    with (
+        nn.modules.module.register_module_forward_hook(lambda *_a: None),
+        pytest.raises(InputError, match="have changed since this sentence"),
+    ):
+        decoding.step()
+
+
 def test_an_edited_model_is_that_of_no_file() -> None:
     checkpoint = Checkpoint(
         name="file",

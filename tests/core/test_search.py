@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ import torch
 from tests.models import BOS, EOS, tiny_checkpoint
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
+from visformer.core.generation import Generation
 from visformer.core.search import search
 from visformer.core.translation import translate
 from visformer.errors import InputError
@@ -64,6 +66,24 @@ def test_order_and_blank_lines_are_kept(beam: int) -> None:
 def test_a_source_over_the_positions_is_cut() -> None:
     checkpoint = tiny_checkpoint(max_positions=8)
     assert translate(checkpoint, ["abcdefghij"]) == translate(checkpoint, ["abcdefg"])
+
+
+def test_beams_that_all_end_in_every_way_go_on_with_the_next_best() -> None:
+    """Two ends are each more probable than any other token, whatever was read."""
+    checkpoint = tiny_checkpoint(
+        source_vocabulary=8, target_vocabulary=8, output_bias=True
+    )
+    other_end, first, second = 4, 5, 6
+    with torch.no_grad():
+        checkpoint.model.output.weight.zero_()
+        checkpoint.model.output.bias.fill_(-20)
+        for id, logit in ((EOS, 4.0), (other_end, 3.9), (first, 3.0), (second, 2.9)):
+            checkpoint.model.output.bias[id] = logit
+    rules = Generation(
+        ends=(other_end,), early_stopping="never", length_penalty=4, max_tokens=4
+    )
+    checkpoint = replace(checkpoint, generation=rules)  # the longest has the best score
+    assert search(checkpoint, [[7, EOS]], beam=2) == [[first, first, first, EOS]]
 
 
 def test_nothing_to_translate() -> None:

@@ -9,6 +9,7 @@ import sys
 import time
 import tracemalloc
 import warnings
+import zipfile
 from collections import Counter, OrderedDict
 from pathlib import Path
 from types import ModuleType
@@ -243,6 +244,10 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "a call of the system": (b"\x80\x02cposix\nsystem\n(X\x01\x00\x00\x00atR.", CODE),
     "eval": (b"\x80\x02cbuiltins\neval\n(X\x01\x00\x00\x00atR.", CODE),
     "eval of Python 2": (b"\x80\x02c__builtin__\neval\n(X\x01\x00\x00\x00atR.", CODE),
+    **{
+        f"a call of {room}": (b"\x80\x02" + name(room, "f") + b")R.", CODE)
+        for room in ("importlib", "subprocess", "ctypes", "runpy", "pickle", "socket")
+    },
     "an index of the memo": (
         b"\x80\x02}r\xff\xff\xff\xff" + UNKNOWN + b"0.",
         "",
@@ -309,6 +314,15 @@ def test_hostile_pickles_are_refused(tmp_path: Path, what: str) -> None:
     assert words in sentence
     assert seconds < 5
     assert most < 50 << 20
+
+
+def test_numbers_that_only_unpacking_makes_are_refused(tmp_path: Path) -> None:
+    """torch stores them as they are: an archive is longer than they are."""
+    pickled = whole(text("w") + tensor("0", 1 << 18, numbers(1 << 18), numbers(1)))
+    with zipfile.ZipFile(tmp_path / "m.pt", "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.writestr("m/data.pkl", pickled)
+        packed.writestr("m/data/0", bytes(4 << 18))
+    refused(tmp_path / "m.pt")
 
 
 def grown(count: int) -> bytes:

@@ -241,7 +241,9 @@ def test_history_is_bounded_in_edits_and_bytes() -> None:
     kept = History(undo=tuple(replace(run, made=big) for _n in range(count))).bounded()
     assert [r.made is None for r in kept.undo] == [True] * 2 + [False] * (count - 2)
     recorded: MadeRun = replace(big, recorded=True)
-    kept = History(undo=(replace(run, made=recorded), *kept.undo)).bounded()
+    whole = (replace(run, made=recorded), *(replace(run, made=big),) * count)
+    kept = History(undo=whole).bounded()  # more than there is room for, without it
+    assert [r.made is None for r in kept.undo[:4]] == [False, True, True, False]
     assert kept.undo[0].made is recorded
 
 

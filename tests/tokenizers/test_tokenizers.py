@@ -320,6 +320,18 @@ def test_a_panic_of_the_tokenizers_library_is_one_sentence(
     capfd.readouterr()  # what the library says by itself
 
 
+def test_transformers_names_what_it_does_not_know() -> None:
+    library = pytest.importorskip("tokenizers")
+    words = {"<unk>": 0, "a": 1}
+    made = library.Tokenizer(library.models.WordLevel(words, unk_token="<unk>"))
+    made.pre_tokenizer = library.pre_tokenizers.Whitespace()
+    inner = pytest.importorskip("transformers").PreTrainedTokenizerFast(
+        tokenizer_object=made, unk_token="<unk>"
+    )
+    pieces = TransformersSide(inner, 2).encode("a dog")
+    assert [(piece.id, piece.token) for piece in pieces] == [(1, "a"), (0, "<unk:dog>")]
+
+
 def test_a_tokenizers_file_neither_pads_nor_cuts_what_is_split() -> None:
     """It could ask for gigabytes of padding; what is read is what was typed."""
     library = pytest.importorskip("tokenizers")

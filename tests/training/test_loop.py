@@ -184,6 +184,17 @@ def test_batches_are_shared_among_processes(
         made._batches(examples[:1])
 
 
+def test_each_process_and_step_drops_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, seeds = trainer(tmp_path), set()
+    for rank in (0, 1):
+        monkeypatch.setattr(loop, "rank", lambda rank=rank: rank)
+        for made.state.step in (0, 1):
+            seeds.add(made._dropout_seed())
+    assert len(seeds) == 4
+
+
 def test_the_place_follows_another_number_of_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

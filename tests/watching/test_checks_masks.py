@@ -17,19 +17,19 @@ Masking = Callable[[Tensor], Tensor]  # of ids [B, T]: what may be read [B, 1, T
 
 
 class One(nn.Module):
-    """Two layers over one side; masked scores are filled with ``fill``."""
+    """Two layers over one side; masked scores are filled with ``fill``, or two."""
 
-    def __init__(self, may: Masking, fill: float = -1e9) -> None:
+    def __init__(self, may: Masking, fill: float = -1e9, *second: float) -> None:
         super().__init__()
-        self.may, self.fill = may, fill
+        self.may, self.fills = may, (fill, *(second or (fill,)))
         self.embed, self.out = nn.Embedding(20, 16), nn.Linear(16, 20)
         self.layers = nn.ModuleList(nn.Linear(16, 48) for _ in range(2))
 
     def forward(self, ids: Tensor, *_masks: Tensor) -> Tensor:
         x = self.embed(ids)
-        for layer in self.layers:
+        for layer, fill in zip(self.layers, self.fills, strict=True):
             q, k, v = layer(x).unflatten(2, (3, 2, 8)).permute(2, 0, 3, 1, 4)
-            scores = (q @ k.mT / 8**0.5).masked_fill(~self.may(ids), self.fill)
+            scores = (q @ k.mT / 8**0.5).masked_fill(~self.may(ids), fill)
             x = x + (scores.softmax(-1) @ v).transpose(1, 2).flatten(2)
         y: Tensor = self.out(x)
         return y
@@ -181,3 +181,11 @@ def test_a_layer_without_the_mask_of_the_others_is_a_note() -> None:
     assert (finding.id, finding.severity) == ("not-causal", "note")
     assert finding.what.startswith("If this is a decoder, its causal mask is missing")
     assert "layers.1" in finding.where
+
+
+@pytest.mark.parametrize("fills", [(-1e9, -1e5), (-1e5, -1e9), (-1e5, INF)])
+def test_of_several_masked_values_the_lowest_is_told(
+    fills: tuple[float, float],
+) -> None:
+    trace = watch(One(causal, *fills))(padded_ids()).traces[0]
+    assert trace.model.attention["decoder"].masked_value == min(fills)

@@ -222,6 +222,11 @@ def test_a_long_text_is_cut_to_the_positions(copied: Path) -> None:
     assert trace.source[-1] == "</s>"
 
 
+def test_every_position_is_decoded_at(copied: Path) -> None:
+    """The start stands at the first of 64, and the last token chosen at none."""
+    assert visformer.Decoding(opened(copied), "The cat.", limit=100).limit == 64
+
+
 def test_the_library_is_left_as_it_was(copied: Path) -> None:
     logging = hub.library("transformers.utils.logging")
     logging.set_verbosity_info()
