@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +9,8 @@ import pytest
 import torch
 
 import visformer
-from tests.core import references
-from tests.core.variants import difference, reference, small
+from tests.core.variants import difference, maps_of, small, tutorial
+from tests.tutorials import labml
 from visformer.core.passes import run
 from visformer.errors import InputError
 from visformer.formats.fresh import presets
@@ -23,23 +22,26 @@ TARGET = torch.tensor([[2, 7, 8, 9], [2, 11, 1, 1], [2, 1, 12, 13]])
 
 def test_labml() -> None:
     checkpoint = small("labml")
-    model = reference(checkpoint, fill=-math.inf, pre_norm=True)
-    theirs = references.labml_alone(model, TARGET)
+    own = tutorial(checkpoint)
+    mask = labml.masks(TARGET, TARGET)[1].permute(1, 2, 0)  # [T, T, B]
+    with torch.no_grad():
+        theirs = own.decode(None, None, TARGET.t(), mask).transpose(0, 1)
     for row, trace in enumerate(run(checkpoint, None, TARGET)):
         assert difference(trace.logits, theirs[row]) <= 2e-5
         for layer in range(3):
-            weights = model.maps["decoder", layer][row]
+            weights = maps_of(own)["decoder", layer][row]
             assert difference(trace.attention("decoder", layer), weights) <= 2e-5
 
 
 def test_modular() -> None:
     checkpoint = small("modular")
     checkpoint.tokenizer.pad = 1
-    model = reference(checkpoint, eps=1e-12, unbiased=True)
-    theirs = references.modular_alone(model, TARGET, 1)
+    own = tutorial(checkpoint)
+    with torch.no_grad():
+        theirs = own.decoder(TARGET, None, own.target_mask(TARGET), None)
     for row, trace in enumerate(run(checkpoint, None, TARGET)):
         assert difference(trace.logits, theirs[row]) <= 2e-5
-        weights = model.maps["decoder", 2][row]
+        weights = maps_of(own)["decoder", 2][row]
         assert difference(trace.attention("decoder", 2), weights) <= 2e-5
     assert np.allclose(trace.attention("decoder", 0)[:, 1], 1 / 4)  # a pad's own row
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 import visformer
-from tests.core import references
-from tests.core.references import Result
-from tests.core.variants import SMALL, difference, reference, small
+from tests.core.variants import SMALL, Result, difference, passed, small, tutorial
+from tests.tutorials import handout, labml
+from tests.tutorials.sizes import by_exponential, by_power
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
 from visformer.core.passes import run
@@ -42,6 +43,7 @@ def assert_equal(traces: list[Trace], theirs: Result) -> None:
 SOURCE = torch.tensor([[4, 5, 6, 7, 8, 9], [10, 11, 12, 0, 0, 0], [3, 0, 4, 5, 0, 0]])
 TARGET = torch.tensor([[2, 7, 8, 9], [2, 11, 0, 0], [2, 0, 12, 13]])
 NOTHING = torch.tensor([[0, 0, 0], [4, 0, 5]])  # a source of pads only
+CAUSAL = torch.ones(4, 4).triu(1).bool()  # True = may not attend
 LEADING = torch.tensor([[0, 0, 5, 6], [0, 4, 5, 0]])  # pads at the target's start
 
 
@@ -51,7 +53,8 @@ LEADING = torch.tensor([[0, 0, 5, 6], [0, 4, 5, 0]])  # pads at the target's sta
 def test_handout(source: Tensor, target: Tensor) -> None:
     checkpoint = small("handout")
     traces = run(checkpoint, source, target)
-    assert_equal(traces, references.handout(reference(checkpoint), source, target, 0))
+    own = passed(tutorial(checkpoint), source, target, *handout.masks(source, target))
+    assert_equal(traces, replace(own, logits=own.logits.log()))
     assert difference(traces[0].probabilities.sum(-1), np.ones(4)) <= 1e-5
     assert difference(np.exp(traces[0].logits), traces[0].probabilities) <= 1e-5
     if source is NOTHING:
@@ -63,12 +66,9 @@ def test_handout(source: Tensor, target: Tensor) -> None:
 @pytest.mark.parametrize("bias", ["none", "all"])
 def test_d2l(lengths: list[int] | None, bias: str) -> None:
     checkpoint = small("d2l", encoder_bias=bias)
-    theirs = references.d2l(
-        reference(checkpoint, fill=-1e6),
-        SOURCE,
-        TARGET,
-        None if lengths is None else torch.tensor(lengths),
-    )
+    valid = None if lengths is None else torch.tensor(lengths)
+    own = tutorial(checkpoint, bias=bias == "all").train()  # else it is not causal
+    theirs = passed(own, SOURCE, TARGET, valid)
     assert_equal(run(checkpoint, SOURCE, TARGET, source_lengths=lengths), theirs)
 
 
@@ -78,9 +78,10 @@ def test_d2l_restarts_its_positions_at_each_step() -> None:
     decoding = Decoding(checkpoint, source, limit=8)
     steps = decoding.step(8)
     ids = torch.tensor([steps.target_ids.tolist()])
-    theirs = references.d2l_steps(
-        reference(checkpoint, fill=-1e6), torch.tensor([source]), ids
-    )
+    own = tutorial(checkpoint)
+    with torch.no_grad():
+        state = own.decoder.init_state(own.encoder(torch.tensor([source]), None), None)
+        theirs = torch.cat([own.decoder(id, state) for id in ids.split(1, 1)], 1)
     assert difference(steps.logits, theirs[0]) <= 2e-5
     assert steps.steps[-1].id == int(theirs[0, -1].argmax())
     whole = run(checkpoint, [source], ids)[0]
@@ -105,13 +106,23 @@ def test_d2l_restarts_its_positions_at_each_step() -> None:
 )
 def test_labml(choices: dict[str, Any]) -> None:
     checkpoint = small("labml", **choices)
-    activation = {"silu": F.silu, "tanh": torch.tanh}.get(
-        choices.get("activation", ""), torch.relu
-    )
-    model = reference(checkpoint, fill=-math.inf, pre_norm=True, activation=activation)
     learned = choices.get("positions") == "learned"
+    biases = (choices.get(f"{part}_bias", True) for part in ("w1", "w2", "gate"))
+    own = tutorial(
+        checkpoint,
+        {"silu": nn.SiLU(), "tanh": nn.Tanh()}.get(choices.get("activation", "")),
+        bias="encoder_bias" not in choices,
+        gated=choices.get("gated", False),
+        biases=tuple(biases),
+        learned=learned,
+    )
     source, target = SOURCE[:, :4], TARGET  # S = T, as forward demands
-    theirs = references.labml(model, source, target, learned=learned)
+    theirs = passed(own, source, target, *labml.masks(source, target))
+    theirs = replace(
+        theirs,
+        memory=theirs.memory.transpose(0, 1),
+        logits=theirs.logits.transpose(0, 1),
+    )
     traces = run(checkpoint, source, target)
     assert_equal(traces, theirs)
     if not learned:  # the place in the batch decides
@@ -142,9 +153,8 @@ def test_modular(pads: tuple[int, int]) -> None:
     checkpoint.tokenizer.source_pad, checkpoint.tokenizer.pad = pads
     source = torch.where(SOURCE == 0, pads[0], SOURCE)
     target = torch.where(TARGET == 0, pads[1], TARGET)
-    model = reference(checkpoint, eps=1e-12, unbiased=True)
     traces = run(checkpoint, source, target)
-    assert_equal(traces, references.modular(model, source, target, pads))
+    assert_equal(traces, passed(tutorial(checkpoint, pads), source, target))
     assert np.allclose(traces[1].attention("encoder", 0)[:, 3:], 1 / 6)
     if pads[1] != 2:  # else the first row is padding too
         assert np.allclose(traces[1].attention("decoder", 0)[:, 2:], 1 / 4)
@@ -157,20 +167,30 @@ def test_modular(pads: tuple[int, int]) -> None:
 def test_scratch(source: Tensor, target: Tensor) -> None:
     checkpoint = small("scratch")
     traces = run(checkpoint, source, target)
-    assert_equal(traces, references.scratch(reference(checkpoint), source, target))
+    assert_equal(traces, passed(tutorial(checkpoint), source, target))
     row = target[-1].tolist().index(0)
     assert np.allclose(traces[-1].attention("decoder", 0)[:, row], 1 / 4)
 
 
 def test_marian_starts_with_its_padding() -> None:
-    checkpoint = small("marian")
-    pad = checkpoint.tokenizer.pad
+    """As torch's own layers have it: sines before cosines, a target's pads are read."""
+    checkpoint = small("marian", decoder_layers=2)
+    pad, model = checkpoint.tokenizer.pad, checkpoint.model
     assert checkpoint.tokenizer.bos == pad == 18
     source = torch.where(SOURCE == 0, pad, SOURCE)
     target = torch.tensor([[pad, 7, 8, 9], [pad, 11, 0, pad], [pad, 3, 12, 13]])
-    model = reference(checkpoint, activation=F.silu)
-    theirs = references.marian(model, source, target, pad)
-    assert_equal(run(checkpoint, source, target), theirs)
+    angles = torch.arange(6)[:, None] / 10_000 ** (torch.arange(8) / 8)
+    table = torch.cat([angles.sin(), angles.cos()], 1)
+    made = torchs_own(checkpoint)(
+        model.target_embedding(source) * 4 + table,
+        model.target_embedding(target) * 4 + table[:4],
+        tgt_mask=CAUSAL,
+        src_key_padding_mask=source == pad,
+        memory_key_padding_mask=source == pad,
+    )
+    logits = made @ model.target_embedding.weight.T + model.output.bias
+    for row, trace in enumerate(run(checkpoint, source, target)):
+        assert difference(trace.logits, logits[row].detach()) <= 2e-5
 
 
 @pytest.mark.parametrize("preset", ["handout", "modular", "scratch", "d2l", "labml"])
@@ -200,13 +220,13 @@ def test_torch_transformer(norm_first: bool, activation: str) -> None:
     )
     theirs = torchs_own(checkpoint)
     model, config = checkpoint.model, checkpoint.config
-    table = references.by_exponential(6, config.d_model)
+    table = by_exponential(6, config.d_model)
     source = model.source_embedding(SOURCE) * math.sqrt(config.d_model)
     target = model.target_embedding(TARGET) * math.sqrt(config.d_model)
     made = theirs(
         source + table,
         target + table[:4],
-        tgt_mask=~references.lower(4)[0],
+        tgt_mask=CAUSAL,
         src_key_padding_mask=SOURCE == 0,
         tgt_key_padding_mask=TARGET == 0,
         memory_key_padding_mask=SOURCE == 0,
@@ -228,17 +248,17 @@ def torchs_own(checkpoint: Checkpoint) -> torch.nn.Transformer:
             config.decoder_layers,
             config.feed_forward,
             dropout=0.0,
-            activation=config.activation,
+            activation=F.silu if config.activation == "silu" else config.activation,
             batch_first=True,
             norm_first=config.norm_first,
         )
+    if not config.final_norm:
+        other.encoder.norm = other.decoder.norm = None
     ours = {name: weight.detach() for name, weight in model.named_parameters()}
     tensors: dict[str, Tensor] = {}
     for stack in ("encoder", "decoder"):
-        tensors |= {
-            f"{stack}.norm.{leaf}": ours[f"{stack}.norm.{leaf}"]
-            for leaf in ("weight", "bias")
-        }
+        names = (f"{stack}.norm.{leaf}" for leaf in ("weight", "bias"))
+        tensors |= {name: ours[name] for name in names if name in ours}
         for layer in range(getattr(config, f"{stack}_layers")):
             tensors |= torch_layer(ours, f"{stack}.layers.{layer}", stack)
     other.load_state_dict(tensors)
@@ -283,8 +303,8 @@ def test_halves_by_hand() -> None:
 
 def test_the_two_forms_differ_in_float32() -> None:
     exp, power = sinusoidal(5000, 512), sinusoidal(5000, 512, "power")
-    assert torch.equal(exp, references.by_exponential(5000, 512))
-    assert torch.equal(power, references.by_power(5000, 512))
+    assert torch.equal(exp, by_exponential(5000, 512))
+    assert torch.equal(power, by_power(5000, 512))
     assert 1e-4 < float((exp - power).abs().max()) < 1e-3
 
 

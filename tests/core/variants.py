@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
 import visformer
-from tests.core.references import Reference
+from tests.tutorials.d2l import D2l
+from tests.tutorials.handout import Handout
+from tests.tutorials.labml import Labml
+from tests.tutorials.modular import Modular
+from tests.tutorials.scratch import Scratch
+from tests.tutorials.sizes import Sizes
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.passes import run
-from visformer.values.facts import KINDS
+from visformer.formats.layouts import LAYOUTS
+from visformer.formats.names import their_name
+from visformer.values.facts import KINDS, Kind
 from visformer.values.trace import Trace
 
 SMALL: dict[str, Any] = {
@@ -60,11 +69,73 @@ ODD: dict[str, Any] = {
 }
 
 
-def reference(checkpoint: Checkpoint, **choices: Any) -> Reference:
-    """Return the reference implementation of a checkpoint's weights."""
-    weights = dict(checkpoint.model.named_parameters(remove_duplicate=False))
-    plain = {name: weight.detach() for name, weight in weights.items()}
-    return Reference(plain, checkpoint.config.heads, **choices)
+TUTORIALS = {
+    "handout": Handout,
+    "d2l": D2l,
+    "labml": Labml,
+    "modular": Modular,
+    "scratch": Scratch,
+}
+
+
+def tutorial(checkpoint: Checkpoint, *given: Any, **choices: Any) -> Any:
+    """Return the layout's own program with a checkpoint's weights, in eval mode."""
+    config, names = checkpoint.config, LAYOUTS[checkpoint.layout].names
+    sizes = Sizes(
+        source=config.source_vocabulary,
+        target=config.target_vocabulary,
+        width=config.d_model,
+        heads=config.heads,
+        encoder=config.encoder_layers,
+        decoder=config.decoder_layers,
+        feed=config.feed_forward,
+        length=config.max_positions,
+        dropout=0.0,
+    )
+    made = TUTORIALS[checkpoint.layout](sizes, *given, **choices)
+    own = {
+        name: value for name, value in made.state_dict().items() if name[-3:] != ".pe"
+    }
+    weights = checkpoint.model.named_parameters()
+    ours = {their_name(names, name): weight for name, weight in weights}
+    assert own.keys() == ours.keys()
+    fitting = {name: ours[name].detach().view(own[name].shape) for name in own}
+    made.load_state_dict(fitting, strict=False)
+    return made.eval()
+
+
+@dataclass
+class Result:
+    """What a tutorial's pass gave: what the cross attention reads, and every weight."""
+
+    memory: Tensor  # [B, S, D], or [S, B, D]
+    logits: Tensor  # as it returns them
+    maps: dict[tuple[Kind, int], Tensor]  # [B, H, Q, K]
+
+
+def passed(model: Any, *given: Any) -> Result:
+    """Run a tutorial's model, and collect what it kept."""
+    memory: list[Tensor] = []
+    encoder = getattr(model, "encoder", None) or model.encoder_layers[-1]
+    with (
+        torch.no_grad(),
+        encoder.register_forward_hook(lambda _m, _given, made: memory.append(made)),
+    ):
+        logits = model(*given)
+    return Result(memory[0], logits, maps_of(model))
+
+
+def maps_of(model: nn.Module) -> dict[tuple[Kind, int], Tensor]:
+    """Return the weights that attentions kept; self attention comes before cross."""
+    kept = {n: m.seen for n, m in model.named_modules() if hasattr(m, "seen")}
+    encoder = [seen for name, seen in kept.items() if name.startswith("encoder")]
+    decoder = [seen for name, seen in kept.items() if name.startswith("decoder")]
+    several: dict[Kind, list[Tensor]] = {
+        "encoder": encoder,
+        "decoder": decoder[::2],
+        "cross": decoder[1::2],
+    }
+    return {(k, at): one for k in several for at, one in enumerate(several[k])}
 
 
 def difference(ours: Any, theirs: Any) -> float:

@@ -11,15 +11,12 @@ import torch
 from torch import Tensor, nn
 
 import visformer
-from tests.watching.faulty_models import built
+from tests.tutorials.scratch import Attention
+from tests.tutorials.sizes import Sizes
+from tests.watching.faulty_models import Healthy
 from visformer.core.position_rules import sinusoidal
 
 WIDTH, ROWS = 16, 13
-NAMES = {  # of the model of faults -> the layout scratch
-    r"(layers\.\d+)\.fc": r"\1.feed_forward.fc",
-    r"(encoder_layers\.\d+)\.norm3": r"\1.norm2",
-}
-SURPLUS = r"encoder_layers\.\d+\.norm2"
 
 
 class Program(nn.Module):
@@ -138,10 +135,19 @@ def test_what_cannot_be_called_is_assumed() -> None:
     assert any(line.startswith("embedding_scale = ") for line in made.assumed)
 
 
+class Unsaid(Attention):
+    """The number of heads is the class's, not the object's."""
+
+    num_heads = 4
+
+    def __init__(self, sizes: Sizes) -> None:
+        super().__init__(sizes)
+        del self.num_heads
+
+
 def test_unknown_heads_are_those_of_the_call() -> None:
-    module = built("")
-    told = {"rename": NAMES, "ignore": [SURPLUS]}
-    made = visformer.load(module, device="cpu", **told)  # type: ignore[arg-type]
+    module = Healthy(attention=Unsaid).eval()
+    made = visformer.load(module, device="cpu")
     assert made.config.heads == 4
     source, target = [[3, 4, 5, 6, 7]], [[1, 6, 7, 8]]
     assert visformer.compare(module, made, source, target).kind is None

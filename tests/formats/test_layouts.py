@@ -213,7 +213,7 @@ def test_biases_are_read_by_presence(tmp_path: Path) -> None:
     path = tmp_path / "m.pt"
     config = opened(saved(path, state(models.d2l))).config
     assert (config.encoder_bias, config.decoder_bias) == ("none", "none")
-    config = opened(saved(path, state(models.d2l, bias="1111"))).config
+    config = opened(saved(path, state(models.d2l, bias=True))).config
     assert (config.encoder_bias, config.decoder_bias) == ("all", "none")
     config = opened(saved(path, state(models.labml, bias=False))).config
     assert (config.encoder_bias, config.decoder_bias) == ("value_output",) * 2

@@ -13,13 +13,17 @@ AT_ONCE = {
     *("a dict of settings beside", "a dataclass of settings beside"),
     *("torch.save(model), torch.nn.Transformer inside", "the same, saved whole"),
     "config.json beside",
+    # a module says how many heads it has
+    *("torch.save(model)", "torch.save(model), before 1.6", "pickle.dump(model)"),
+    *("torch.save(model.half())", "torch.save(DataParallel(model))"),
+    *("pickle.dump(model, protocol=2)", "{model: model, vocab: objects}"),
+    "a module in memory",
 }
 REFUSED = {  # with which words
     "numpy.savez": "was made for NumPy, which is not read",
     "TorchScript": "is a TorchScript program, not weights",
     "an archive .zip": "Unpack it",
     "an archive .tar.gz": "Unpack it",
-    "a module in memory": "does not say how many heads it has",
     "a state dict in memory": "does not say how many heads it has",
     "The Annotated Transformer": "Load it yourself and call visformer.watch",
     "fairseq": "Load it yourself and call visformer.watch",

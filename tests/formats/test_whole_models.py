@@ -161,7 +161,8 @@ def test_a_module_in_memory(layout: str) -> None:
     whole = module(layout)
     made = load(whole, heads=2, device="cpu")
     assert made.layout == layout
-    assert load(whole.state_dict(), heads=2, device="cpu").digest == made.digest
+    stored = load(whole.state_dict(), heads=2, device="cpu").digest
+    assert (stored == made.digest) == (layout != "labml")  # whose waves are not stored
     before = {name: weight.clone() for name, weight in weights(made).items()}
     with torch.no_grad():
         for parameter in whole.parameters():
@@ -178,7 +179,9 @@ def test_what_is_in_memory_says_its_settings(
     monkeypatch.chdir(tmp_path)
     Path("config.json").write_text('{"heads": 8}')
     whole = module("scratch")
-    with pytest.raises(CheckpointError, match="Module does not say how many heads"):
+    for part in whole.modules():
+        vars(part).pop("num_heads", None)
+    with pytest.raises(CheckpointError, match="Scratch does not say how many heads"):
         load(whole)
     whole.num_heads = 2  # type: ignore
     assert load(whole).config.heads == 2

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from tests.watching.tutorial_models import Scratch, ScratchAttention
+from tests.tutorials.scratch import Attention, Scratch
 
 
 class Healthy(Scratch):
@@ -32,29 +32,29 @@ class AlongTheBatch(Healthy):
     """The row of the table is that of the sentence in the batch."""
 
     def embedded(self, table: nn.Embedding, ids: Tensor) -> Tensor:
-        x = table(ids) * math.sqrt(self.width)
+        x = table(ids) * math.sqrt(self.d_model)
         table_rows: Tensor = self.pos_encoding.pe[0, : len(ids), None]
         return torch.add(x, table_rows)
 
 
-class Multiplying(ScratchAttention):
+class Multiplying(Attention):
     def weights(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         return torch.softmax(scores if mask is None else scores * mask, -1)
 
 
-class OverQueries(ScratchAttention):
+class OverQueries(Attention):
     def weights(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         if mask is not None:
             scores = scores.masked_fill(mask == 0, -1e9)
         return torch.softmax(scores, -2)
 
 
-class NotScaled(ScratchAttention):
+class NotScaled(Attention):
     def scores(self, q: Tensor, k: Tensor) -> Tensor:
         return q @ k.transpose(-2, -1)
 
 
-class MaskedAfter(ScratchAttention):
+class MaskedAfter(Attention):
     """The mask comes after the softmax, so rows do not sum to one."""
 
     def weights(self, scores: Tensor, mask: Tensor | None) -> Tensor:
@@ -76,5 +76,5 @@ def built(fault: str) -> nn.Module:
         "padding-read": PadsRead,
         "positions-along-batch": AlongTheBatch,
     }
-    made = model.get(fault, Healthy)(attention=attention.get(fault, ScratchAttention))
+    made = model.get(fault, Healthy)(attention=attention.get(fault, Attention))
     return made.train(fault == "dropout-on")

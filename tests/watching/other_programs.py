@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from tests.watching.tutorial_models import sines
+from tests.tutorials.sizes import by_exponential
 
 WIDTH, HEADS, LAYERS, WORDS, PAD = 16, 4, 2, 24, 1
 Saved = dict[str, dict[str, Tensor]]
@@ -95,7 +95,7 @@ class FairseqHalf(nn.Module):
     def __init__(self, *, cross: bool) -> None:
         super().__init__()
         self.embed_tokens = nn.Embedding(WORDS, WIDTH, padding_idx=PAD)
-        self.register_buffer("table", sines(200, WIDTH))
+        self.register_buffer("table", by_exponential(200, WIDTH))
         self.table: Tensor
         self.layers = nn.ModuleList(
             FairseqLayer(str(at), cross=cross) for at in range(LAYERS)

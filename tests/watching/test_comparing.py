@@ -87,16 +87,10 @@ def test_a_fault_is_placed_and_its_switch_found(
 
 PADDED = [[3, 4, 5, 6, 7], [8, 9, 4, 0, 0], [4, 4, 3, 0, 0]]
 SHIFTED = [[1, 6, 7, 8, 9, 4], [1, 3, 2, 5, 0, 0], [1, 3, 0, 0, 0, 0]]
-NAMES = {
-    r"(layers\.\d+)\.fc": r"\1.feed_forward.fc",
-    r"(encoder_layers\.\d+)\.norm3": r"\1.norm2",
-}
 
 
 def opened_scratch(module: nn.Module, rule: str = "keys") -> visformer.Checkpoint:
-    surplus = r"encoder_layers\.\d+\.norm2"
-    told = {"rename": NAMES, "ignore": [surplus], "mask_rule": rule}
-    return visformer.load(module, device="cpu", heads=4, **told)  # type: ignore[arg-type]
+    return visformer.load(module, device="cpu", mask_rule=rule)
 
 
 @pytest.mark.parametrize(
