@@ -72,8 +72,8 @@ def bare(token: str, marks: WordMarks = SPACE) -> str:
     if token.startswith("<unk:"):
         return token.removeprefix("<unk:").removesuffix(">").removeprefix(SPACE)
     if marks in ("@@", "</w>"):
-        return token.removesuffix(marks)
-    return token.removeprefix(marks)
+        return token.removesuffix(marks) or token
+    return token.removeprefix(marks) or token * (marks == "##")
 
 
 @lru_cache(maxsize=4096)
@@ -82,8 +82,9 @@ def plain(token: str, marks: WordMarks) -> str:
     if _is_special(token):
         return visible(token)
     text = _decoded(bare(token, marks), marks)
-    spaces = len(text) - len(text.lstrip(" "))
-    return visible(LONE * spaces + text[spaces:] or LONE * bool(token))
+    read = text.lstrip(" ")
+    spaces = len(text) - len(read) + (bool(token) and not read)
+    return visible(LONE * spaces + read)
 
 
 @lru_cache(maxsize=4096)
@@ -96,7 +97,7 @@ def listed(token: str, marks: WordMarks) -> str:
     if not marks or _is_special(token) or text.startswith(LONE):
         return text
     if marks in ("@@", "</w>"):
-        return text + HYPHEN * (token.endswith("@@") == (marks == "@@"))
+        return text + HYPHEN * (token.endswith(marks) == (marks == "@@"))
     begins = begins_word(token, "", marks)
     if _stands_alone(token, marks) or is_punctuation(token, marks):
         return LONE * (begins and marks != "##") + text
