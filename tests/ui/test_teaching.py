@@ -172,7 +172,7 @@ def test_the_cross_ends_it_at_once(
 
 def test_a_chip_says_who_fed_it_and_its_loss() -> None:
     words = chip_words(Chip("a", 7, 0.0, False, False, fed="fed: “a”", loss=2.0))
-    assert words == "id 7\nfed: “a”\nloss = −ln p = 2 nats"
+    assert words == "piece a, id 7\nfed: “a”\nloss = −ln p = 2 nats"
 
 
 def test_only_a_chip_that_is_read_has_a_weight() -> None:
@@ -184,11 +184,17 @@ def test_only_a_chip_that_is_read_has_a_weight() -> None:
     weights = trace.attention("cross", 0, 0)[2]
     for chip, weight in zip(source, weights, strict=True):
         first, _rest = chip_words(chip).split(" (")
-        assert first == f"id {chip.id}, weight {probability(float(weight))}"
-    for chip in target[:-1]:
-        words = f"id {chip.id}\nnot read by cross · layer 1, head 1"
+        assert (
+            first
+            == f"piece ▁{chip.token}, id {chip.id}, weight {probability(float(weight))}"
+        )
+    for chip, piece in zip(target[:-1], trace.target, strict=False):
+        words = f"piece {piece}, id {chip.id}\nnot read by cross · layer 1, head 1"
         assert chip_words(chip) == words
-    assert chip_words(target[-1]) == f"id {target[-1].id}\nno row has read it yet"
+    assert (
+        chip_words(target[-1])
+        == f"piece ▁t2, id {target[-1].id}\nno row has read it yet"
+    )
 
 
 def test_only_changed_chips_are_painted_again(qtbot: QtBot) -> None:
