@@ -228,13 +228,9 @@ CLAIMS: Claims = {
     "written, {strong} where they look.": lambda s: reads_most(s) and not s.trace.steps,
     "Writing “{query}”, this head looks at “{key}” most ({weight}): rows are words "
     "being written, {strong} where they look.": is_written,
-    "Where you forced “{query}”, this head looks at “{key}” most ({weight}): rows "
-    "are words being written, {strong} where they look.": (
-        lambda s: written_next(s, "forced")
-    ),
-    "Where “{query}” is fed, this head looks at “{key}” most ({weight}): rows are "
+    "Where “{query}” was fed, this head looks at “{key}” most ({weight}): rows are "
     "words being written, {strong} where they look.": (
-        lambda s: written_next(s, "reference")
+        lambda s: written_next(s, "forced", "reference")
     ),
     "The best next token would be “{query}”. There this head looks at “{key}” most "
     "({weight}); {strong} are where rows look.": is_next,

@@ -69,7 +69,7 @@ def test_the_best_next_token_of_a_pass_is_not_said_to_be_written() -> None:
     assert "“t2”, the best next token after “t1” reads “s0”" in said
     before = state(trace, kind="cross", locked=AttentionCell("cross", 1, 0))
     said = explanation(("attention",), before.scene)
-    assert said.startswith("Where “t1” is fed, this head looks at “")
+    assert said.startswith("Where “t1” was fed, this head looks at “")
 
 
 def test_every_head_is_exported_under_its_name() -> None:

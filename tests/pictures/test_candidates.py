@@ -83,7 +83,7 @@ def test_all_tokens_follow_the_best_in_the_order_of_the_step() -> None:
     assert [row.rank for row in table.rows] == list(range(1, 41))
     assert sorted(row.id for row in table.rows) == list(range(40))
     last = table.rows[-1]
-    assert (last.id, last.token, last.probability) == (ids[-1], f"‑w{ids[-1]}", 0)
+    assert (last.id, last.token, last.probability) == (ids[-1], f"w{ids[-1]}", 0)
     assert table == candidate_table(trace.until(2), whole=whole)
     assert table.best() == table.rows[:8]
     assert table.rows[::-1][0] == last

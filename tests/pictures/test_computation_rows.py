@@ -17,6 +17,7 @@ from visformer.pictures.computation.subject import (
     BLOCK,
     layer_rows,
 )
+from visformer.pictures.picture import saved_labels
 from visformer.pictures.selection import AttentionCell
 from visformer.session.state import Session
 from visformer.values.memo import same
@@ -127,7 +128,7 @@ def test_a_long_sentence_is_drawn_a_block_of_rows_at_a_time() -> None:
     matrices = [one.make() for one in made.maps]
     assert [m.values.shape for m in matrices] == [(BLOCK, 4), (4, 150), (BLOCK, 150)]
     assert matrices[0].title == "Q [150, 4], rows 65–128"
-    assert [x.raw for x in matrices[0].rows] == [*trace.source[64:128]]
+    assert saved_labels(matrices[0].rows) == trace.source[64:128]
     assert made.maps[0].first == (64, 0)
     own = trace.queries("encoder", 0, 0)[64:128]
     assert (matrices[0].values == own).all()

@@ -17,6 +17,7 @@ from visformer.pictures.attention.reading import Reading, move, reading
 from visformer.pictures.attention.strips import source_strip
 from visformer.pictures.attention.token_groups import hidden_tokens
 from visformer.pictures.look import DEFAULT_LOOK, Look
+from visformer.pictures.picture import saved_labels
 from visformer.pictures.selection import AttentionCell
 from visformer.session.state import State
 from visformer.values.facts import KINDS, Kind
@@ -127,7 +128,7 @@ def test_hiding_keeps_the_numbers_and_says_that_rows_are_not_renormalised() -> N
     weights = trace.attention("encoder", 0, 0)
     assert np.allclose(shown.values, weights[:4, :4], atol=1e-6)
     assert shown.columns == ("the", "ti", "red", "cat")
-    assert [one.raw for one in shown.columns] == ["▁the", "▁ti", "red", "▁cat"]
+    assert saved_labels(shown.columns) == ("▁the", "▁ti", "red", "▁cat")
     assert shown.done == "special tokens, punctuation hidden, not renormalised"
 
 

@@ -15,7 +15,7 @@ from tests.ui.painted import fixed_font, painted
 from tests.ui.test_heatmap import matrix, middle
 from tests.ui.test_painted_map import middle_of, named
 from visformer.pictures.attention.gist import NO_GIST, Gist
-from visformer.pictures.picture import Matrix, ranged
+from visformer.pictures.picture import Matrix
 from visformer.ui.theme import CAPTION, hue, sized
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.label_text import axis_title, label_font, labels_width
@@ -312,17 +312,11 @@ def test_another_range_is_offered_beside_the_bar(
         qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
 
 
-def test_an_own_range_fills_the_colours() -> None:
-    shades, ends = ranged(np.array([[70, 99, 128, 200]], np.float32), 70, 128)
-    assert shades.tolist() == [[0, 0.5, 1, 1]]
-    assert ends == ("70", "128")
-
-
 @pytest.mark.parametrize(
     ("title", "shorter"),
     [
         ("query: target token that reads", ["query"]),
-        ("query (reads)", ["query"]),
+        ("query: word being written", ["query"]),
         ("model dimension (dim)", ["model dimension", "dim"]),
         ("layer", []),
     ],

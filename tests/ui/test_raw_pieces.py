@@ -117,7 +117,7 @@ def test_pieces_of_a_word_touch_and_words_do_not(window: MainWindow) -> None:
     ]
     assert [gap > 2 for gap in gaps] == [False, False, True, False]
     assert {gap for gap in gaps if gap <= 2} == {0}  # they share the line between them
-    joins = [(look.joins, look.is_joined) for look in row._looks]
+    joins = [look.joins for look in row._looks]
     ends = [(False, True), (True, True), (True, False)]
     assert joins == [*ends, ends[0], ends[2]]  # rounded at the word's ends alone
 

@@ -22,7 +22,7 @@ from visformer.pictures.choices import (
 from visformer.pictures.picture import Table, saved_labels
 from visformer.pictures.token_names import candidate, chosen_name, marks, word
 from visformer.values.distribution import WholeDistribution
-from visformer.values.pieces import WordMarks
+from visformer.values.pieces import WordMarks, marks_of
 from visformer.values.step import CANDIDATES
 from visformer.values.trace import Trace
 from visformer.words import decimals, probability
@@ -48,11 +48,10 @@ class AllRows(Sequence[CandidateRow]):
         whole: WholeDistribution,
         *,
         chosen: int | None,
-        marks: WordMarks,
     ) -> None:
         """``best``: the first rows, as the step has them; ``chosen``: its id."""
         self._best, self._whole, self.chosen = tuple(best), whole, chosen
-        self._marks = marks
+        self._marks = marks_of(whole.tokens)
         known = [row.id for row in self._best]
         self._places = np.flatnonzero(~np.isin(whole.ids, known))
 
@@ -211,7 +210,7 @@ def candidate_table(
         for rank, c in enumerate(step.candidates, 1)
     )
     if whole is not None:
-        rows = AllRows(rows, whole, chosen=step.id, marks=how)
+        rows = AllRows(rows, whole, chosen=step.id)
     elif place_of(rows, step.id) is None:
         token = candidate(step.token, how)
         last = CandidateRow(step.id, step.rank, token, step.probability, True)

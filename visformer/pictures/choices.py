@@ -167,19 +167,11 @@ def told_token(trace: Trace, row: int) -> Label:
     return Label(shown, raw=raw)
 
 
-def best_token(trace: Trace, row: int) -> str:
-    """Return the model's most probable token, as it is listed."""
-    step = trace.steps[row]
-    how = marks(trace, "target")
-    return candidate(step.candidates[0].token, how) if step.candidates else ""
-
-
 def model_says(trace: Trace, row: int = -1) -> str:
     """Name the model's most probable token, and its probability."""
     if not trace.steps[row].candidates:
         return ""
-    fields = _fields(trace, row)
-    return _("“{token}” {p}", token=fields["best"], p=fields["best_p"])
+    return _("“{best}” {best_p}", **_fields(trace, row))
 
 
 def written_names(trace: Trace, rows: Iterable[int]) -> tuple[Label, ...]:

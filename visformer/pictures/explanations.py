@@ -12,7 +12,7 @@ from visformer.analysis.leaks import leaks
 from visformer.language import N_, _, ngettext
 from visformer.pictures.absent import has_target
 from visformer.pictures.attention.maps import layer_and_head
-from visformer.pictures.choices import short_choice
+from visformer.pictures.choices import is_fed, short_choice
 from visformer.pictures.logit_lens import settled_layer
 from visformer.pictures.look import Form
 from visformer.pictures.output import current_row
@@ -76,12 +76,8 @@ _WRITES: dict[str, str] = {  # by who chose what is written there
         "Writing “{query}”, this head looks at “{key}” most ({weight}): rows are words "
         "being written, {strong} where they look."
     ),
-    "forced": N_(
-        "Where you forced “{query}”, this head looks at “{key}” most ({weight}): rows "
-        "are words being written, {strong} where they look."
-    ),
-    "reference": N_(
-        "Where “{query}” is fed, this head looks at “{key}” most ({weight}): rows are "
+    "fed": N_(
+        "Where “{query}” was fed, this head looks at “{key}” most ({weight}): rows are "
         "words being written, {strong} where they look."
     ),
     "open": N_(
@@ -142,8 +138,8 @@ def _attention(scene: Scene) -> str:
         return _hued(said, found)
     told, trace = _READS[kind], scene.trace
     if trace is not None and writes(trace, kind):
-        who = "open" if is_open(trace, found.row) else trace.steps[found.row].origin
-        told = _WRITES.get(who, _WRITES[""])
+        who = "fed" if is_fed(trace.steps[found.row]) else ""
+        told = _WRITES["open" if is_open(trace, found.row) else who]
     if trace is not None and kind == "decoder":
         layer, _head = layer_and_head(trace, scene.selection, kind)
         told = _READS_LATER if reads_later(trace, layer) else told

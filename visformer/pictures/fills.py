@@ -60,7 +60,7 @@ def fill_table(
     title = _("in place of {token}", token=token)
     if whole is None:
         return CandidateTable(title, words, rows, marks=how)
-    every = AllRows(rows, whole, chosen=None, marks=how)
+    every = AllRows(rows, whole, chosen=None)
     return CandidateTable(title, words, every, len(whole.ids), marks=how)
 
 

@@ -212,16 +212,6 @@ def shade(values: Floats, scale: Scale) -> tuple[Floats, tuple[str, str], str]:
     return within, ends, _(SCALES[scale])
 
 
-def ranged(values: Floats, low: float, high: float) -> tuple[Floats, tuple[str, str]]:
-    """Map ``low`` to ``high`` to [0, 1] -> shades, labels of the colour bar's ends.
-
-    For numbers that fill a part of a wider range; values beyond are clipped.
-    """
-    with np.errstate(invalid="ignore"):
-        shades = np.clip((values - low) / ((high - low) or 1), 0, 1)
-    return shades.astype(np.float32), (number(low), number(high))
-
-
 def largest(values: Floats) -> float:
     """Return the largest finite magnitude; 1 if it is 0."""
     top = float(np.abs(values).max(initial=0))

@@ -150,6 +150,15 @@ def word_text(tokens: Sequence[str], marks: WordMarks) -> str:
     return visible(text) or LONE * bool(tokens)
 
 
+def running_text(tokens: Sequence[str]) -> str:
+    """Return the text that tokens are of, as far as its spaces are known."""
+    marks = marks_of(tuple(tokens))
+    if marks in (SPACE, "Ġ"):
+        return _decoded("".join(tokens), marks).strip()
+    groups = word_groups(tokens)
+    return " ".join(word_text([tokens[at] for at in group], marks) for group in groups)
+
+
 def _decoded(text: str, marks: WordMarks) -> str:
     """Return the characters that bytes stand for, and spaces for marks within."""
     if marks == "Ġ" and _BYTE_OF.keys() >= set(text):

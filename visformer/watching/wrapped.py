@@ -14,6 +14,7 @@ from visformer.arguments import is_several, whole_number, wrong_type, wrong_valu
 from visformer.errors import InputError
 from visformer.language import _
 from visformer.values.intervention import Intervention
+from visformer.values.pieces import running_text
 from visformer.watching.stepped import SourceTokens, SteppedModel
 from visformer.watching.watched_steps import logits_of
 from visformer.watching.watcher import Watched, watch
@@ -175,9 +176,7 @@ class WrappedModel(SteppedModel):
     def text(self, ids: Sequence[int]) -> str:
         """Return a text of ids, without the end."""
         pieces = self.pieces([id for id in ids if id != self.eos])
-        if any("▁" in piece for piece in pieces):
-            return "".join(pieces).replace("▁", " ").strip()
-        return " ".join(pieces)
+        return running_text(pieces)
 
 
 class _Called(nn.Module):

@@ -15,7 +15,6 @@ from visformer.pictures.attention.token_groups import joined_tokens
 from visformer.pictures.attention.weights import head_weights
 from visformer.pictures.choices import (
     FED,
-    best_token,
     is_best,
     is_fed,
     kept_of_step,
@@ -24,10 +23,17 @@ from visformer.pictures.choices import (
 from visformer.pictures.look import Look
 from visformer.pictures.selection import AttentionCell, Selection
 from visformer.pictures.teacher_forcing import is_taught
-from visformer.pictures.token_names import marks, name, names, row_word, writes
+from visformer.pictures.token_names import (
+    candidate,
+    marks,
+    name,
+    names,
+    row_word,
+    writes,
+)
 from visformer.values.arrays import Floats
-from visformer.values.facts import Kind
-from visformer.values.pieces import word_groups, word_text
+from visformer.values.facts import Kind, SentenceSide
+from visformer.values.pieces import running_text
 from visformer.values.step import step_origins
 from visformer.values.trace import Trace
 
@@ -77,12 +83,6 @@ def _tints(
     return weights
 
 
-def _is_read(trace: Trace, selection: Selection, reads: tuple[Kind, ...]) -> bool:
-    """Tell whether the row in focus reads this strip."""
-    cell = focus(trace, selection)
-    return cell is not None and cell.kind in reads
-
-
 def _done(
     trace: Trace, selection: Selection, look: Look, reads: tuple[Kind, ...]
 ) -> str:
@@ -105,10 +105,7 @@ def source_line(trace: Trace) -> str:
     if trace.source_text or has_source(trace):
         return trace.source_text
     prompt = trace.target[: trace.prompt]
-    how = marks(trace, "target")
-    return " ".join(
-        word_text([prompt[at] for at in group], how) for group in word_groups(prompt)
-    )
+    return running_text(prompt)
 
 
 def source_strip(
@@ -122,25 +119,12 @@ def source_strip(
         return ()
     if not has_source(trace):
         return _sequence(trace, selection, look)[: trace.prompt]
-    cell, length = selection.cell, len(trace.source)
-    reads: tuple[Kind, ...] = "encoder", "cross"
-    tints = _tints(trace, selection, look, reads, length)
-    marked, done = set(), _done(trace, selection, look, reads)
-    read = _is_read(trace, selection, reads)
+    cell, marked = selection.cell, set[int]()
     if cell is not None and cell.kind != "decoder":
         marked = {cell.key} | ({cell.query} if cell.kind == "encoder" else set())
-    joins = joined_tokens(trace, "source")
-    tokens = zip(
-        names(trace, "source"), trace.source_ids.tolist(), tints.tolist(), strict=True
-    )
-    chips = [
-        Chip(
-            *(token, id, tint, index == masked, index in marked, done),
-            read=read,
-            joins=index in joins,
-        )
-        for index, (token, id, tint) in enumerate(tokens)
-    ]
+    chips = _chips(trace, selection, look, "source", marked)
+    if masked is not None:
+        chips[masked] = chips[masked]._replace(current=True)
     for index in trace.fills:
         chips[index] = chips[index]._replace(filled=True)
     return tuple(chips)
@@ -195,8 +179,10 @@ def _fed(trace: Trace, row: int) -> _Fed:
 
 
 def _fed_words(trace: Trace, row: int) -> _Fed:
-    step, best = trace.steps[row], best_token(trace, row)
-    below = _("✓") if is_best(step) else _("model: {token}", token=best)
+    step, below = trace.steps[row], _("✓")
+    if not is_best(step):
+        best = candidate(step.candidates[0].token, marks(trace, "target"))
+        below = _("model: {token}", token=best)
     loss = step.loss if step.origin == "reference" else None
     return {"fed": short_choice(trace, row), "below": below, "loss": loss}
 
@@ -208,24 +194,30 @@ def first_chip(trace: Trace) -> int:
 
 def _sequence(trace: Trace, selection: Selection, look: Look) -> tuple[Chip, ...]:
     """Return all target tokens read so far."""
-    cell = selection.cell
-    reads: tuple[Kind, ...] = ("decoder",)
-    tints = _tints(trace, selection, look, reads, len(trace))
-    marked, done = set(), _done(trace, selection, look, reads)
-    read = _is_read(trace, selection, reads)
+    cell, marked = selection.cell, set[int]()
     if cell is not None and cell.kind != "encoder":
         marked = {cell.query + writes(trace, cell.kind)}
         marked |= {cell.key} if cell.kind == "decoder" else set()
-    fed = {
-        row + 1: _fed(trace, row)
-        for row, origin in enumerate(step_origins(trace.steps))
-        if origin in FED
-    }
-    joins = joined_tokens(trace, "target")
-    tokens = zip(
-        names(trace, "target"), trace.target_ids.tolist(), tints.tolist(), strict=True
-    )
-    chips = [
+    chips = _chips(trace, selection, look, "target", marked)
+    for row, origin in enumerate(step_origins(trace.steps)[:-1]):
+        if origin in FED:
+            chips[row + 1] = chips[row + 1]._replace(**_fed(trace, row))
+    return tuple(chips)
+
+
+def _chips(
+    trace: Trace, selection: Selection, look: Look, side: SentenceSide, marked: set[int]
+) -> list[Chip]:
+    """Return a side's tokens, tinted by what the row in focus reads of them."""
+    reads: tuple[Kind, ...] = ("decoder",)
+    ids = trace.target_ids
+    if side == "source":
+        reads, ids = ("encoder", "cross"), trace.source_ids
+    tints = _tints(trace, selection, look, reads, len(ids)).tolist()
+    done, cell = _done(trace, selection, look, reads), focus(trace, selection)
+    read, joins = cell is not None and cell.kind in reads, joined_tokens(trace, side)
+    tokens = zip(names(trace, side), ids.tolist(), tints, strict=True)
+    return [
         Chip(
             *(token, id, tint, False, index in marked, done),
             read=read,
@@ -233,6 +225,3 @@ def _sequence(trace: Trace, selection: Selection, look: Look) -> tuple[Chip, ...
         )
         for index, (token, id, tint) in enumerate(tokens)
     ]
-    for index in fed.keys() & set(range(len(chips))):
-        chips[index] = chips[index]._replace(**fed[index])
-    return tuple(chips)

@@ -37,7 +37,7 @@ WIDEST = 4096  # pixels of one: a wider chip is painted each time
 REACH = 2  # pixels at most by which a frame reaches beyond its chip's box
 CENTRE = Qt.AlignmentFlag.AlignCenter.value
 EDGE = 2  # pixels around what is said below a token, for the frame
-SIZED = 6  # fields of a look that a chip's size depends on
+SIZED = 5  # fields of a look that a chip's size depends on
 
 
 class ChipLook(NamedTuple):
@@ -47,8 +47,7 @@ class ChipLook(NamedTuple):
     below: str
     loss: float | None
     current: bool
-    joins: bool  # it goes on the word of the chip before it
-    is_joined: bool  # the chip after it goes on its word
+    joins: tuple[bool, bool]  # the chips before and after it are of the same word
     shade: int | None  # of its weight; None: NaN
     strong: bool  # framed as the selection is
     fed: bool
@@ -64,8 +63,7 @@ def look_of(chip: Chip, next: Chip | None) -> ChipLook:
         chip.below,
         chip.loss,
         current,
-        chip.joins,
-        next is not None and next.joins,
+        (chip.joins, next is not None and next.joins),
         round(TINTS * min(1.0, max(0.0, tint))) if tint == tint else None,
         current or chip.marked,
         bool(chip.fed),
@@ -100,8 +98,7 @@ class ChipPainter:
         elif look.later and ratio.is_integer():  # until it is read it stays as it is
             self._paint_kept(painter, (look, band, ratio), look, box, band)
         else:
-            ends = look.joins, look.is_joined
-            key = look.shade, look.fed, look.later, ends, ratio
+            key = look.shade, look.fed, look.later, look.joins, ratio
             self._paint_kept(painter, key, look, box, None)
             self._paint_words(painter, look, box, band)
 
@@ -172,10 +169,9 @@ class ChipPainter:
         outline.setFillRule(Qt.FillRule.WindingFill)
         outline.addRoundedRect(QRectF(box), radius, radius)
         # between the pieces of one word corners are square
-        if look.joins:
-            outline.addRect(box.x(), box.y(), half, box.height())
-        if look.is_joined:
-            outline.addRect(box.x() + half, box.y(), half, box.height())
+        for side, joins in enumerate(look.joins):
+            left = box.x() + side * half
+            outline.addRect(left, box.y(), joins * half, joins * box.height())
         painter.drawPath(outline.simplified())
         painter.setOpacity(1.0)
 

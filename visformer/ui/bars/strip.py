@@ -303,7 +303,7 @@ class _ChipRow(QWidget):
             high = (word if look.current else body) + body - gap
             high = min(high, self._height - self._band - gap) + self._band_of(look)
             top = (self._height - high) // 2
-            x -= (gap + 1) * (look.joins and bool(self.boxes))  # on the same line
+            x -= (gap + 1) * (look.joins[0] and bool(self.boxes))  # on the same line
             self.boxes.append(QRect(x, top, width, high))
             x += width + gap
         self._end = x
