@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
@@ -17,9 +19,9 @@ from tests.formats import layout_models
 from tests.formats.folders import write_letters
 from tests.traces import make_trace
 from visformer.cli import COMMANDS, Command, command_parser, main
-from visformer.commands.load_options import in_shell_words, overrides
+from visformer.commands.load_options import overrides
 from visformer.session.state import State
-from visformer.values.questions import location_and_keywords
+from visformer.values.questions import OPTIONS, keyword, location_and_keywords
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +59,8 @@ def test_translate_keeps_lines_and_order_and_tells_what_it_cuts(folder: Path) ->
         (["inspect", "a", "--set", "heads"], "--set takes NAME=VALUE"),
         (["inspect", "a", "--set", "hats=3"], "Unknown option: hats"),
         (["inspect", "a", "--tokenizer", "b", "c", "d"], "one file, or two"),
-        (["inspect", "a", "--rename", "(", "x"], "--rename cannot use the pattern"),
-        (["inspect", "a", "--ignore", "("], "--ignore cannot use the pattern"),
+        (["inspect", "a", "--rename", "(", "x"], "--rename … cannot use the pattern"),
+        (["inspect", "a", "--ignore", "("], "--ignore … cannot use the pattern"),
         (["/no/such"], "such does not exist"),
         (["--nonsense"], "unrecognized arguments"),
         (["render", "--text", "a", "-o", "/no/such/x.png"], "no such folder"),
@@ -278,20 +280,32 @@ def test_errors_name_the_options_of_the_shell(
 
 
 @pytest.mark.parametrize(
-    ("python", "shell"),
+    ("given", "python", "shell"),
     [
-        ("Give heads=…, such as 8.", "Give --heads …, such as 8."),
-        ("Give activation=… unless", "Give --set activation=… unless"),
-        ("names= is only for", "--names is only for"),
-        ("names={“output”: …}.", "--names output …."),
-        ('rename={"a.b": "x", "c": "y z"}.', "--rename a.b x --rename c 'y z'."),
-        ('ignore=["a", "^b$"],', "--ignore a --ignore '^b$',"),
-        ("d_model = 8 is not", "d_model = 8 is not"),
-        ("--set takes NAME=VALUE", "--set takes NAME=VALUE"),
+        (("heads",), "heads=…", "--heads …"),
+        (("names", {"output": "…"}), 'names={"output": …}', "--names output …"),
+        (
+            ("rename", {"a.b": "x", "c": "y z"}),
+            'rename={"a.b": "x", "c": "y z"}',
+            "--rename a.b x --rename c 'y z'",
+        ),
+        (("ignore", ["a", "^b$"]), 'ignore=["a", "^b$"]', "--ignore a --ignore '^b$'"),
     ],
 )
-def test_keywords_become_options(python: str, shell: str) -> None:
-    assert in_shell_words(python) == shell
+def test_keywords_are_written_as_they_are_typed(
+    given: tuple[Any, ...], python: str, shell: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert keyword(*given) == python
+    monkeypatch.setenv(OPTIONS, "1")
+    assert keyword(*given) == shell
+
+
+def test_a_file_name_that_looks_like_a_keyword_stays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["inspect", str(tmp_path / "heads=8 pad=1")]) == 2
+    assert "heads=8 pad=1" in capsys.readouterr().err
+    assert OPTIONS not in os.environ
 
 
 def test_render_draws_the_window(folder: Path, tmp_path: Path) -> None:

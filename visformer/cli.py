@@ -18,7 +18,6 @@ from typing import Any, NamedTuple, NoReturn
 from visformer.commands.load_options import (
     add_overrides,
     checkpoint_paths,
-    in_shell_words,
     overrides,
 )
 from visformer.commands.shared import check_text, complain, explained_qt
@@ -27,6 +26,7 @@ from visformer.files import exists, short
 from visformer.formats.foreign import remote_words
 from visformer.language import N_, _
 from visformer.screen import check_screen
+from visformer.values.questions import OPTIONS
 
 
 class Command(NamedTuple):
@@ -90,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if sys.stdout is not None:
                 sys.stdout.flush()  # what cannot be written is found out now
     except VisformerError as error:
-        return _refused(in_shell_words(str(error)))
+        return _refused(str(error))
     except BrokenPipeError:  # the reader of the output has closed it
         _drop_output()
         return 0
@@ -144,7 +144,11 @@ def _run(given: list[str]) -> int:
     if given and given[0] in COMMANDS:
         options = command_parser(given[0]).parse_args(given[1:])
         module = importlib.import_module(COMMANDS[given[0]].module)
-        return int(module.run(options))
+        os.environ[OPTIONS] = "1"  # refusals name what is to be typed as options
+        try:
+            return int(module.run(options))
+        finally:
+            del os.environ[OPTIONS]
     return _window(window_parser().parse_args(given))
 
 

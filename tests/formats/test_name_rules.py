@@ -72,9 +72,9 @@ def test_rules_are_applied_in_their_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rules", "words"),
     [
-        ({"rename": {"qu(": "x"}}, "rename= cannot use the pattern “qu(”"),
+        ({"rename": {"qu(": "x"}}, "rename=… cannot use the pattern “qu(”"),
         ({"rename": {"fc": r"\7"}}, "invalid group reference"),
-        ({"ignore": ["*"]}, "ignore= cannot use the pattern “*”"),
+        ({"ignore": ["*"]}, "ignore=… cannot use the pattern “*”"),
         ({"rename": {"nowhere": "x"}}, "that matches “nowhere”"),
         ({"ignore": ["nowhere"]}, "that matches “nowhere”"),
         ({"rename": {"fc_out.*": "x"}}, "gives two tensors of m.pt the name x"),

@@ -13,7 +13,6 @@ from visformer.commands.load_options import (
     add_device,
     add_overrides,
     checkpoint_paths,
-    in_shell_words,
     overrides,
 )
 from visformer.commands.shared import complain, results
@@ -57,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
         for line in _lines({**report, "problem": None}):
             print(line, file=output)
     if report["problem"]:
-        complain(in_shell_words(report["problem"]))
+        complain(report["problem"])
         return 2
     return 0 if report.get("check", {"passed": True})["passed"] else 1
 

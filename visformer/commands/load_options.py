@@ -1,15 +1,12 @@
 """The checkpoint that a command opens, and what its file does not say: load's keywords.
 
-Sentences of errors name keywords as Python writes them; ``in_shell_words`` writes them
-as the options that are added here.
+Sentences name them as ``values.questions.keyword`` writes them.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import re
-import shlex
 from collections.abc import Sequence
 
 from visformer import paths
@@ -27,10 +24,6 @@ from visformer.values.questions import (
 
 _PLAIN = ("layout", "heads", "pad", "bos", "eos", "pairs", "weights")
 _PAIRS = {"rename": RENAME, "names": NAMES}  # option -> prefix of its overrides
-_QUOTED = r'["“\']([^"”\']*)["”\']'
-_DICT = re.compile(rf"\b(rename|names)=\{{({_QUOTED}: [^{{}}]*)\}}")
-_LIST = re.compile(r"\bignore=\[([^\[\]]*)\]")
-_KEYWORD = re.compile(r"(?<![\w.-])([a-z_]+)=(…?)")
 
 
 def add_checkpoint(parser: argparse.ArgumentParser) -> None:
@@ -179,30 +172,3 @@ def checkpoint_paths(given: Sequence[str] | None) -> Sequence[str]:
             _("Give one checkpoint, or two files: the encoder's and the decoder's.")
         )
     return given
-
-
-def in_shell_words(sentence: str) -> str:
-    """Write the keywords in a sentence as options: ``heads=…`` is “--heads …”."""
-    sentence = _DICT.sub(_pairs, sentence)
-    sentence = _LIST.sub(
-        lambda found: " ".join(
-            f"--ignore {shlex.quote(name)}" for name in re.findall(_QUOTED, found[1])
-        ),
-        sentence,
-    )
-    return _KEYWORD.sub(_option, sentence)
-
-
-def _pairs(found: re.Match[str]) -> str:
-    parts = re.findall(rf"{_QUOTED}: (?:{_QUOTED}|(…))", found[2])
-    return " ".join(
-        f"--{found[1]} {shlex.quote(first)} {more or shlex.quote(then)}"
-        for first, then, more in parts
-    )
-
-
-def _option(found: re.Match[str]) -> str:
-    name, value = found[1], found[2]
-    if name in (*_PLAIN, "tokenizer", *_PAIRS, "ignore", "device"):
-        return f"--{name} {value}".rstrip()
-    return f"--set {found[0]}" if value else found[0]

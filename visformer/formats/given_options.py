@@ -15,7 +15,12 @@ from visformer.formats.name_rules import NameRules, name_rules
 from visformer.formats.proposing import place_rules
 from visformer.language import _
 from visformer.values.config import ModelConfig
-from visformer.values.questions import BY_PAIRS, SOURCE_LANGUAGE, TARGET_LANGUAGE
+from visformer.values.questions import (
+    BY_PAIRS,
+    SOURCE_LANGUAGE,
+    TARGET_LANGUAGE,
+    keyword,
+)
 
 FIELDS = tuple(field.name for field in dataclasses.fields(ModelConfig))
 NO_TOKENIZER = Path("numbers")  # type ids as numbers, whatever is found
@@ -261,9 +266,10 @@ def need_heads(fields: Mapping[str, Any], name: str) -> None:
     width = fields["d_model"]
     raise CheckpointError(
         _(
-            "{name} does not say how many heads it has. Give heads=…, a divisor of "
+            "{name} does not say how many heads it has. Give {given}, a divisor of "
             "d_model = {width}, such as {heads}.",
             name=name,
+            given=keyword("heads"),
             width=width,
             heads=", ".join(map(str, possible_heads(width)[:12])),
         )

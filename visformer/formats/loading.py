@@ -44,6 +44,7 @@ from visformer.values.finding import Finding
 from visformer.values.questions import (
     Overrides,
     Questionnaire,
+    keyword,
     location_and_keywords,
 )
 
@@ -155,7 +156,10 @@ class CheckpointFiles:
     def _pairs(self) -> tuple[ReferencePair, ...]:
         if self.options.pairs is None or not self.asks:
             raise InputError(
-                _("pairs= is for files of weights that do not say their settings.")
+                _(
+                    "{given} is for files of weights that do not say their settings.",
+                    given=keyword("pairs"),
+                )
             )
         return read_references(self.options.pairs)
 

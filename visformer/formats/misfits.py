@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -31,6 +30,7 @@ from visformer.formats.tutorial_files import (
     read_tensors,
 )
 from visformer.language import _
+from visformer.values.questions import keyword
 
 _ROOM = 90  # characters of a remedy in a sentence
 
@@ -53,21 +53,13 @@ class Remedy:
             return ""
         parts = []
         if self.rename:
-            pairs = ", ".join(
-                f"{_quoted(old)}: {_quoted(new)}" for old, new in self.typed.items()
-            )
-            parts.append(f"rename={{{pairs}}}")
+            parts.append(keyword("rename", self.typed))
         if self.ignore:
-            names = ", ".join(_quoted(plain(name)) for name in self.ignore)
-            parts.append(f"ignore=[{names}]")
+            parts.append(keyword("ignore", [plain(name) for name in self.ignore]))
         keywords = ", ".join(parts)
         if len(keywords) <= _ROOM:
             return _("Try {keywords}.", keywords=keywords)
         return _("“visformer inspect” lists names that would fit.")
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
 
 
 def checked(files: TutorialFiles) -> None:

@@ -17,6 +17,7 @@ from visformer.arguments import is_several, wrong_type
 from visformer.errors import CheckpointError, InputError
 from visformer.files import short
 from visformer.language import _
+from visformer.values.questions import keyword
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +64,11 @@ class NameRules:
             if new in made:
                 raise CheckpointError(
                     _(
-                        "rename= gives two tensors of {file} the name {name}. Make its "
-                        "patterns more exact, or leave one tensor out with ignore=.",
+                        "{rename} gives two tensors of {file} the name {name}. Make "
+                        "its patterns more exact, or leave one tensor out with "
+                        "{ignore}.",
+                        rename=keyword("rename"),
+                        ignore=keyword("ignore"),
                         file=file,
                         name=short(new),
                     )
@@ -96,19 +100,19 @@ def name_rules(
     )
 
 
-def _pattern(keyword: str, pattern: Any, replacement: Any = "") -> re.Pattern[str]:
+def _pattern(name: str, pattern: Any, replacement: Any = "") -> re.Pattern[str]:
     for part in (pattern, replacement):
         if not isinstance(part, str):
-            raise wrong_type(keyword, part, _("a pattern of names of tensors"))
+            raise wrong_type(name, part, _("a pattern of names of tensors"))
     try:
         made = re.compile(pattern)
         made.sub(replacement, "")
     except (re.error, IndexError, RecursionError, OverflowError) as error:
         raise InputError(
             _(
-                "{keyword}= cannot use the pattern “{pattern}” ({reason}). It must be "
+                "{keyword} cannot use the pattern “{pattern}” ({reason}). It must be "
                 "a regular expression.",
-                keyword=keyword,
+                keyword=keyword(name),
                 pattern=short(pattern),
                 reason=short(str(error), 40),
             )

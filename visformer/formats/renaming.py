@@ -12,6 +12,7 @@ from visformer.files import listed, short
 from visformer.formats.names import NamedTensors, Names, in_our_names, known
 from visformer.formats.weight_file import WeightFile
 from visformer.language import _
+from visformer.values.questions import keyword
 
 ROLES = (
     "source_embedding.weight",
@@ -97,8 +98,9 @@ def rename(names: Names, file: FileTensors) -> NamedTensors:
     if taken:
         raise CheckpointError(
             _(
-                "names= gives another tensor for {role}, but the file already has one: "
-                "{tensor}.",
+                "{names} gives another tensor for {role}, but the file already has "
+                "one: {tensor}.",
+                names=keyword("names"),
                 role=taken[0],
                 tensor=short(named.theirs[taken[0]]),
             )
@@ -119,7 +121,8 @@ def caller_roles(
         if role not in ROLES:
             raise CheckpointError(
                 _(
-                    "names= does not accept “{name}”. Use one of {choices}.",
+                    "{names} does not accept “{name}”. Use one of {choices}.",
+                    names=keyword("names"),
                     name=short(word),
                     choices=listed([*_SHORT]),
                 )

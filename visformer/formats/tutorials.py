@@ -26,6 +26,7 @@ from visformer.language import N_, _
 from visformer.tokenizers.sides import special_ids
 from visformer.tokenizers.tokenizer import Tokenizer
 from visformer.values.config import ModelConfig
+from visformer.values.questions import keyword
 
 
 def read_tutorial(
@@ -106,7 +107,8 @@ def _sets(read: TutorialFiles) -> list[str]:
     """Say which set of weights was read where a file holds several."""
     return [
         _(
-            "weights = {name} (the file also holds {others}; give weights=… to choose)",
+            "weights = {name} (the file also holds {others}; give {given} to choose)",
+            given=keyword("weights"),
             name=part.chosen,
             others=listed([*part.others], room=70),
         )
@@ -189,9 +191,10 @@ def _check_ids(ids: Mapping[str, int | None], config: ModelConfig) -> None:
         if id is not None and id >= rows:
             raise CheckpointError(
                 _(
-                    "{name} is {id}, which is outside the vocabulary. Give {name}=…, "
+                    "{name} is {id}, which is outside the vocabulary. Give {given}, "
                     "an id from 0 to {high:,}.",
                     name=name,
+                    given=keyword(name),
                     id=id,
                     high=rows - 1,
                 )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import os
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -20,6 +23,7 @@ BY_PAIRS = 0  # heads: the number under which the references are likeliest
 SOURCE_LANGUAGE, TARGET_LANGUAGE = "source_language", "target_language"  # its codes
 WEIGHTS = "weights"  # one of several sets of weights in a file
 TARGET_PAD = "target_pad"  # if it differs from the source's
+OPTIONS = "VISFORMER_OPTIONS"  # set by commands, and inherited by their engines
 
 AnswerKind = Literal["integer", "number", "choice", "file"]
 WhenToAsk = Literal[
@@ -79,3 +83,21 @@ def merged(overrides: Overrides, more: Mapping[str, Value | None]) -> Overrides:
     """Return both; ``more`` wins, and None in it removes an override."""
     both = {**dict(overrides), **more}
     return tuple((name, value) for name, value in both.items() if value is not None)
+
+
+def keyword(name: str, value: Mapping[str, str] | Sequence[str] = "…") -> str:
+    """Write a keyword of ``load`` as who reads the sentence gives it.
+
+    In Python ``heads=…``, a dict or a list; to a command --heads …, once for each pair
+    of a dict and each part of a list.
+    """
+    if OPTIONS not in os.environ:
+        written = json.dumps(value, ensure_ascii=False)
+        return f"{name}={written}".replace('"…"', "…")
+    several = [value] if isinstance(value, str) else value
+    groups: Iterable[Sequence[str]] = [(word,) for word in several]
+    if isinstance(value, Mapping):
+        groups = value.items()
+    return " ".join(
+        shlex.join((f"--{name}", *words)).replace("'…'", "…") for words in groups
+    )

@@ -130,7 +130,7 @@ _GATE = Finding(
         "It is gated, act(layer1 x) * linear_v x, but the file does not say which act, "
         "and the wrong one silently gives different numbers."
     ),
-    N_("Give activation=… unless it was nn.ReLU()."),
+    N_("Give the activation unless it was nn.ReLU()."),
 )
 
 

@@ -34,6 +34,7 @@ from visformer.tokenizers.sides import read_marian as read_side
 from visformer.tokenizers.tokenizer import Tokenizer, TokenizerSide
 from visformer.tokenizers.vocabularies import open_side
 from visformer.values.config import Activation, ModelConfig
+from visformer.values.questions import keyword
 
 _REFUSED = {  # old keys -> the only value that is read here
     "normalize_before": False,
@@ -157,7 +158,10 @@ def _folder(files: Files, options: GivenOptions) -> Path:
     folder = path if path.is_dir() else path.parent
     if options.names:
         raise InputError(
-            _("names= is only for weight files. Leave it out for a Marian folder.")
+            _(
+                "{names} is only for weight files. Leave it out for a Marian folder.",
+                names=keyword("names"),
+            )
         )
     if not (folder / CONFIG).is_file():
         raise CheckpointError(

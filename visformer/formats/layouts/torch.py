@@ -21,6 +21,7 @@ from visformer.formats.names import NamedTensors, Names, in_our_names, layer_nam
 from visformer.formats.renaming import FileTensors, caller_roles
 from visformer.formats.tutorials import read_tutorial
 from visformer.language import N_, _
+from visformer.values.questions import keyword
 
 _TARGET = re.compile(r"tgt|trg|target|dec", re.IGNORECASE)
 _SOURCE = re.compile(r"src|source|enc", re.IGNORECASE)
@@ -128,7 +129,8 @@ def rename_around(names: Names, file: FileTensors) -> NamedTensors:
             _(
                 "{file} is a torch.nn.Transformer without embeddings, so it cannot "
                 "run; save the whole model, or name its embeddings with "
-                "names={{“source_embedding”: …}}.",
+                "{names}.",
+                names=keyword("names", {"source_embedding": "…"}),
                 file=file.file,
             )
         )
