@@ -37,6 +37,7 @@ from visformer.pictures.output import (
 from visformer.pictures.picture import Matrix
 from visformer.session.state import State
 from visformer.values.lens import LensRows
+from visformer.values.step import Draw
 from visformer.values.strategy import Strategy
 from visformer.values.trace import Trace
 from visformer.words import share
@@ -190,16 +191,25 @@ def test_the_table_of_logits_holds_the_chosen_token_too() -> None:
 
 
 def test_sampling_says_what_it_draws_from() -> None:
-    strategy = Strategy(name="sample", temperature=0.5, top_k=5)
-    words = softmax_words(*of(state_of(2, strategy=strategy)))
-    look = known_rows(*of(state_of(2, strategy=strategy)))[1]
+    """What its own step was drawn from, whatever is chosen for the next run."""
+    hot, trace = Strategy("sample", temperature=0.5), make_trace(target=6, layers=3)
+    steps = list(trace.steps)
+    steps[1] = replace(steps[1], origin="drawn", drawn=Draw(0.25, 0.5, 5, 1.0))
+    trace = replace(trace, steps=tuple(steps))
+    words = softmax_words(*of(state_of(2, strategy=hot, trace=trace)))
+    look = known_rows(*of(state_of(2, strategy=hot, trace=trace)))[1]
+    sampling = words.partition("Sampling")[2]
     drawn = np.exp(2 * look.chosen_logits[-1] - look.tempered_log_sum)
     assert "softmax(z / 0.5) gives" in words
-    assert numbers_in(words.partition("Sampling")[2])[-2] == pytest.approx(
-        drawn, rel=1e-3
-    )
-    assert "before top-k 5 cuts tokens off" in words
-    assert "Sampling" not in softmax_words(*of(state_of(2)))
+    assert numbers_in(sampling.partition(" = ")[2])[0] == pytest.approx(drawn, rel=1e-3)
+    kept = "It was drawn with 0.2500 (temperature 0.5, top-k 5)."
+    assert words.endswith(kept)
+    words = softmax_words(*of(state_of(2, trace=trace)))
+    assert words.endswith(kept)
+    assert "Sampling" not in words  # at another temperature
+    for step in (1, 3):  # nothing was drawn there
+        words = softmax_words(*of(state_of(step, strategy=hot, trace=trace)))
+        assert "drawn" not in words
 
 
 def test_a_softmax_inside_the_model_is_said() -> None:

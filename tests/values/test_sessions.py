@@ -39,7 +39,7 @@ def test_runs_come_back_with_all_that_is_said_of_them(tmp_path: Path) -> None:
     visformer.save_session(tmp_path / "a.vis", saved, shown=1)
     session = visformer.open_session(tmp_path / "a.vis")
     assert session.names == ("baseline", "modified", "")
-    assert (session.at, session.missing, session.version) == (1, "", (3, 0))
+    assert (session.at, session.missing, session.version) == (1, "", (3, 1))
     assert (session.shown.note, session.shown.selection) == ("a note", selection)
     assert session.runs[2].selection is None
     for trace, run in zip(session.traces, saved, strict=True):
@@ -98,7 +98,7 @@ def test_inspect_describes_a_trace_file(
     visformer.save_session(path, [any_trace(captured=True), modified], shown=1)
     assert cli.main(["inspect", str(path), "--json"]) == 0
     report: dict[str, Any] = json.loads(capsys.readouterr().out)
-    assert (report["problem"], report["version"], report["shown"]) == (None, "3.0", 2)
+    assert (report["problem"], report["version"], report["shown"]) == (None, "3.1", 2)
     assert report["bytes"] == path.stat().st_size
     first, second = report["runs"]
     assert first["attention"]["cross"] == {

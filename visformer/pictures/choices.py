@@ -142,7 +142,7 @@ def choice_sentence(trace: Trace, row: int = -1) -> str:
             **fields,
         )
     said = _(_SENTENCES[step.origin, is_best(step)], **fields)
-    return said if step.drawn is None else f"{said} {_draw_words(step.drawn)}"
+    return said if step.drawn is None else f"{said} {draw_words(step.drawn)}"
 
 
 def marked_token(trace: Trace, row: int) -> Label:
@@ -238,7 +238,7 @@ def written_axis(trace: Trace) -> str:
     return _("query: word being written")
 
 
-def _draw_words(draw: Draw) -> str:
+def draw_words(draw: Draw) -> str:
     ways = [_("temperature {heat}", heat=number(draw.temperature))]
     if draw.top_k:
         ways.append(_("top-k {top_k:,}", top_k=draw.top_k))

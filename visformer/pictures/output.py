@@ -17,7 +17,12 @@ from visformer.pictures.absent import (
     without_steps_words,
 )
 from visformer.pictures.candidates import rest_of
-from visformer.pictures.choices import choice_sentence, short_choice, written_names
+from visformer.pictures.choices import (
+    choice_sentence,
+    draw_words,
+    short_choice,
+    written_names,
+)
 from visformer.pictures.picture import (
     Matrix,
     Numbers,
@@ -28,7 +33,7 @@ from visformer.pictures.token_names import candidate, chosen_name, marks, names,
 from visformer.values.lens import LensRow, LensRows
 from visformer.values.memo import same
 from visformer.values.reading_order import reads_later
-from visformer.values.strategy import Strategy
+from visformer.values.step import Step
 from visformer.values.trace import Trace
 from visformer.words import decimals, dimension_words, number, probability, rank_text
 
@@ -302,7 +307,7 @@ def softmax_words(trace: Trace | None, lens: LensRows | None) -> str:
                 "p; z is what enters that softmax."
             )
         )
-    said.append(_sampling_words(lens.strategy, look, logit))
+    said.append(_sampling_words(step, lens, look, logit))
     return " ".join(filter(None, said))
 
 
@@ -323,42 +328,22 @@ def _rest_words(look: LensRow, vocabulary: int) -> str:
     )
 
 
-# what sampling cuts off: whether by top-k, whether by top-p
-_SAMPLING = {
-    (False, False): N_(
-        "Sampling at temperature {heat}: softmax(z / {heat}) gives exp({logit} / "
-        "{heat} − {total}) = {drawn}."
-    ),
-    (True, False): N_(
-        "Sampling at temperature {heat}: softmax(z / {heat}) gives exp({logit} / "
-        "{heat} − {total}) = {drawn}, before top-k {top_k} cuts tokens off."
-    ),
-    (False, True): N_(
-        "Sampling at temperature {heat}: softmax(z / {heat}) gives exp({logit} / "
-        "{heat} − {total}) = {drawn}, before top-p {top_p} cuts tokens off."
-    ),
-    (True, True): N_(
-        "Sampling at temperature {heat}: softmax(z / {heat}) gives exp({logit} / "
-        "{heat} − {total}) = {drawn}, before top-k {top_k} and top-p {top_p} cut "
-        "tokens off."
-    ),
-}
-
-
-def _sampling_words(strategy: Strategy, look: LensRow, logit: float) -> str:
-    """Say from what distribution tokens are drawn; "" where none are."""
-    if strategy.name != "sample":
+def _sampling_words(step: Step, lens: LensRows, look: LensRow, logit: float) -> str:
+    """Say from what distribution the token was drawn; "" where it was not."""
+    if step.drawn is None:
         return ""
-    heat, total = strategy.temperature, look.tempered_log_sum
-    return _(
-        _SAMPLING[bool(strategy.top_k), strategy.top_p < 1],
+    heat, total = step.drawn.temperature, look.tempered_log_sum
+    if heat != lens.strategy.temperature:  # the sum is of another one
+        return draw_words(step.drawn)
+    sampling = _(
+        "Sampling at temperature {heat}: softmax(z / {heat}) gives exp({logit} / "
+        "{heat} − {total}) = {drawn}.",
         heat=number(heat),
         logit=decimals(logit),
         total=decimals(total),
         drawn=probability(math.exp(logit / heat - total)),
-        top_k=strategy.top_k,
-        top_p=number(strategy.top_p),
     )
+    return f"{sampling} {draw_words(step.drawn)}"
 
 
 def unknown_words(trace: Trace, lens: LensRows | None) -> str:

@@ -21,7 +21,7 @@ from visformer.language import _
 from visformer.values.storage.regular_file import RegularFile
 
 MAGIC = b"VISFORMER TRACE\n"
-VERSION = (3, 0)
+VERSION = (3, 1)
 START = len(MAGIC) + 2  # of the first block
 INDEX = "index"
 # marker, bytes of the name, bytes of the payload, CRC-32 of the payload, CRC-32 of all

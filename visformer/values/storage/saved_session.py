@@ -27,7 +27,7 @@ class SavedSession:
 
     runs: tuple[SavedRun, ...]
     at: int = 0  # of the run that was shown
-    version: tuple[int, int] = (3, 0)  # of the file: major, minor
+    version: tuple[int, int] = (3, 1)  # of the file: major, minor
     work: bytes = b""  # what a window needs to go on; b"" where none saved it
     missing: str = ""
 
