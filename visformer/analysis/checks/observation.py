@@ -215,16 +215,21 @@ def after(one: WatchedAttention, ahead: int = 1) -> Bools:
 
 
 def padded(one: WatchedAttention, pad: int | None) -> Bools | None:
-    """Which keys are padding, [B, K]; None where that is not known or none is.
-
-    A pad id between other tokens is no padding. Where every row begins or ends with
-    one, the first or last of them may be the sign that begins or ends a sentence.
-    """
+    """Which keys are padding, [B, K]; None where that is not known or none is."""
     ids = one.key_ids
     if pad is None or ids is None or not (ids == pad).any():
         return None
     if ids.shape[1] > 3 and (np.diff(ids, axis=1) == 1).all(1).any():
         return None  # one after the other: perhaps the numbers of places
+    return _padding(ids, pad)
+
+
+def _padding(ids: Ids, pad: int) -> Bools:
+    """Which tokens of a batch are padding, [B, T].
+
+    A pad id between other tokens is no padding. Where every row begins or ends with
+    one, the first or last of them may be the sign that begins or ends a sentence.
+    """
     same = ids == pad
     before = np.logical_and.accumulate(same, 1)
     after = np.logical_and.accumulate(same[:, ::-1], 1)[:, ::-1]
@@ -242,10 +247,7 @@ def real_queries(one: WatchedAttention, pad: int | None) -> Bools:
     rows, _heads, queries, _keys = one.weights.shape
     if pad is None or one.query_ids is None:
         return np.ones((rows, queries), bool)
-    real: Bools = one.query_ids != pad
-    if not real[:, 0].any():  # it begins, as T5's target does
-        real[:, 0] = True
-    return real
+    return ~_padding(one.query_ids, pad)
 
 
 def decoder_places(seen: Observation) -> tuple[list[LayerPlace], bool]:
