@@ -28,7 +28,7 @@ def _run() -> int:
 
 
 def _stopped(number: int, frame: FrameType | None) -> None:
-    os.write(2, b"visformer: stopped\n")
+    os.write(2 if sys.stderr is None else sys.stderr.fileno(), b"visformer: stopped\n")
     os._exit(130)
 
 
@@ -48,6 +48,7 @@ if sys.platform == "linux":
 
             end_with_parent(parent)
             limit_memory()
+            _only_ours()
             return _run()
         while True:
             heard = signal.sigwaitinfo(awaited)
@@ -58,6 +59,18 @@ if sys.platform == "linux":
             ended, status = os.waitpid(child, os.WNOHANG)
             if ended:
                 return _told(os.waitstatus_to_exitcode(status))
+
+    def _only_ours() -> None:
+        """Leave out what libraries in C and Rust write of their own accord.
+
+        Python's words, ours among them, go where they went.
+        """
+        if sys.stderr is not None:
+            own = os.dup(2)
+            sys.stderr = os.fdopen(own, "w", 1, "utf-8", "backslashreplace")
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, 2)
+            os.close(null)
 
     def _told(code: int) -> int:
         """Say what ended the reader where it was a signal -> the exit code."""

@@ -270,6 +270,8 @@ REFUSED: dict[str, tuple[str, bytes, str]] = {
     "numbers": ("a.json", b"[1, 2]", "is no vocabulary"),
     "twice": ("a.json", b'{"a": 1, "b": 1, "c": 2}', "is no vocabulary"),
     "gaps": ("a.json", b'{"<pad>": 0, "b": 999}', "is no vocabulary"),
+    "lines": ("a.txt", b"a\n" * 4_000_001, "more than 4,000,000 lines or entries"),
+    "entries": ("a.json", b"[" + b"[]," * 4_000_001, "more than 4,000,000 lines"),
     "not UTF-8": ("a.txt", b"\xff\xfe", "is not UTF-8"),
     "no pickle": ("a.pkl", b"hello", "holds no vocabulary"),
     "another pickle": ("a.pkl", pickle.dumps({"x": 3}), "holds no vocabulary"),

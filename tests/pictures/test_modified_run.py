@@ -17,8 +17,12 @@ def test_the_change_and_both_texts_are_said() -> None:
     assert modified_words(change, baseline, None) == "Requested change: causal off"
     run = replace(make_trace(target=2), intervention=change)
     assert modified_words(change, run, None) == "Modified run: causal off"
-    assert modified_words(change, run, baseline) == (
-        f"Modified run: causal off. Original text: “{baseline.text}”"
-    )
+    original = "Modified run: causal off. Original text"
+    words = modified_words(change, run, baseline)  # it was stopped
+    assert words == f"{original}, without its end: “{baseline.text}”"
+    steps = (*baseline.steps[:-1], replace(baseline.steps[-1], id=baseline.model.eos))
+    ended = replace(baseline, steps=steps)
+    words = modified_words(change, run, ended)
+    assert words == f"{original}: “{baseline.text}”"
     same = replace(baseline, intervention=change)
     assert modified_words(change, same, baseline).endswith("The text stays the same.")

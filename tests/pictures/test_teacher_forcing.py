@@ -9,9 +9,11 @@ import pytest
 import torch
 from torch.nn import functional
 
+from tests.models import BOS, EOS, PAD, tiny_checkpoint
 from tests.traces import fed, make_trace
 from visformer import load
 from visformer.core.decoding import Decoding
+from visformer.core.passes import run
 from visformer.paths import bundled_checkpoints
 from visformer.pictures.teacher_forcing import (
     MOST_LOSS,
@@ -48,6 +50,20 @@ def test_losses_are_torchs_cross_entropy(reference: str) -> None:
     words = score_words(trace)
     assert f"Cross-entropy {mean:.3f} per token ({total:.2f} nats)" in words
     assert f"{found.agreed} of {len(ids)} as the model says" in words
+
+
+def test_padding_has_no_loss() -> None:
+    """A row of a padded batch scores as the same sentence alone."""
+    checkpoint = tiny_checkpoint()
+    alone = run(checkpoint, [[4, 5, EOS]], [[BOS, 7, 8, EOS]])[0]
+    source, target = [[4, 5, EOS, PAD]], [[BOS, 7, 8, EOS, PAD, PAD]]
+    both = run(checkpoint, source * 2, target * 2)[0]
+    found, wanted = score(both), score(alone)
+    assert found is not None
+    assert wanted is not None
+    assert (found.tokens, found.agreed) == (wanted.tokens, wanted.agreed)
+    assert found.total == pytest.approx(wanted.total, rel=1e-5)
+    assert score_words(both) == score_words(alone)
 
 
 def test_a_run_of_the_models_own_has_no_score() -> None:

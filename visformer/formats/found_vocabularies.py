@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from visformer.errors import CheckpointError
-from visformer.files import is_file, read_regular, short
+from visformer.files import is_file, short
 from visformer.formats.given_options import NO_TOKENIZER
 from visformer.formats.inert_pickle import CodeInFileError, read_inert
 from visformer.formats.torch_file import check_archive
@@ -22,7 +22,7 @@ from visformer.formats.tutorial_files import TutorialFiles
 from visformer.formats.whole_model import MAGIC, plain_value, read_whole
 from visformer.language import N_, _
 from visformer.tokenizers.sides import NumberSide, WordSide
-from visformer.tokenizers.tokenizer import MAX_TOKENIZER, TokenizerSide
+from visformer.tokenizers.tokenizer import MAX_TOKENIZER, TokenizerSide, read_tokenizer
 from visformer.tokenizers.vocabularies import (
     TokenIds,
     fitting,
@@ -183,7 +183,7 @@ def _pickled(path: Path) -> TokenIds | None:
 
     Raises CheckpointError if it would run code.
     """
-    data, name = read_regular(path, MAX_TOKENIZER), short(path.name)
+    data, name = read_tokenizer(path), short(path.name)
     try:
         if data.startswith(b"PK"):
             check_archive(data, name)

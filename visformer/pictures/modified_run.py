@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from visformer.language import _, ngettext
+from visformer.language import N_, _, ngettext
 from visformer.pictures.choices import short_choice, told_token
 from visformer.values.intervention import Intervention
 from visformer.values.step import step_origins
 from visformer.values.trace import Trace
 
 MOST_NAMED = 5  # forced tokens
+_ORIGINAL = {  # whether it came to its end
+    True: N_("Modified run: {changes}. Original text: “{text}”"),
+    False: N_("Modified run: {changes}. Original text, without its end: “{text}”"),
+}
 
 
 def modified_words(
@@ -27,11 +31,10 @@ def modified_words(
         return _("Modified run: {changes}", changes=shown)
     if baseline.text == trace.text:
         return _("Modified run: {changes}. The text stays the same.", changes=shown)
-    return _(
-        "Modified run: {changes}. Original text: “{text}”",
-        changes=shown,
-        text=baseline.text,
-    )
+    words, eos = _ORIGINAL[True], baseline.model.eos
+    if baseline.steps and eos >= 0 and baseline.steps[-1].id != eos:
+        words = _ORIGINAL[False]  # it was stopped, or is at its limit
+    return _(words, changes=shown, text=baseline.text)
 
 
 def export_words(trace: Trace | None) -> str:

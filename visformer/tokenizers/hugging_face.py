@@ -35,13 +35,21 @@ class HuggingFaceSide:
             self._inner.no_truncation()
             self.size: int = self._inner.get_vocab_size(with_added_tokens=True)
             if not 0 < self.size <= MAX_VOCABULARY:
-                raise ValueError("size")
+                raise CheckpointError(
+                    _(
+                        "{file} has {n:,} tokens, but a vocabulary has 1 to {most:,}. "
+                        "Choose another file.",
+                        file=name,
+                        n=self.size,
+                        most=MAX_VOCABULARY,
+                    )
+                )
             self._tokens = [
                 clean(self._inner.id_to_token(id) or f"<{id}>")[:MAX_PIECE_BYTES]
                 for id in range(self.size)
             ]
             self.unknown = self._unknown()
-        except (KeyboardInterrupt, SystemExit):
+        except (CheckpointError, KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # a panic of Rust is no Exception
             raise CheckpointError(

@@ -10,7 +10,7 @@ from typing import ClassVar
 import sentencepiece
 
 from visformer.errors import CheckpointError, InputError
-from visformer.files import read_json, read_regular, refuse_foreign, short
+from visformer.files import read_json, refuse_foreign, short
 from visformer.language import _
 from visformer.text import clean
 from visformer.tokenizers.tokenizer import (
@@ -19,6 +19,7 @@ from visformer.tokenizers.tokenizer import (
     SentencePieceSide,
     Token,
     TokenizerSide,
+    read_tokenizer,
 )
 
 UNKNOWN = ("<unk>", "[UNK]", "<UNK>", "<unknown>", "UNK")
@@ -153,6 +154,7 @@ class MarianSide:
 
 def read_ids(path: Path) -> dict[str, int]:
     """Read a ``vocab.json``, token -> id; CheckpointError if it is not valid."""
+    read_tokenizer(path)
     ids, name = read_json(path, MAX_TOKENIZER), short(path.name)
     valid = all(type(id) is int and 0 <= id < MAX_VOCABULARY for id in ids.values())
     if not ids or not valid or len(set(ids.values())) < len(ids):
@@ -172,7 +174,7 @@ def read_marian(pieces: Path, vocabulary: Path) -> MarianSide:
                 file=short(vocabulary.name),
             )
         )
-    data = read_regular(pieces, MAX_TOKENIZER)
+    data = read_tokenizer(pieces)
     refuse_foreign(data[:512], short(pieces.name))
     return MarianSide(data, ids, short(pieces.name))
 

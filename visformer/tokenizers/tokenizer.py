@@ -21,6 +21,7 @@ from visformer.text import clean
 MAX_PIECE_BYTES = 1024
 MAX_TOKENIZER = 64 << 20  # bytes
 MAX_VOCABULARY = 1_000_000
+_MOST_PARTS = 4 * MAX_VOCABULARY  # of its file: tokens, merges, fields
 
 
 class Token(NamedTuple):
@@ -30,6 +31,25 @@ class Token(NamedTuple):
     token: str  # as shown; an unknown character is included: "<unk:猫>"
     start: int  # span of the input text, in characters
     end: int
+
+
+def read_tokenizer(path: Path) -> bytes:
+    """Return what a file of a tokenizer holds.
+
+    Raises CheckpointError where it is too large, or would make more small objects than
+    any vocabulary: these take a hundred times the memory of their letters.
+    """
+    data = read_regular(path, MAX_TOKENIZER)
+    if max(data.count(b"\n"), data.count(b",")) > _MOST_PARTS:
+        raise CheckpointError(
+            _(
+                "{file} has more than {most:,} lines or entries, which no vocabulary "
+                "has. Choose another file.",
+                file=short(path.name),
+                most=_MOST_PARTS,
+            )
+        )
+    return data
 
 
 class TokenizerSide(Protocol):
@@ -280,13 +300,14 @@ class Tokenizer:
 
 def read_sentencepiece(path: Path) -> SentencePieceSide:
     """Read a sentencepiece model file; CheckpointError if it is not valid."""
-    data = read_regular(path, MAX_TOKENIZER)
+    data = read_tokenizer(path)
     refuse_foreign(data[:512], short(path.name))
     return SentencePieceSide(data, short(path.name))
 
 
 def read_vocabulary(path: Path, unknown: str = "<unk>") -> VocabularySide:
     """Read a ``vocab.json``; CheckpointError if it is not valid."""
+    read_tokenizer(path)
     ids, name = read_json(path, MAX_TOKENIZER), short(path.name)
     valid = all(type(id) is int and 0 <= id < MAX_VOCABULARY for id in ids.values())
     if not valid or unknown not in ids or len(set(ids.values())) < len(ids):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from visformer.errors import CheckpointError
-from visformer.files import read_json_value, read_regular, refuse_foreign, short
+from visformer.files import read_json_value, refuse_foreign, short
 from visformer.language import _, ngettext
 from visformer.text import clean
 from visformer.tokenizers.hugging_face import HuggingFaceSide
@@ -21,6 +21,7 @@ from visformer.tokenizers.tokenizer import (
     SentencePieceSide,
     TokenizerSide,
     VocabularySide,
+    read_tokenizer,
 )
 
 _INSIDE = (  # under which a program keeps one in its own object
@@ -147,6 +148,7 @@ def read_side(path: Path, rows: int) -> TokenizerSide:
     """
     suffix, name = path.suffix.lower(), short(path.name)
     if suffix == ".json":
+        read_tokenizer(path)
         value = read_json_value(path, MAX_TOKENIZER)
         if isinstance(value, dict) and isinstance(value.get("model"), dict):
             return _of_tokenizer_json(value, path, rows)
@@ -154,7 +156,7 @@ def read_side(path: Path, rows: int) -> TokenizerSide:
     elif suffix in (".txt", ".vocab", ".tsv", ".dict"):
         ids = vocabulary_in(_lines(path))
     else:
-        data = read_regular(path, MAX_TOKENIZER)
+        data = read_tokenizer(path)
         refuse_foreign(data[:512], name)
         return SentencePieceSide(data, name)
     if ids is None:
@@ -202,12 +204,12 @@ def _of_tokenizer_json(
         ids = vocabulary_in(model.get("vocab"))
         if ids is not None:
             return side_of(ids, rows)
-    return HuggingFaceSide(read_regular(path, MAX_TOKENIZER), short(path.name))
+    return HuggingFaceSide(read_tokenizer(path), short(path.name))
 
 
 def _lines(path: Path) -> list[str] | TokenIds:
     """Read a token a line, or a token with its id, its score or its count."""
-    data, name = read_regular(path, MAX_TOKENIZER), short(path.name)
+    data, name = read_tokenizer(path), short(path.name)
     refuse_foreign(data[:512], name)
     try:
         text = data.decode("utf-8-sig")

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from visformer.errors import CheckpointError
-from visformer.files import is_file, read_json, read_regular, short
+from visformer.files import is_file, read_json, short
 from visformer.formats.weight_file import INDEX, WeightReader
 from visformer.language import _
-from visformer.tokenizers.tokenizer import MAX_TOKENIZER
+from visformer.tokenizers.tokenizer import read_tokenizer
 
 CONFIG = "config.json"
 WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")
@@ -116,7 +116,7 @@ def check_beside(folder: Path) -> None:
     for file in sorted(folder.iterdir()):
         own = file.suffix in _BESIDE and not file.name.endswith(INDEX)
         if own and not _is_empty(file):
-            read_regular(file, MAX_TOKENIZER)
+            read_tokenizer(file)
 
 
 def _is_empty(file: Path) -> bool:

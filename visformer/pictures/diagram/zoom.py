@@ -302,7 +302,8 @@ def _positions(figure: Figure) -> None:
             dimensions=config.d_model,
         )
     )
-    figure.say(_(AXIS_WORDS[config.position_axis]))
+    if change is None:
+        figure.say(_(AXIS_WORDS[config.position_axis]))
     if config.positions == "learned":
         figure.say(_("These numbers are trained parameters."))
     else:
