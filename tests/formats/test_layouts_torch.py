@@ -74,6 +74,9 @@ def test_torch_positions_stored_and_learned(tmp_path: Path) -> None:
     assert checkpoint.config.positions == "learned"
     assert torch.equal(weights(checkpoint)["target_positions"], table[:, 0])
     assert torch.equal(weights(checkpoint)["source_positions"], table[:, 0])
+    for name in ("pe", "inner.pe"):  # a plain buffer [P, D]
+        checkpoint = opened(saved(path, {**tensors, name: waves[:, 0]}))
+        assert torch.equal(checkpoint.model.positions, waves[:, 0])
 
 
 def test_torch_shares_what_is_there_once(tmp_path: Path) -> None:

@@ -337,3 +337,20 @@ def test_one_set_under_two_names_is_one_set(tmp_path: Path) -> None:
     own = state(models.handout)
     path = saved(tmp_path / "m.pt", {"model": own, "state_dict": own})
     assert not [s for s in load(path, heads=2).assumed if s.startswith("weights")]
+
+
+@pytest.mark.parametrize("prefix", ["ema", "model_ema", "ema.module"])
+def test_sets_under_prefixes_of_one_dict_are_told_apart(
+    prefix: str, tmp_path: Path
+) -> None:
+    own, other = state(models.handout), prefix.partition(".")[0]
+    flat = {f"{prefix}.{name}": tensor + 1 for name, tensor in own.items()}
+    flat |= {"ema.n_averaged": torch.tensor(3)}
+    flat |= {f"model.{name}": tensor for name, tensor in own.items()}
+    path, bias = saved(tmp_path / "m.pt", flat), own["fc_output.bias"]
+    opened = load(path, heads=2, device="cpu")
+    assert torch.equal(opened.model.output.bias, bias)
+    told = f"weights = model (the file also holds {other}; give weights=… to choose)"
+    assert opened.assumed[0] == told
+    chosen = load(path, heads=2, weights=other, device="cpu")
+    assert torch.equal(chosen.model.output.bias, bias + 1)

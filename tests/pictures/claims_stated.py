@@ -30,8 +30,6 @@ from tests.pictures.claims_numbers import (
 )
 from tests.pictures.sweep import Claims, Predicate, Said
 
-GIVEN = {"forced", "reference"}
-
 
 def is_step(origin: str, *, best: bool) -> Predicate:
     """Ask who chose a token, and whether it is the best of its row."""
@@ -53,10 +51,6 @@ def is_layered(*, pre: bool, final: bool) -> Predicate:
             final,
         )
     )
-
-
-def origins(said: Said) -> set[str]:
-    return {step.origin for step in said.trace.steps}
 
 
 def is_alike(said: Said) -> bool:
@@ -119,11 +113,6 @@ CLAIMS: Claims = {
             ("reference", "is fed from the reference"),
         )
     },
-    "query: target read → chosen": lambda s: not origins(s) & GIVEN,
-    "query: target read ⇢ fed": lambda s: origins(s) <= GIVEN,
-    "query: target read → chosen, ⇢ fed": lambda s: bool(
-        origins(s) & GIVEN and origins(s) - GIVEN
-    ),
     "All its probabilities are NaN: it predicts nothing; the step's token is "
     "“{token}”.": no_number,
     "“{token}”; all probabilities are NaN": no_number,

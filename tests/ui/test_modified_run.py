@@ -168,7 +168,7 @@ def test_the_baselines_text_is_said_once_the_changed_run_has_ended(
     words = window.modified.words
     qtbot.waitUntil(lambda: words.text() == "Modified run: hide 3")
     window.receive(Finished(number=number, step_ms=1.0))
-    said = f"Modified run: hide 3. Original text: “{plain.text}”"
+    said = f"Modified run: hide 3. Original text, without its end: “{plain.text}”"
     assert words.text() == said
 
 

@@ -10,7 +10,7 @@ import argparse
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from torch import Tensor
+from torch import Size, Tensor
 
 from visformer.text import clean
 from visformer.tokenizers.vocabularies import is_vocabulary
@@ -19,6 +19,7 @@ _WRAPPERS = ("model_state_dict", "state_dict", "model")  # keys that hold the we
 _PREFIXES = ("module.", "_orig_mod.")  # of DataParallel and torch.compile
 _HALVES = ("encoder", "decoder")
 _COUNTERS = {"n_averaged"}  # of torch.optim.swa_utils.AveragedModel
+_FEWEST = 8  # tensors of one of several sets in one dict, at least
 _DEPTH = 4  # dicts inside dicts whose options are read
 _LOOKED_INTO = 100  # dicts searched for weights: stays below Python's recursion limit
 
@@ -39,13 +40,9 @@ def state_of(loaded: object, wanted: str = "") -> SavedState:
     all names have it, is removed.
     """
     chosen = _tensors_in(_weights_in(loaded, set()))
-    shapes = {key: tensor.shape for key, tensor in chosen.items()}
+    shapes = _shapes(chosen)
     named = ((name, _tensors_in(part)) for name, part in _parts(loaded, "", 0))
-    sets = {
-        name: part
-        for name, part in named
-        if shapes and {key: tensor.shape for key, tensor in part.items()} == shapes
-    }
+    sets = {name: part for name, part in named if shapes and _shapes(part) == shapes}
     usual = next((name for name in sets if _same(sets[name], chosen)), "")
     name = wanted if wanted in sets else usual
     made = sets.get(name, chosen)
@@ -68,11 +65,35 @@ def _parts(
     """Yield what holds tensors, each with the keys that lead to it."""
     if not isinstance(saved, Mapping) or depth > _DEPTH or "param_groups" in saved:
         return
-    if any(isinstance(value, Tensor) for value in saved.values()):
-        yield name, saved
+    for within, part in _sets_in(saved).items():
+        yield ".".join(filter(None, (name, within))), part
     for key, value in saved.items():
         if isinstance(key, str):
             yield from _parts(value, f"{name}.{key}" if name else key, depth + 1)
+
+
+def _sets_in(saved: Mapping[Any, Any]) -> dict[str, Mapping[Any, Any]]:
+    """Return the sets of weights in one dict: it, or those under the same prefixes.
+
+    Averages stay beside their model as ``ema.…`` beside ``model.…``. A dict without
+    tensors has none.
+    """
+    tensors = {k: t for k, t in saved.items() if isinstance(t, Tensor)}
+    groups: dict[str, dict[str, Tensor]] = {}
+    for key, tensor in tensors.items():
+        first, _dot, rest = str(key).partition(".")
+        groups.setdefault(first, {})[rest] = tensor
+    sets = {name: _tensors_in(part) for name, part in groups.items()}
+    shapes = {name: _shapes(part) for name, part in sets.items()}
+    alike = max(shapes.values(), key=len, default={})
+    same = {name: part for name, part in sets.items() if shapes[name] == alike}
+    if len(same) > 1 and len(alike) >= _FEWEST and not same.keys() & {*_HALVES}:
+        return {**same}
+    return {"": saved} if tensors else {}
+
+
+def _shapes(part: Mapping[str, Tensor]) -> dict[str, Size]:
+    return {key: tensor.shape for key, tensor in part.items()}
 
 
 def options_of(loaded: object) -> dict[str, Any]:
@@ -123,8 +144,10 @@ def _weights_in(saved: object, outer: set[int]) -> Mapping[Any, Any]:
     for key in _WRAPPERS:
         if inner := _weights_in(saved.get(key), outer):
             return inner
-    if any(isinstance(value, Tensor) for value in saved.values()):
-        return saved
+    if sets := _sets_in(saved):
+        return next(
+            (sets[key] for key in _WRAPPERS if key in sets), next(iter(sets.values()))
+        )
     inner = {key: _weights_in(value, outer) for key, value in saved.items()}
     if halves := _joined(inner):
         return halves

@@ -307,7 +307,7 @@ def softmax_words(trace: Trace | None, lens: LensRows | None) -> str:
                 "p; z is what enters that softmax."
             )
         )
-    said.append(_sampling_words(step, lens, look, logit))
+    said.append(_sampling_words(trace.steps[-1], lens, look, logit))
     return " ".join(filter(None, said))
 
 

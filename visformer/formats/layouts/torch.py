@@ -23,6 +23,7 @@ from visformer.formats.tutorials import read_tutorial
 from visformer.language import N_, _
 from visformer.values.questions import keyword
 
+_PLACES = re.compile(r"pos|(^|[._])pe([._]|$)", re.IGNORECASE)
 _TARGET = re.compile(r"tgt|trg|target|dec", re.IGNORECASE)
 _SOURCE = re.compile(r"src|source|enc", re.IGNORECASE)
 _INSIDE = re.compile(r"(encoder|decoder)\.(layers\.\d+|norm)\.")
@@ -201,13 +202,13 @@ def _guessed(
 
 
 def _positions(rest: Mapping[str, Tensor], width: int) -> Iterator[tuple[str, str]]:
-    """Find position tables: three dimensions, or "pos" in the name."""
+    """Find position tables: three dimensions, or "pos" or "pe" in the name."""
     tables = [
         key
         for key, tensor in rest.items()
         if tensor.dim() in (2, 3)
         and tensor.shape[-1] == width > 0
-        and (tensor.dim() == 3 or "pos" in key.lower())
+        and (tensor.dim() == 3 or _PLACES.search(key))
     ]
     waves = [k for k in tables if table_order(rest[k].reshape(-1, width))]
     learned = [key for key in tables if key not in waves]
