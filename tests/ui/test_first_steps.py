@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import pytest
 from PySide6.QtCore import QPoint, QRect, Qt
-from PySide6.QtWidgets import QApplication, QLabel
+from PySide6.QtWidgets import QApplication, QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
 from tests.ui.windows import Pair, answer
-from visformer.ui.bars.first_steps import FirstSteps, show_first_steps
+from visformer.ui.bars.first_steps import close_first_steps, show_first_steps
+from visformer.ui.window import MainWindow
+
+
+def whole(part: QWidget) -> bool:
+    labels = [label for label in part.findChildren(QLabel) if label.isVisible()]
+    return all(
+        label.height() >= label.heightForWidth(label.width()) for label in labels
+    )
 
 
 @pytest.mark.parametrize("way", ["button", "key"])
@@ -19,7 +27,6 @@ def test_the_card_is_shown_once(way: str, pair: Pair, qtbot: QtBot) -> None:
     assert card is not None
     assert card.isVisible()
     assert window.tabs.geometry() == tabs  # it pushes nothing
-    assert window.rect().contains(card.geometry())
     if way == "button":
         qtbot.mouseClick(card.done, Qt.MouseButton.LeftButton)
     else:
@@ -28,77 +35,81 @@ def test_the_card_is_shown_once(way: str, pair: Pair, qtbot: QtBot) -> None:
     assert show_first_steps(window) is None
 
 
-def whole(card: FirstSteps) -> bool:
-    labels = card.findChildren(QLabel)
-    return all(
-        label.height() >= label.heightForWidth(label.width()) for label in labels
-    )
+def place(window: MainWindow, part: QWidget) -> QRect:
+    """Return where a part is, as far as what scrolls around it shows it."""
+    seen, around = window.rect(), [part]
+    while around[-1] is not window:
+        seen &= QRect(around[-1].mapTo(window, QPoint()), around[-1].size())
+        around.append(around[-1].parentWidget() or window)
+    return seen
 
 
-def test_the_card_hides_nothing_where_there_is_room(pair: Pair, qtbot: QtBot) -> None:
-    window, engine = pair
-    window.translate("one two")
-    answer(window, engine)
-    card = show_first_steps(window)
-    assert card is not None
-    panel = window.candidates
-    room = panel.free_room().translated(panel.mapTo(window, QPoint()))
-    qtbot.waitUntil(lambda: room.contains(card.geometry()))
-    qtbot.waitUntil(lambda: whole(card))
+def settled(window: MainWindow) -> QRect:
+    """Return where the messages have come to rest."""
+    for _turn in range(4):  # the font, then what it moves, then the messages
+        QApplication.processEvents()
+    stack = place(window, window.messages)
+    QApplication.processEvents()
+    assert place(window, window.messages) == stack
+    return stack
 
 
-@pytest.mark.parametrize("why", ["folded", "large text"])
-def test_without_that_room_it_lies_along_the_lower_edge(
-    why: str, pair: Pair, qtbot: QtBot
+@pytest.mark.parametrize("presented", [False, True])
+@pytest.mark.parametrize("zoom", [100, 150])
+@pytest.mark.parametrize("size", [(1280, 800), (1920, 1080)])
+def test_card_and_messages_hide_neither_pictures_nor_each_other(
+    size: tuple[int, int], zoom: int, presented: bool, pair: Pair, qtbot: QtBot
 ) -> None:
     window, engine = pair
+    window.resize(*size)
     window.translate("one two")
     answer(window, engine)
+    window.appearance.zoom_by(zoom - 100)
     card = show_first_steps(window)
     assert card is not None
-    if why == "folded":
-        window.side.show(False)
-    else:
-        window.appearance.zoom_by(100)
-    for _ in range(3):  # the font, then what it moves, then the card
-        QApplication.processEvents()
-    assert card.width() > 0.9 * window.width()
-    assert window.rect().contains(card.geometry())
-    assert card.geometry().bottom() < window.status.y()
-    qtbot.waitUntil(lambda: whole(card))
-    settled = card.geometry()
-    QApplication.processEvents()  # it has come to rest
-    assert card.geometry() == settled
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(window, "showFullScreen", lambda: None)
+        if presented:
+            window.presentation.begin()
+    words = "4 sentences are read as one: this model has seen one at a time."
+    for said in ("", words, words * 6):
+        window.session.set(notice=said)
+        stack = settled(window)
+        assert window.messages.isVisible() == bool(said or not presented)
+        assert card.isVisible() == (not presented)
+        if not window.messages.isVisible():
+            continue
+        assert window.rect().contains(stack)
+        assert whole(window.messages)
+        pictures = window.large.pictures()
+        assert pictures
+        for part in (*pictures, window.candidates.summary, window.status):
+            if part.isVisible():
+                assert not place(window, part).intersects(stack)
+        if said and not presented:
+            assert not place(window, card).intersects(place(window, window._notice))
+    window.presentation.end()
     window.appearance.zoom_by(0)
 
 
-@pytest.mark.parametrize("size", [(1280, 800), (1280, 600), (900, 700), (1900, 1000)])
-@pytest.mark.parametrize("long", [False, True])
-@pytest.mark.parametrize("model", [False, True])
-def test_the_card_lies_over_no_message(
-    size: tuple[int, int], long: bool, model: bool, pair: Pair, qtbot: QtBot
+def test_the_card_stands_below_the_next_tokens_where_there_is_room(
+    pair: Pair, qtbot: QtBot
 ) -> None:
-    """At the first start with a broken file, the reason is all there is to read."""
     window, engine = pair
-    window.resize(*size)
-    if model:
-        window.translate("one two")
-        answer(window, engine)
-    card = show_first_steps(window)
-    assert card is not None
-    words = "broken.pt cannot be read: it is cut off. Copy it again."
-    window.session.set(error=words * (8 if long else 1))
-    for _turn in range(4):
-        QApplication.processEvents()
-    messages = window.messages
-    assert messages.isVisible()
-    place = QRect(messages.mapTo(window, QPoint()), messages.size())
-    assert not card.geometry().intersects(place)
-    assert window.rect().contains(card.geometry())
-    qtbot.waitUntil(lambda: whole(card))
-    window.session.set(error="")
-    QApplication.processEvents()
-    assert not messages.isVisible()
+    window.translate("one two")
+    answer(window, engine)
+    assert show_first_steps(window) is not None
+    stack, pictures = settled(window), window.large.geometry()
+    room = window.candidates.free_room()
+    room.translate(window.candidates.mapTo(window, QPoint()))
+    assert room.contains(stack)
+    window.side.show(False)  # there is no such room now
+    assert settled(window).width() > 0.9 * window.width()
+    assert window.large.geometry().topLeft() == pictures.topLeft()  # nothing moves down
+    assert window.large.height() < pictures.height()
+    close_first_steps(window)
+    settled(window)
+    assert window.large.geometry() == pictures
 
 
 def test_an_audience_does_not_see_the_card(

@@ -1,4 +1,4 @@
-"""Messages stand below the next tokens where there is room, else over an edge."""
+"""Messages stand below the next tokens where there is room, else below."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def test_a_message_covers_no_picture_where_there_is_room(window: MainWindow) -> 
     assert not message.intersects(place(window, window.candidates.summary))
 
 
-def test_without_room_it_lies_over_the_lower_edge(window: MainWindow) -> None:
+def test_without_room_it_stands_below_the_pictures(window: MainWindow) -> None:
     long = told(window, "A very long sentence. " * 40)
     assert long.width() > 0.9 * window.large.width()
     window.side.show(False)
     folded = told(window, "A short one.")
     assert folded.width() > 0.9 * window.large.width()
-    assert folded.bottom() <= place(window, window.large).bottom()
+    assert folded.top() > place(window, window.large).bottom()
     window.side.show(True)
     assert told(window, "A short one.").width() < 0.5 * window.large.width()

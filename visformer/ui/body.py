@@ -49,6 +49,7 @@ class Body(QWidget):
         ) = None
         self._play: tuple[Strips, QWidget, Sentence, QStatusBar] | None = None
         self._low = self._sharing = False
+        self._said = 0  # the height of what is said below the pictures, in pixels
         self._late = QTimer(self, singleShot=True, interval=0)
         self._late.timeout.connect(self._share_rows)
         self._column.addWidget(self.chrome)
@@ -78,12 +79,13 @@ class Body(QWidget):
         """Put the pictures below the rows, and over them what comes and goes.
 
         ``titled``: what is below the titles, which nothing lies over; ``beside``: what
-        may have room below it for the messages.
+        may have room below it for the messages, else they are below the pictures.
         """
         self._column.addWidget(place, 1)
         self._over = place, titled, beside, drawer, messages
         for part in (place, beside, drawer):
             part.installEventFilter(self)
+        messages.changed.connect(self._settle)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -104,7 +106,7 @@ class Body(QWidget):
 
     def _dress(self) -> None:
         space = theme.gap(self)
-        self._column.setContentsMargins(space, space, space, 0)
+        self._column.setContentsMargins(space, space, space, self._said)
         self._column.setSpacing(space)
         self._rows.setSpacing(space)
         self._late.start()  # what moves while fonts change would keep the one before
@@ -156,7 +158,14 @@ class Body(QWidget):
         room, aside = place.geometry(), QRect()
         if beside.isVisible():
             aside = beside.free_room().translated(beside.mapTo(self, QPoint()))
-        messages.settle(room, aside)
+        room.setBottom(self.height() - 1)
+        said = messages.settle(room, aside)
+        if said != self._said:
+            self._said = said
+            edges = self._column.contentsMargins()
+            edges.setBottom(said)
+            self._column.setContentsMargins(edges)
+        room.setBottom(self.height() - 1 - said)
         if titled.isVisible():
             room.setTop(titled.mapTo(self, QPoint()).y())
         size = drawer.sizeHint().boundedTo(room.size())
