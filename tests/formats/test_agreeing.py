@@ -123,6 +123,21 @@ def test_a_fault_of_the_module_is_said_and_not_taken_over() -> None:
     assert not made.config.embedding_scale
 
 
+def test_masks_that_it_must_be_given_are_not_known() -> None:
+    class Masked(Program):
+        def forward(  # type: ignore[override]
+            self, src: Tensor, tgt: Tensor, src_mask: Tensor, tgt_mask: Tensor
+        ) -> Tensor:
+            return super().forward(src, tgt)
+
+    made = visformer.load(Masked(hidden=False, scale=4.0), device="cpu")
+    (finding,) = (f for f in made.findings if f.id.startswith("module-"))
+    assert (finding.id, finding.severity) == ("module-unmasked", "note")
+    assert "with None for src_mask, tgt_mask." in finding.what
+    assert made.config.embedding_scale
+    assert any(line.startswith("mask_rule = ") for line in made.assumed)
+
+
 def test_what_cannot_be_called_is_assumed() -> None:
     class Batched(Program):
         def forward(self, batch: dict[str, Tensor]) -> Tensor:  # type: ignore[override]

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from visformer.core.checkpoint import Checkpoint
-from visformer.files import short
+from visformer.files import listed, short
 from visformer.formats.given_options import GivenOptions
 from visformer.formats.tutorial_files import TutorialFiles
 from visformer.language import _
@@ -69,7 +69,8 @@ def agreement(
     checkpoint = opened(options if told else _with(options, {"heads": 1}))
     ids = _ids(checkpoint, read.options.pad)
     try:
-        call = _Call(ids, _called(module, ids))
+        masks = _needed(module)[2:]  # as a rule
+        call = _Call(ids, _called(module, ids, len(masks)))
     except Exception as error:  # of the module's own code
         return Agreement(options, (_not_called(error),))
     if read.options.pad is None:
@@ -83,7 +84,8 @@ def agreement(
     faults = [one for one in chosen if _setting(one) is None]
     checkpoint = opened(_with(options, fields))
     attempt = call.attempt(checkpoint, _ROWS)
-    for rule in () if "mask_rule" in given else ((), *_others(checkpoint, "mask_rule")):
+    rules = ((), *_others(checkpoint, "mask_rule"))
+    for rule in () if "mask_rule" in given or masks else rules:
         if _vanishes(attempt((*faults, *rule))):
             fields |= dict(filter(None, map(_setting, rule)))
             checkpoint = opened(_with(options, fields))
@@ -91,11 +93,16 @@ def agreement(
             break
     if not _vanishes(attempt(faults)):
         attempt = call.attempt(checkpoint, 1)
-    for name in {*read.unsaid} - fields.keys():
+    unmasked = {"mask_rule"} if masks else set()
+    for name in {*read.unsaid} - fields.keys() - unmasked:
         others = _others(checkpoint, name)
         if others and not any(_vanishes(attempt((*faults, *x))) for x in others):
             fields[name] = getattr(checkpoint.config, name)
-    return Agreement(_with(options, fields), (_faulty(faults),) if faults else ())
+    said = [_unmasked(masks)] if masks else []
+    if masks:  # without them nothing is hidden
+        faults = [one for one in faults if one.words != "causal off"]
+    said += [_faulty(faults)] if faults else []
+    return Agreement(_with(options, fields), tuple(said))
 
 
 class _Call(NamedTuple):
@@ -192,16 +199,21 @@ def _ids(checkpoint: Checkpoint, pad: int | None) -> tuple[Tensor, Tensor]:
     return sides[0], sides[1]
 
 
-def _called(module: nn.Module, ids: tuple[Tensor, Tensor]) -> list[Trace]:
-    """Return the rows of a call of a copy, with rows first or else second."""
-    spare = _copied(module)
-    parameters = inspect.signature(spare.forward).parameters.values()
-    needed = [
-        one
-        for one in parameters
+def _needed(module: nn.Module) -> list[str]:
+    """Return the names of what its forward must be given."""
+    return [
+        one.name
+        for one in inspect.signature(module.forward).parameters.values()
         if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD
     ]
-    others = [None for _one in needed[2:]]  # masks, as a rule
+
+
+def _called(module: nn.Module, ids: tuple[Tensor, Tensor], nones: int) -> list[Trace]:
+    """Return the rows of a call of a copy, with rows first or else second.
+
+    ``nones`` is how many other things are given as None.
+    """
+    spare, others = _copied(module), [None] * nones
     device = next((x.device for x in (*spare.parameters(), *spare.buffers())), "cpu")
     source, target = (side.to(device) for side in ids)
     with torch.no_grad(), same_chances(spare):
@@ -251,6 +263,15 @@ def _faulty(faults: Sequence[Switch]) -> Finding:
         changes=words_of(faults),
     )
     return _finding("module-differs", what, "fault")
+
+
+def _unmasked(names: Sequence[str]) -> Finding:
+    what = _(
+        "The module was called to see its settings, with None for {names}. What these "
+        "hide is not known, and the usual masks are assumed.",
+        names=listed([*names], room=60),
+    )
+    return _finding("module-unmasked", what, "note")
 
 
 def _finding(id: str, what: str, severity: Severity) -> Finding:
