@@ -6,9 +6,7 @@ from __future__ import annotations
 
 NAMED: dict[str, tuple[str, ...]] = {
     "it states settings of the model, as they are": (
-        "positions {positions}, at most {most:,}; norms after",
         "pad {source_pad} in the source",
-        "positions {positions}, at most {most:,}; norms before",
         "LayerNorm, variance over",
         "Every later step reuses the",
         "Step {n}: the decoder reads {n:,} token;",

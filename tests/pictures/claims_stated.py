@@ -183,6 +183,10 @@ CLAIMS: Claims = {
     "{projection}, then softmax.": lambda s: (
         not is_pre_norm(s) and not s.trace.model.config.final_norm
     ),
+    "positions {positions}, at most {most:,}; norms before each sublayer; activation "
+    "{activation}": is_pre_norm,
+    "positions {positions}, at most {most:,}; norms after each sublayer; activation "
+    "{activation}": lambda s: not is_pre_norm(s),
     # positions
     "Each row is a position: quick waves in some dimensions, slow ones in others, so "
     "that no two rows are alike.": lambda s: (

@@ -14,7 +14,9 @@ from typing import Any
 
 from tests.pictures.swept_runs import SweptRun
 from visformer import language
+from visformer.engine.messages import Opened
 from visformer.pictures import (
+    about,
     candidates,
     leak_words,
     logit_lens,
@@ -297,6 +299,17 @@ def _run(run: SweptRun, trace: Trace, scene: Scene) -> None:
     run_notices.end_notice(trace, len(run.trace))
     teacher_forcing.score_words(trace)
     modified_run.export_words(trace)
+    about.watched_text(trace)
+    if run.checkpoint is not None and run.table is not None:
+        opened = Opened(
+            number=1,
+            path="",
+            model=trace.model,
+            positions=run.table,
+            devices=(),
+            findings=run.checkpoint.findings,
+        )
+        about.about_text(opened)
 
 
 DOORS: dict[str, Callable[[SweptRun, Trace, Scene], None]] = {

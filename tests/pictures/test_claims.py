@@ -49,6 +49,15 @@ def test_so_is_all_that_is_said(name: str) -> None:
     check(name, fine=True)
 
 
+@pytest.mark.parametrize("name", [n for n in RUNS if n.startswith("watched")])
+def test_findings_of_a_watched_run_follow_from_its_arrays(name: str) -> None:
+    trace = swept_run(name).trace
+    assert trace.certificate is not None
+    found = {finding.id for finding in trace.certificate.findings}
+    assert ("not-causal" in found) == claims_masks.reads_later(trace)
+    assert ("padding-read" in found) == claims_masks.reads_pad(trace)
+
+
 def test_no_template_both_claims_something_and_nothing() -> None:
     assert not CLAIMS.keys() & NO_CLAIMS.keys()
     assert len(CLAIMS) == sum(map(len, TABLES))
