@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.core.test_variants import torch_layer
+from tests.core.variants import torch_tensors
 from tests.models import tiny_config
 from visformer.bench import time_training as training
 from visformer.bench.time_training import TorchModel
@@ -25,14 +25,7 @@ def config() -> ModelConfig:
 
 
 def copy_weights(model: Transformer, plain: TorchModel) -> None:
-    ours = {name: weight.detach() for name, weight in model.named_parameters()}
-    tensors = {}
-    for stack in ("encoder", "decoder"):
-        for leaf in ("weight", "bias"):
-            tensors[f"{stack}.norm.{leaf}"] = ours[f"{stack}.norm.{leaf}"]
-        for layer in range(getattr(model.config, f"{stack}_layers")):
-            tensors |= torch_layer(ours, f"{stack}.layers.{layer}", stack)
-    plain.transformer.load_state_dict(tensors)
+    plain.transformer.load_state_dict(torch_tensors(model))
     plain.embedding.weight.data.copy_(model.target_embedding.weight)
 
 

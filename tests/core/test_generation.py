@@ -52,6 +52,7 @@ def decoded(checkpoint: Checkpoint, **given: Any) -> list[int]:
         ([3, 1], {"forced_first": 1, "forbidden_first": (2,)}, [1, -2, -INF, 4]),
         ([3, 1, 2], {"repetition_penalty": 2.0}, [1, -4, 1.5, 2]),
         ([1, 2, 1], {"no_repeat": 2}, [1, -2, -INF, 4]),
+        ([3, 2, 2], {"no_repeat": 2}, [1, -2, -INF, 4]),  # 2 2 2 holds 2 2 twice
         ([1, 2, 1], {"no_repeat": 1}, [1, -INF, -INF, 4]),
         ([1, 2, 1], {"no_repeat": 3}, SCORES),
     ],

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-import warnings
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from tests.core.variants import torchs_own
 from tests.models import PAD, tiny_model
 from visformer.core.mask_rules import causal_mask
-from visformer.core.model import Layer, Transformer
-from visformer.core.parts import Attention
+from visformer.core.model import Transformer
 from visformer.core.position_rules import sinusoidal
 
 VARIANTS = [
@@ -24,51 +23,6 @@ SOURCE = torch.tensor([[4, 5, 6, 7, 3], [8, 9, 3, PAD, PAD]])
 TARGET = torch.tensor([[2, 10, 11, 12], [2, 13, PAD, PAD]])
 
 
-def theirs(model: Transformer) -> nn.Transformer:
-    """Build torch's own model with our weights."""
-    config = model.config
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # nested tensors are of no use to us
-        other = nn.Transformer(
-            config.d_model,
-            config.heads,
-            config.encoder_layers,
-            config.decoder_layers,
-            config.feed_forward,
-            dropout=0.0,
-            batch_first=True,
-            norm_first=config.norm_first,
-        )
-    pairs = [(other.encoder, model.encoder), (other.decoder, model.decoder)]
-    for stack, ours in pairs:
-        stack.norm = ours.norm if config.final_norm else None
-        for layer, own in zip(stack.layers, ours.layers, strict=True):
-            copy_layer(layer, own)
-    return other.train()  # the fast path of eval mode is not the formula
-
-
-@torch.no_grad()
-def copy_layer(layer: nn.Module, own: nn.Module) -> None:
-    assert isinstance(own, Layer)
-    norms = [own.self_attention_norm, own.feed_forward_norm]
-    copy_attention(layer.self_attn, own.self_attention)
-    if hasattr(own, "cross_attention"):
-        norms.insert(1, own.cross_attention_norm)
-        copy_attention(layer.multihead_attn, own.cross_attention)
-    for number, norm in enumerate(norms, 1):
-        setattr(layer, f"norm{number}", norm)
-    layer.linear1, layer.linear2 = own.feed_forward.w1, own.feed_forward.w2
-
-
-def copy_attention(attention: object, own: Attention) -> None:
-    assert isinstance(attention, nn.MultiheadAttention)
-    linears = (own.query, own.key, own.value)
-    attention.in_proj_weight.copy_(torch.cat([linear.weight for linear in linears]))
-    attention.in_proj_bias.copy_(torch.cat([linear.bias for linear in linears]))
-    attention.out_proj.weight.copy_(own.output.weight)
-    attention.out_proj.bias.copy_(own.output.bias)
-
-
 def embedded(model: Transformer, ids: Tensor) -> Tensor:
     table = model.target_embedding.weight[ids] * math.sqrt(model.config.d_model)
     return table + sinusoidal(ids.shape[1], model.config.d_model)
@@ -77,7 +31,7 @@ def embedded(model: Transformer, ids: Tensor) -> Tensor:
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_model_equals_torchs_with_copied_weights(variant: dict[str, bool]) -> None:
     model = tiny_model(**variant)
-    expected = theirs(model)(
+    expected = torchs_own(model)(
         embedded(model, SOURCE),
         embedded(model, TARGET),
         tgt_mask=~causal_mask(4),

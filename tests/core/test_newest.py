@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
 
 import visformer
+from tests.core.variants import SMALL
 from visformer.core.newest import NewestRows
 from visformer.core.passes import run
 from visformer.core.search import search
 
-SIZES: dict[str, Any] = {
-    "source_vocabulary": 23,
-    "target_vocabulary": 19,
-    "d_model": 16,
-    "heads": 4,
-    "encoder_layers": 2,
-    "decoder_layers": 3,
-    "feed_forward": 24,
-}
 SOURCE = [4, 5, 6, 7]
 
 
@@ -30,7 +20,7 @@ SOURCE = [4, 5, 6, 7]
 def test_rows_after_a_pad_are_those_of_the_whole_pass(
     preset: str, starts_padded: bool
 ) -> None:
-    checkpoint = visformer.build(preset, device="cpu", **SIZES)
+    checkpoint = visformer.build(preset, device="cpu", **SMALL)
     model, pad = checkpoint.model, checkpoint.tokenizer.pad
     if starts_padded and preset != "torch":  # whose rows are NaN then
         checkpoint.tokenizer.bos = pad
@@ -55,7 +45,7 @@ def test_rows_after_a_pad_are_those_of_the_whole_pass(
 @pytest.mark.parametrize("beam", [1, 3])
 def test_search_in_scratch_scores_as_the_whole_pass(beam: int) -> None:
     """The output likes pads, so that each hypothesis has some."""
-    checkpoint = visformer.build("scratch", device="cpu", max_positions=9, **SIZES)
+    checkpoint = visformer.build("scratch", device="cpu", max_positions=9, **SMALL)
     with torch.no_grad():
         checkpoint.model.output.bias[0] = 1.5
         checkpoint.model.output.bias[2] = -9

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -11,13 +10,19 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 import visformer
-from tests.core.variants import SMALL, Result, difference, passed, small, tutorial
+from tests.core.variants import (
+    SMALL,
+    Result,
+    difference,
+    passed,
+    small,
+    torchs_own,
+    tutorial,
+)
 from tests.tutorials import handout, labml
 from tests.tutorials.sizes import by_exponential, by_power
-from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
 from visformer.core.passes import run
 from visformer.core.position_rules import fixed_table, sinusoidal
@@ -181,7 +186,7 @@ def test_marian_starts_with_its_padding() -> None:
     target = torch.tensor([[pad, 7, 8, 9], [pad, 11, 0, pad], [pad, 3, 12, 13]])
     angles = torch.arange(6)[:, None] / 10_000 ** (torch.arange(8) / 8)
     table = torch.cat([angles.sin(), angles.cos()], 1)
-    made = torchs_own(checkpoint)(
+    made = torchs_own(checkpoint.model)(
         model.target_embedding(source) * 4 + table,
         model.target_embedding(target) * 4 + table[:4],
         tgt_mask=CAUSAL,
@@ -218,7 +223,7 @@ def test_torch_transformer(norm_first: bool, activation: str) -> None:
     checkpoint = small(
         "torch", norm_first=norm_first, activation=activation, decoder_layers=2
     )
-    theirs = torchs_own(checkpoint)
+    theirs = torchs_own(checkpoint.model)
     model, config = checkpoint.model, checkpoint.config
     table = by_exponential(6, config.d_model)
     source = model.source_embedding(SOURCE) * math.sqrt(config.d_model)
@@ -234,54 +239,6 @@ def test_torch_transformer(norm_first: bool, activation: str) -> None:
     logits = model.output(made).detach()
     for row, trace in enumerate(run(checkpoint, SOURCE, TARGET)):
         assert difference(trace.logits, logits[row]) <= 2e-5
-
-
-def torchs_own(checkpoint: Checkpoint) -> torch.nn.Transformer:
-    """Build ``torch.nn.Transformer`` with the checkpoint's weights."""
-    config, model = checkpoint.config, checkpoint.model
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # nested tensors are of no use to us
-        other = torch.nn.Transformer(
-            config.d_model,
-            config.heads,
-            config.encoder_layers,
-            config.decoder_layers,
-            config.feed_forward,
-            dropout=0.0,
-            activation=F.silu if config.activation == "silu" else config.activation,
-            batch_first=True,
-            norm_first=config.norm_first,
-        )
-    if not config.final_norm:
-        other.encoder.norm = other.decoder.norm = None
-    ours = {name: weight.detach() for name, weight in model.named_parameters()}
-    tensors: dict[str, Tensor] = {}
-    for stack in ("encoder", "decoder"):
-        names = (f"{stack}.norm.{leaf}" for leaf in ("weight", "bias"))
-        tensors |= {name: ours[name] for name in names if name in ours}
-        for layer in range(getattr(config, f"{stack}_layers")):
-            tensors |= torch_layer(ours, f"{stack}.layers.{layer}", stack)
-    other.load_state_dict(tensors)
-    return other.train()  # the fast path of eval mode is not the formula
-
-
-def torch_layer(ours: dict[str, Tensor], at: str, stack: str) -> dict[str, Tensor]:
-    attentions = {"self_attn": "self_attention"}
-    norms = ["self_attention_norm", "feed_forward_norm"]
-    if stack == "decoder":
-        attentions["multihead_attn"] = "cross_attention"
-        norms.insert(1, "cross_attention_norm")
-    made = {}
-    for leaf in ("weight", "bias"):
-        for theirs, name in attentions.items():
-            parts = [ours[f"{at}.{name}.{p}.{leaf}"] for p in ("query", "key", "value")]
-            made[f"{at}.{theirs}.in_proj_{leaf}"] = torch.cat(parts)
-            made[f"{at}.{theirs}.out_proj.{leaf}"] = ours[f"{at}.{name}.output.{leaf}"]
-        for number, name in enumerate(norms, 1):
-            made[f"{at}.norm{number}.{leaf}"] = ours[f"{at}.{name}.{leaf}"]
-        made[f"{at}.linear1.{leaf}"] = ours[f"{at}.feed_forward.w1.{leaf}"]
-        made[f"{at}.linear2.{leaf}"] = ours[f"{at}.feed_forward.w2.{leaf}"]
-    return made
 
 
 def test_halves_by_hand() -> None:

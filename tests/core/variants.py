@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 import visformer
 from tests.tutorials.d2l import D2l
@@ -17,6 +19,7 @@ from tests.tutorials.modular import Modular
 from tests.tutorials.scratch import Scratch
 from tests.tutorials.sizes import Sizes
 from visformer.core.checkpoint import Checkpoint
+from visformer.core.model import Transformer
 from visformer.core.passes import run
 from visformer.formats.layouts import LAYOUTS
 from visformer.formats.names import their_name
@@ -159,3 +162,56 @@ def assert_same(trace: Trace, checkpoint: Checkpoint) -> None:
     for kind in KINDS:
         assert np.array_equal(trace.masks[kind], full.masks[kind])
         assert difference(trace.attention(kind, 0), full.attention(kind, 0)) <= 2e-5
+
+
+def torchs_own(model: Transformer) -> nn.Transformer:
+    """Build ``torch.nn.Transformer`` with a model's weights."""
+    config = model.config
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # nested tensors are of no use to us
+        other = nn.Transformer(
+            config.d_model,
+            config.heads,
+            config.encoder_layers,
+            config.decoder_layers,
+            config.feed_forward,
+            dropout=0.0,
+            activation=F.silu if config.activation == "silu" else config.activation,
+            batch_first=True,
+            norm_first=config.norm_first,
+        )
+    if not config.final_norm:
+        other.encoder.norm = other.decoder.norm = None
+    other.load_state_dict(torch_tensors(model))
+    return other.train()  # the fast path of eval mode is not the formula
+
+
+def torch_tensors(model: Transformer) -> dict[str, Tensor]:
+    """Return a model's weights under the names of ``torch.nn.Transformer``."""
+    ours = {name: weight.detach() for name, weight in model.named_parameters()}
+    tensors: dict[str, Tensor] = {}
+    for stack in ("encoder", "decoder"):
+        names = (f"{stack}.norm.{leaf}" for leaf in ("weight", "bias"))
+        tensors |= {name: ours[name] for name in names if name in ours}
+        for layer in range(getattr(model.config, f"{stack}_layers")):
+            tensors |= torch_layer(ours, f"{stack}.layers.{layer}", stack)
+    return tensors
+
+
+def torch_layer(ours: dict[str, Tensor], at: str, stack: str) -> dict[str, Tensor]:
+    attentions = {"self_attn": "self_attention"}
+    norms = ["self_attention_norm", "feed_forward_norm"]
+    if stack == "decoder":
+        attentions["multihead_attn"] = "cross_attention"
+        norms.insert(1, "cross_attention_norm")
+    made = {}
+    for leaf in ("weight", "bias"):
+        for theirs, name in attentions.items():
+            parts = [ours[f"{at}.{name}.{p}.{leaf}"] for p in ("query", "key", "value")]
+            made[f"{at}.{theirs}.in_proj_{leaf}"] = torch.cat(parts)
+            made[f"{at}.{theirs}.out_proj.{leaf}"] = ours[f"{at}.{name}.output.{leaf}"]
+        for number, name in enumerate(norms, 1):
+            made[f"{at}.norm{number}.{leaf}"] = ours[f"{at}.{name}.{leaf}"]
+        made[f"{at}.linear1.{leaf}"] = ours[f"{at}.feed_forward.w1.{leaf}"]
+        made[f"{at}.linear2.{leaf}"] = ours[f"{at}.feed_forward.w2.{leaf}"]
+    return made

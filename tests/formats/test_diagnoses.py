@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,32 +16,21 @@ from visformer.core.position_rules import halves, sinusoidal
 from visformer.formats.diagnoses import findings_of
 
 Tensors = dict[str, Tensor]
-CONFIG = visformer.build(
-    "scratch",
-    device="cpu",
-    source_vocabulary=60,
-    target_vocabulary=50,
-    d_model=32,
-    heads=2,
-    encoder_layers=2,
-    decoder_layers=2,
-    feed_forward=48,
-).config
+SIZES: dict[str, Any] = {
+    "source_vocabulary": 60,
+    "target_vocabulary": 50,
+    "d_model": 32,
+    "heads": 2,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "feed_forward": 48,
+}
+CONFIG = visformer.build("scratch", device="cpu", **SIZES).config
 
 
 def healthy() -> Tensors:
     """Return a model's tensors as training may leave them."""
-    built = visformer.build(
-        "labml",
-        device="cpu",
-        source_vocabulary=60,
-        target_vocabulary=50,
-        d_model=32,
-        heads=2,
-        encoder_layers=2,
-        decoder_layers=2,
-        feed_forward=48,
-    )
+    built = visformer.build("labml", device="cpu", **SIZES)
     drawn = torch.Generator().manual_seed(0)
     made = {name: p.clone() for name, p in built.model.named_parameters()}
     for tensor in made.values():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tests.opened import opened_model
 from tests.traces import make_trace
 from visformer.engine.messages import Opened
 from visformer.pictures.about import (
@@ -27,13 +28,9 @@ NAN = Finding(
 
 
 def opened(*findings: Finding, numbers: int = 0) -> Opened:
-    trace = make_trace()
-    return Opened(
-        number=1,
+    return opened_model(
+        replace(make_trace().model, digest="ab", source_pad=7),
         path="/x/m.pt",
-        model=replace(trace.model, digest="ab", source_pad=7),
-        positions=trace.encoder_rows[:, :8],
-        devices=("cpu",),
         findings=findings,
         assumed=("eos = 2 (the file does not say)",),
         numbers=numbers,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from PySide6.QtWidgets import QLabel, QWidget
 
 from tests.formats import layout_models
+from tests.opened import opened_model
 from tests.pseudo import WORD, Unmarked, english, painted_english
 from tests.ui.painted import painted
 from tests.ui.texts import texts
@@ -18,7 +19,6 @@ from visformer.engine.messages import (
     Finished,
     Lens,
     LensDone,
-    Opened,
     Parameters,
     ParametersDone,
 )
@@ -121,12 +121,10 @@ class Reader:
         """Answer that the model is open."""
         table = self.checkpoint.model.position_table("source").detach().numpy()
         self.window.receive(
-            Opened(
-                number=1,
+            opened_model(
+                self.checkpoint.facts,
+                table,
                 path="/m",
-                model=self.checkpoint.facts,
-                positions=table,
-                devices=("cpu",),
                 findings=self.checkpoint.findings,
                 assumed=self.checkpoint.assumed,
             )

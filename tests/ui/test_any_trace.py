@@ -140,7 +140,7 @@ def test_a_file_holds_the_same_numbers(
         case.trace.save(path)
         window.open(str(path))
         qtbot.waitUntil(lambda: not window.session.state.busy, timeout=30_000)
-        assert window._notice.text() == "", case.name
+        assert window.notice.text() == "", case.name
         trace = shown(window)
         maps = view(window, AttentionView, "attention").maps
         for kind in kinds:

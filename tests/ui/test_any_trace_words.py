@@ -48,7 +48,7 @@ def test_a_prompt_is_the_source_and_what_follows_the_target(
 ) -> None:
     show_in(window, decoder_alone(prompt=3))
     assert window.source.text() == "a b c"
-    texts = [chip.token for chip in window.strips.source._row.chips]
+    texts = [chip.token for chip in window.strips.source.row.chips]
     assert texts == ["a", "b", "c"]
     window.session.set(step=0)
     assert window.session.state.step == 3  # what was given is not stepped through
@@ -56,10 +56,10 @@ def test_a_prompt_is_the_source_and_what_follows_the_target(
     window.transport.first()
     assert window.session.state.step == 3
     assert window.transport._where.text() == "step 3 of 7, prompt 3"
-    (first,) = window.strips.target._row.chips
+    (first,) = window.strips.target.row.chips
     assert "▁" + first.token == shown(window).steps[-1].token
     window.transport.forward()
-    texts = [chip.token for chip in window.strips.target._row.chips]
+    texts = [chip.token for chip in window.strips.target.row.chips]
     assert texts == ["d", shown(window).steps[-1].token.removeprefix("▁")]
     window.strips.target.clicked.emit(0)
     assert window.session.state.step == 3
@@ -68,7 +68,7 @@ def test_a_prompt_is_the_source_and_what_follows_the_target(
 def test_both_strips_are_tinted_by_the_one_sequence(window: MainWindow) -> None:
     show_in(window, decoder_alone(prompt=3))
     strips = window.strips
-    tints = [c.tint for c in (*strips.source._row.chips, *strips.target._row.chips)]
+    tints = [c.tint for c in (*strips.source.row.chips, *strips.target.row.chips)]
     row = shown(window).attention("decoder", 0, 0)[-1]
     assert np.allclose(tints[:-1], row, atol=1e-6)
 
@@ -105,7 +105,7 @@ def test_steps_that_were_not_kept_are_not_made_up(window: MainWindow) -> None:
     show_in(window, any_trace(Shape(kinds=("decoder",)), steps=False))
     said = "This trace does not contain what the model predicted."
     assert window.candidates.table.accessibleDescription() == said
-    chips = window.strips.target._row.chips
+    chips = window.strips.target.row.chips
     assert [chip.token for chip in chips] == ["<s>", "t0", "t1", "t2"]
     attention = view(window, AttentionView, "attention")
     matrix = attention.maps["decoder"].matrix
@@ -125,7 +125,7 @@ def masked() -> Trace:
 def test_a_masked_token_is_filled(window: MainWindow, qtbot: QtBot) -> None:
     trace = masked()
     show_in(window, trace)
-    panel, row = window.candidates, window.strips.source._row
+    panel, row = window.candidates, window.strips.source.row
     assert panel.isVisibleTo(window)
     assert "(token 2)" in panel._title.text()
     assert not panel.field.isVisibleTo(window)  # there is no step to force
@@ -153,7 +153,7 @@ def test_absent_kinds_are_named_by_their_keys(window: MainWindow) -> None:
     show_in(window, masked())
     window.choose_kind("cross")
     assert window.session.state.kind == "encoder"
-    assert "encoder alone" in window._notice.text()
+    assert "encoder alone" in window.notice.text()
 
 
 # ---- words ----------------------------------------------------------------------

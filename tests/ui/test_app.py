@@ -81,7 +81,7 @@ def test_type_step_and_see_what_the_model_makes(
     state = window.session.state
     assert (state.kind, state.layer, state.head) == telling_head(trace)[:3]
     window.transport.last()
-    chips = window.strips.target._row.chips
+    chips = window.strips.target.row.chips
     assert [chip.token for chip in chips[:-1]] == list(expected.target)
     assert chips[-1].token == expected.steps[-1].token
 
@@ -150,7 +150,7 @@ def test_the_engine_is_killed_while_it_decodes(
     qtbot.waitUntil(lambda: bool(window.session.state.busy), timeout=WAIT)
     os.kill(process_id(app), signal.SIGKILL)
     qtbot.waitUntil(lambda: finished(app), timeout=WAIT)
-    assert "signal 9" in window._notice.text()
+    assert "signal 9" in window.notice.text()
     trace = window.session.state.trace
     assert trace is not None
     assert trace.target == Decoding(load(folder), "hello", limit=400).finish().target
@@ -164,7 +164,7 @@ def test_a_bad_folder_leaves_the_sentence(
     qtbot.waitUntil(lambda: finished(app), timeout=WAIT)
     window.open(str(tmp_path))
     qtbot.waitUntil(lambda: bool(window.session.state.error), timeout=WAIT)
-    assert "no config.json" in window._notice.text()
+    assert "no config.json" in window.notice.text()
     window.translate("again")
     qtbot.waitUntil(lambda: finished(app), timeout=WAIT)
     assert window.session.state.trace is not None
@@ -200,7 +200,7 @@ def test_a_trace_is_shown_from_a_script(qtbot: QtBot, tmp_path: Path) -> None:
         seen.append(window.status.labels[0].text())
         window.translate("more")  # there is no engine: one sentence
         QApplication.processEvents()
-        seen.append(window._notice.text())
+        seen.append(window.notice.text())
         window.close()
 
     QTimer.singleShot(50, look)

@@ -151,7 +151,7 @@ def test_a_paler_map_offers_its_own_range(view: AttentionView, qtbot: Any) -> No
     assert matrix is not None
     assert matrix.values.max() < 0.3
     view.grab()
-    offer = heat_map._bar.offer
+    offer = heat_map.bar.offer
     assert offer.text() == f"use this map's maximum, {matrix.values.max():.2g}"
     qtbot.mouseClick(offer, Qt.MouseButton.LeftButton)
     assert view.bar.scales.currentData() == "head"
@@ -159,7 +159,7 @@ def test_a_paler_map_offers_its_own_range(view: AttentionView, qtbot: Any) -> No
     matrix = heat_map.matrix
     assert matrix is not None
     assert matrix.shade.max() == 1
-    qtbot.mouseClick(heat_map._bar.offer, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(heat_map.bar.offer, Qt.MouseButton.LeftButton)
     assert view.bar.scales.currentData() == "fixed"
     assert view.bar.scales.toolTip() == SCALE_TIPS["fixed"]
 

@@ -18,6 +18,7 @@ from PySide6.QtWidgets import (
 )
 from pytestqt.qtbot import QtBot
 
+from tests.opened import opened_model
 from tests.traces import make_trace
 from tests.ui.windows import Pair, answer, decoded
 from visformer.engine.messages import Open, Opened, Refused
@@ -37,13 +38,10 @@ FINDING = Finding(
 def opened(
     *, number: int = 1, numbers: int = 0, findings: tuple[Finding, ...] = ()
 ) -> Opened:
-    trace = make_trace()
-    return Opened(
+    return opened_model(
+        replace(make_trace().model, layout="handout", digest="other"),
         number=number,
         path="/x/m.pt",
-        model=replace(trace.model, layout="handout", digest="other"),
-        positions=trace.encoder_rows[:, :8],
-        devices=("cpu",),
         asks=True,
         findings=findings,
         assumed=("pad = 0 (the file does not say)",),
@@ -83,7 +81,7 @@ def test_two_files_are_dropped(pair: Pair) -> None:
     assert engine.opened == [("/x/encoder.pt", "")]
     assert engine.overrides == [((("other", "/x/decoder.pt"),), "open")]
     drop(window, "/x/a.pt", "/x/b.pt", "/x/c.pt")
-    assert "cannot be opened together" in window._notice.text()
+    assert "cannot be opened together" in window.notice.text()
     assert len(engine.opened) == 1
 
 
@@ -167,7 +165,7 @@ def test_a_sentence_that_the_new_model_refuses_leaves_nothing(pair: Pair) -> Non
     assert window.session.state.trace is not None  # until the new one is there
     window.receive(Refused(number=2, reason="“cat” is not in the vocabulary."))
     assert window.session.state.trace is None
-    assert "“cat” is not" in window._notice.text()
+    assert "“cat” is not" in window.notice.text()
 
 
 def test_findings_are_counted_and_read_in_full(pair: Pair, qtbot: QtBot) -> None:
@@ -175,7 +173,7 @@ def test_findings_are_counted_and_read_in_full(pair: Pair, qtbot: QtBot) -> None
     assert not window.about.isVisible()
     window.receive(opened(findings=(FINDING, replace(FINDING, id="odd"))))
     assert window.about.text() == "2 findings"
-    assert str(FINDING) in window._notice.text()
+    assert str(FINDING) in window.notice.text()
     window.about.click()
     dialog = _dialog(window)
     page = dialog.findChild(QPlainTextEdit)

@@ -149,7 +149,7 @@ def test_diagnostics_name_versions_model_and_faults_but_no_sentence(
     assert SECRET not in text
     for part in ("torch 2.", "Qt 6.", "encoder 3 layers of", "KeyError at", "stalls"):
         assert part in text
-    assert window._notice.text().startswith("Copied")
+    assert window.notice.text().startswith("Copied")
 
 
 def test_a_sentence_is_at_most_two_hundred_characters_long() -> None:

@@ -125,8 +125,8 @@ def test_one_part_that_cannot_draw_leaves_the_others(
     assert "planted" in faults
     assert window.transport._where.text() == "step 3 of 5"
     window.session.set(error="something else")
-    assert window._notice.isVisible()
-    assert window._notice.text() == "something else"
+    assert window.notice.isVisible()
+    assert window.notice.text() == "something else"
 
 
 def test_a_tab_that_cannot_be_laid_out_is_left_again(

@@ -165,7 +165,7 @@ def test_cells_keep_to_the_room_that_maps_share(heat_map: HeatMap) -> None:
     cells = heat_map.canvas.geometry()
     assert cells.top() == first + 30
     assert cells.bottom() <= last - 20
-    assert heat_map._column_labels.geometry().bottom() == cells.top() - 1
+    assert heat_map.column_labels.geometry().bottom() == cells.top() - 1
     assert heat_map._column_axis.y() == axis + 30
     assert heat_map.span == (first, last)
     for too_much in ((0, 1000), (first + 100, first + 150)):
@@ -391,6 +391,6 @@ def test_what_the_current_row_reads_most_is_always_named(qtbot: QtBot) -> None:
         shown.resize(300, 300)
         shown.draw(matrix(3, 40, values=values, current=2))
         shown.show()
-        named = [word.text for word in painted(shown, shown._column_labels).words]
+        named = [word.text for word in painted(shown, shown.column_labels).words]
         assert any(f"{most}" in name.split() for name in named)
         assert len(named) < 30

@@ -194,7 +194,7 @@ def test_a_target_token_is_gone_to_by_keyboard(
     window: MainWindow, qtbot: QtBot
 ) -> None:
     strip = window.strips.target
-    row, box = strip._row, strip._row.boxes[2]
+    row, box = strip.row, strip.row.boxes[2]
     parts = box.adjusted(4, 4, -4, -4), box  # its token, which stays, and its frame
     before = [row.grab(part).toImage() for part in parts]
     strip.setFocus(Qt.FocusReason.TabFocusReason)

@@ -31,7 +31,7 @@ def test_a_megabyte_does_not_hold_the_loop(pair: Pair, qtbot: QtBot) -> None:
     QApplication.processEvents()
     submitted = time.thread_time() - began - pasted
     assert engine.decodes[-1].source == MEGABYTE
-    assert "All 1,000,000 characters are read" in window._notice.text()
+    assert "All 1,000,000 characters are read" in window.notice.text()
     answer(window, engine)
     assert max(pasted, submitted) < 0.05
     assert window.source.history == []  # it would fill the settings
@@ -41,7 +41,7 @@ def test_a_text_over_a_million_characters_is_cut_with_a_notice(pair: Pair) -> No
     window, engine = pair
     window.translate(MEGABYTE + "more")
     assert len(engine.decodes[-1].source) == MAX_CHARACTERS
-    assert "of its 1,000,004 characters the first 1,000,000" in window._notice.text()
+    assert "of its 1,000,004 characters the first 1,000,000" in window.notice.text()
 
 
 def test_a_text_from_elsewhere_is_shown_from_its_beginning(qtbot: QtBot) -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,12 +13,11 @@ from PySide6.QtWidgets import (
     QPlainTextEdit,
     QPushButton,
     QTableView,
-    QWidget,
 )
 
 from tests.opened import opened_model
 from tests.traces import make_trace
-from tests.ui.windows import FakeEngine, make_view, show
+from tests.ui.windows import FakeEngine, make_view, named, show, words
 from visformer.engine.messages import Batch
 from visformer.pictures.masks import PARTS
 from visformer.pictures.selection import AttentionCell
@@ -33,8 +32,6 @@ from visformer.values.arrays import Bools
 from visformer.values.facts import Kind
 from visformer.values.intervention import Causal, Intervention
 from visformer.values.trace import Trace
-
-W = TypeVar("W", bound=QWidget)
 
 
 def row(pads: int, text: str) -> Trace:
@@ -66,14 +63,6 @@ def view(qtbot: Any) -> MasksView:
     view = make_view(qtbot, MasksView)
     view.resize(1000, 620)
     return view
-
-
-def named(view: QWidget, kind: type[W], name: str) -> W:
-    return next(w for w in view.findChildren(kind) if w.accessibleName() == name)
-
-
-def words(view: QWidget, name: str) -> str:
-    return named(view, QLabel, name).text()
 
 
 def thumb(view: MasksView, name: str) -> MaskThumb:

@@ -31,8 +31,8 @@ def told(window: MainWindow, words: str) -> QRect:
         QApplication.processEvents()
     stack = window.findChildren(MessageStack)[0]
     assert stack.isVisible()
-    assert window._notice.words.height() >= window._notice.words.heightForWidth(
-        window._notice.words.width()
+    assert window.notice.words.height() >= window.notice.words.heightForWidth(
+        window.notice.words.width()
     )
     return place(window, stack)
 

@@ -9,11 +9,12 @@ import numpy as np
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
+from tests.opened import opened_model
 from tests.traces import make_trace
 from tests.ui.exports import csv_of
 from tests.ui.painted import painted
 from tests.ui.windows import FakeEngine, answer, make_window
-from visformer.engine.messages import Finished, Opened, Refused
+from visformer.engine.messages import Finished, Refused
 from visformer.engine.mirror import Decoded
 from visformer.pictures.attention.weights import head_weights
 from visformer.ui.views.attention import AttentionView
@@ -193,14 +194,7 @@ def test_another_model_is_untouched(qtbot: QtBot, tmp_path: Path) -> None:
     window.change_run(HIDDEN)
     answer(window, engine, altered(plain, HIDDEN))
     window.receive(
-        Opened(
-            number=9,
-            path="/other",
-            model=replace(plain.model, digest="other"),
-            positions=np.zeros((8, plain.model.config.d_model), np.float32),
-            devices=("cpu",),
-            findings=(),
-        )
+        opened_model(replace(plain.model, digest="other"), path="/other", number=9)
     )
     assert window.session.state.intervention == NO_CHANGES
     assert engine.decodes[-1].intervention == NO_CHANGES

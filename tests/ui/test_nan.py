@@ -77,9 +77,9 @@ def test_maps_and_overview_show_nan_with_its_word(
     assert isinstance(view, AttentionView)
     assert share(view.maps["cross"].canvas) > 0.3  # the rest is its crosses
     assert share(view.maps["decoder"].canvas) == 0
-    keys = dict(view.maps["cross"]._bar._keys)
+    keys = dict(view.maps["cross"].bar._keys)
     assert "NaN" in keys
-    assert "NaN" not in dict(view.maps["decoder"]._bar._keys)
+    assert "NaN" not in dict(view.maps["decoder"].bar._keys)
     all_of_it = share(view.overview)
     assert all_of_it > 0.3
     place = view.overview._place().topLeft().toPoint()

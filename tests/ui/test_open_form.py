@@ -207,7 +207,7 @@ def test_answers_that_no_longer_do_are_asked_again(pair: Pair) -> None:
     assert engine.overrides[-1] == ((), "open")
     assert not window.session.state.error
     window.receive(Refused(number=-4, reason="It is gone."))
-    assert window._notice.text() == "It is gone."
+    assert window.notice.text() == "It is gone."
 
 
 def test_a_file_that_has_changed_is_named(pair: Pair) -> None:
@@ -215,13 +215,13 @@ def test_a_file_that_has_changed_is_named(pair: Pair) -> None:
     ask(pair)
     window.form.open_button.click()
     open_it(window, digest="1")
-    assert "changed" not in window._notice.text()
+    assert "changed" not in window.notice.text()
     window.open("/x/m.pt")
     open_it(window, digest="2")
-    assert "m.pt has changed since you answered" in window._notice.text()
+    assert "m.pt has changed since you answered" in window.notice.text()
     window.open("/x/m.pt")
     open_it(window, digest="2")
-    assert "changed" not in window._notice.text()
+    assert "changed" not in window.notice.text()
 
 
 def test_answers_can_be_changed_later(pair: Pair) -> None:

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QApplication, QLabel
 from pytestqt.qtbot import QtBot
 
 from tests.models import tiny_checkpoint
+from tests.opened import opened_model
 from tests.traces import make_trace
 from tests.ui.windows import FakeEngine, Pair, answer, make_window
 from visformer.core.decoding import Decoding
@@ -36,14 +37,8 @@ CHECKPOINT = tiny_checkpoint(norm_first=True, final_norm=True)
 
 
 def opened() -> Opened:
-    return Opened(
-        number=1,
-        path="/m",
-        model=CHECKPOINT.facts,
-        positions=CHECKPOINT.model.position_table("source").numpy(),
-        devices=("cpu",),
-        findings=(),
-    )
+    positions = CHECKPOINT.model.position_table("source").numpy()
+    return opened_model(CHECKPOINT.facts, positions, path="/m")
 
 
 @pytest.fixture(scope="module")

@@ -123,7 +123,7 @@ def test_what_stands_around_the_pictures_follows_a_step(
     map_of_it = attention_of(window).maps["cross"].matrix
     assert map_of_it is not None
     assert len(map_of_it.rows) == len(window.session.state.shown or ())
-    qtbot.waitUntil(lambda: len(window.strips.source._row.chips) == 6)
+    qtbot.waitUntil(lambda: len(window.strips.source.row.chips) == 6)
 
 
 def test_wherever_one_goes_all_is_painted_that_changed(window: MainWindow) -> None:

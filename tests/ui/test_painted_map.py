@@ -117,7 +117,7 @@ def test_marked_labels_keep_their_place(heat_map: HeatMap) -> None:
     picture = painted(heat_map)
     rows, columns = (
         painted(heat_map, part)
-        for part in (heat_map._row_labels, heat_map._column_labels)
+        for part in (heat_map.row_labels, heat_map.column_labels)
     )
     row = middle_of(rows.word("q1"), heat_map)
     column = middle_of(columns.word("k2"), heat_map)
@@ -345,7 +345,7 @@ def test_the_bar_has_its_ends_in_words_and_colours(heat_map: HeatMap) -> None:
     heat_map.draw(matrix(ends=("low", "high"), note="a scale"))
     picture, image = painted(heat_map), pixels(heat_map)
     low, high = picture.word("low"), picture.word("high")
-    ramp = painted(heat_map, heat_map._bar).images[0]
+    ramp = painted(heat_map, heat_map.bar).images[0]
     assert low.x < ramp.left() < ramp.right() < high.x < picture.word("a scale").x
     y, colours = round(ramp.center().y()), colour_table(heat_map.palette())
     for x, code in ((ramp.left() + 1, LOW), (ramp.right() - 2, HIGH)):
@@ -365,7 +365,7 @@ def test_the_bar_of_a_scale_says_where_it_begins(
     view.show()
     view.draw(state(make_trace(5, 4), scale=scale))
     heat_map = view.maps["cross"]
-    bar = painted(heat_map, heat_map._bar)
+    bar = painted(heat_map, heat_map.bar)
     first = min(bar.words, key=lambda word: word.x)
     assert first.text == low
     assert first.x < bar.images[0].left()

@@ -50,8 +50,8 @@ def test_the_current_row_and_the_marked_ones_are_always_labelled(
     heat_map: HeatMap, current: int
 ) -> None:
     heat_map.draw(tall(current=current, marked=(31, 17)))
-    rows = painted(heat_map, heat_map._row_labels).words
-    columns = painted(heat_map, heat_map._column_labels).words
+    rows = painted(heat_map, heat_map.row_labels).words
+    columns = painted(heat_map, heat_map.column_labels).words
     assert {f"r{current}", "r31"} <= {word.text for word in rows}
     assert "c17" in {word.text for word in columns}
     line = heat_map.fontMetrics().height()
@@ -65,7 +65,7 @@ def test_no_two_labels_overlap_at_any_size(heat_map: HeatMap) -> None:
     small = QFontMetrics(sized(heat_map.font(), CAPTION)).height()
     for high in range(260, 1400, 21):
         heat_map.resize(1400, high)
-        rows = painted(heat_map, heat_map._row_labels).words
+        rows = painted(heat_map, heat_map.row_labels).words
         apart = min(np.diff(sorted(word.y for word in rows)))
         assert apart > small - 1.1, high
         if len(rows) < 60:  # thinned, then in the larger type
@@ -74,7 +74,7 @@ def test_no_two_labels_overlap_at_any_size(heat_map: HeatMap) -> None:
 
 def test_numbers_stand_upright_in_round_steps(heat_map: HeatMap) -> None:
     heat_map.draw(replace(matrix(8, 256), columns=tuple(map(str, range(256)))))
-    words = painted(heat_map, heat_map._column_labels).words
+    words = painted(heat_map, heat_map.column_labels).words
     steps = np.diff([int(word.text) for word in words])
     assert set(steps) == {steps[0]}
     assert str(steps[0]).strip("0") in ("1", "2", "5")
@@ -92,9 +92,9 @@ def test_a_low_map_names_all_rows_that_fit_and_the_marked_column(
     heat_map.draw(replace(made, rows=(*(f"a row {at}" for at in range(8)),)))
     row, column = marked
     heat_map.mark(marked, rows=(row,), columns=(column,))
-    rows = painted(heat_map, heat_map._row_labels).words
+    rows = painted(heat_map, heat_map.row_labels).words
     assert "a row 7" in {word.text for word in rows}
-    (word,) = painted(heat_map, heat_map._column_labels).words
+    (word,) = painted(heat_map, heat_map.column_labels).words
     assert word.text == f"a column {column}"
     wide = heat_map.fontMetrics().horizontalAdvance(word.text)
     assert word.x >= 0
@@ -119,7 +119,7 @@ def test_chinese_labels_are_larger_and_have_more_room(heat_map: HeatMap) -> None
     line = heat_map.fontMetrics().height()
     for high in range(300, 420, 10):
         heat_map.resize(400, high)
-        words = painted(heat_map, heat_map._row_labels).words
+        words = painted(heat_map, heat_map.row_labels).words
         assert min(np.diff(sorted(word.y for word in words))) > 1.05 * line
     font = heat_map.font()
     assert label_font(font, "但是").pixelSize() > label_font(font, "ab").pixelSize()
@@ -136,7 +136,7 @@ def test_single_characters_stand_upright_over_their_columns(heat_map: HeatMap) -
     heat_map.resize(300, 360)
     texts = (*("column", "'", "columns", "."), *(f"more {at}" for at in range(8)))
     heat_map.draw(replace(matrix(12, 12), columns=texts))
-    assert not heat_map._column_labels.upright
+    assert not heat_map.column_labels.upright
     picture = painted(heat_map)
     canvas = heat_map.canvas.geometry()
     for column, text in ((1, "'"), (3, ".")):
@@ -150,7 +150,7 @@ def test_labels_of_a_wide_map_of_square_cells_are_whole(heat_map: HeatMap) -> No
     heat_map.resize(1200, 400)  # the cells take a third of the width
     names = tuple(f"column{at:02}" for at in range(12))
     heat_map.draw(replace(matrix(12, 12), columns=names))
-    told = {word.text for word in painted(heat_map, heat_map._column_labels).words}
+    told = {word.text for word in painted(heat_map, heat_map.column_labels).words}
     assert told <= set(names)
     assert len(told) > 6
 
@@ -284,7 +284,7 @@ def test_numbers_of_the_bar_are_whole_at_any_width(
 ) -> None:
     heat_map.resize(width, 300)
     heat_map.draw(matrix(ends=("−0.07266", "+0.07266"), note="a long note on a scale"))
-    picture = painted(heat_map, heat_map._bar)
+    picture = painted(heat_map, heat_map.bar)
     assert {"−0.07266", "+0.07266"} <= {word.text for word in picture.words}
     high = picture.word("+0.07266")
     end = high.x + heat_map.fontMetrics().horizontalAdvance(high.text)
@@ -298,14 +298,14 @@ def test_another_range_is_offered_beside_the_bar(
     heat_map.setStyleSheet("QPushButton { padding: 0 20px }")
     heat_map.resize(width, 300)
     heat_map.draw(matrix())
-    assert not heat_map._bar.offer.isVisible()
+    assert not heat_map.bar.offer.isVisible()
     heat_map.draw(matrix(offer="use this map's maximum, 0.08"))
-    button = heat_map._bar.offer
-    needed = min(button.sizeHint().width(), heat_map._bar.width())
+    button = heat_map.bar.offer
+    needed = min(button.sizeHint().width(), heat_map.bar.width())
     assert button.width() >= needed  # nothing is cut that has room
     assert button.isVisible()
-    assert heat_map._bar.rect().contains(button.geometry())
-    words = painted(heat_map, heat_map._bar)
+    assert heat_map.bar.rect().contains(button.geometry())
+    words = painted(heat_map, heat_map.bar)
     other = [word for word in words.words if word.text in ("0", "1")]
     assert all(not button.geometry().contains(int(w.x), int(w.y)) for w in other)
     with qtbot.waitSignal(heat_map.offer_taken):

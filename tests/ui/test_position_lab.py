@@ -12,9 +12,10 @@ from PySide6.QtCore import QPoint
 from PySide6.QtWidgets import QApplication, QLabel
 from pytestqt.qtbot import QtBot
 
+from tests.opened import opened_model
 from tests.traces import make_trace
 from tests.ui.windows import FakeEngine, answer, make_window
-from visformer.engine.messages import Opened, Shuffled
+from visformer.engine.messages import Shuffled
 from visformer.pictures.selection import AttentionCell
 from visformer.ui.views.position_input import PositionInput
 from visformer.ui.views.position_lab import PositionLab
@@ -28,16 +29,7 @@ def opened(qtbot: QtBot, folder: Path) -> tuple[MainWindow, FakeEngine, Position
     window, engine = make_window(qtbot, folder)
     trace = make_trace(source=6, target=5)
     table = np.ones((16, trace.model.config.d_model), np.float32)
-    window.receive(
-        Opened(
-            number=1,
-            path="/model",
-            model=trace.model,
-            positions=table,
-            devices=("cpu",),
-            findings=(),
-        )
-    )
+    window.receive(opened_model(trace.model, table))
     window.translate("one two")
     answer(window, engine, trace)
     window.session.set(tab="positions", step=3)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ from pytestqt.qtbot import QtBot
 from tests.opened import opened_model
 from tests.traces import make_trace
 from tests.ui.exports import csv_of
-from tests.ui.windows import make_view
+from tests.ui.windows import make_view, named, words
 from visformer.engine.process import _positions
 from visformer.formats.fresh import build
 from visformer.session.state import State
@@ -29,7 +29,6 @@ from visformer.ui.widgets.curves import Curves
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.values.encodings import sinusoid
 
-W = TypeVar("W", bound=QWidget)
 TABLE = sinusoid(64, 16)
 
 
@@ -46,14 +45,6 @@ def view(qtbot: Any) -> PositionsView:
     view = make_view(qtbot, PositionsView)
     view.resize(1000, 620)
     return view
-
-
-def named(view: QWidget, kind: type[W], name: str) -> W:
-    return next(w for w in view.findChildren(kind) if w.accessibleName() == name)
-
-
-def words(view: QWidget, name: str) -> str:
-    return named(view, QLabel, name).text()
 
 
 def test_no_model_is_said(view: PositionsView) -> None:

@@ -52,7 +52,7 @@ def test_presenting_shows_one_picture_and_goes_back_to_what_was_there(
     strips, aside = presentation.strips, presentation.aside
     shown = window.session.state.shown
     assert shown is not None
-    chips = strips.target._row.chips
+    chips = strips.target.row.chips
     assert [chip.current for chip in chips] == [False] * 3 + [True]
     assert "▁" + chips[-1].token == shown.steps[-1].token
     assert strips.isVisible()
@@ -265,14 +265,14 @@ def test_matrices_of_a_later_stage_have_the_large_text_too(pair: Pair) -> None:
         window.resize(width, 800)
         QApplication.processEvents()
         seen = [one for one in view.maps.maps if one.isVisible()]
-        named = [painted(one, one._row_labels).words != [] for one in seen]
+        named = [painted(one, one.row_labels).words != [] for one in seen]
         assert len(seen) == count
         assert named == [True] + [False] * (count - 1)  # they have the same rows
         wide = [one.canvas.width() for one in seen]  # and are compared
         assert max(wide) - min(wide) <= 2
     window.presentation.end()
     QApplication.processEvents()
-    assert all(painted(one, one._row_labels).words for one in view.maps.maps)
+    assert all(painted(one, one.row_labels).words for one in view.maps.maps)
     assert {one.font().pointSizeF() for one in view.maps.maps} == {small}
 
 

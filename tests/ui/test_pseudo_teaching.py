@@ -35,7 +35,7 @@ def test_tokens_that_were_not_chosen(
     for step in (1, 2, 3):  # as the model says, and not
         window.session.set(step=step)
         running.every_tab(paint=step == 3)
-        for chip in window.strips.target._row.chips:
+        for chip in window.strips.target.row.chips:
             running.note(chip_words(chip))
     window.session.do(forcing.teach, fed=False)
     running.decoded()

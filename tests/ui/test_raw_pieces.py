@@ -111,7 +111,7 @@ def test_the_switch_is_remembered_and_reset(
 
 
 def test_pieces_of_a_word_touch_and_words_do_not(window: MainWindow) -> None:
-    row = window.strips.source._row
+    row = window.strips.source.row
     gaps = [
         b.left() - a.right() for a, b in zip(row.boxes, row.boxes[1:], strict=False)
     ]
@@ -123,7 +123,7 @@ def test_pieces_of_a_word_touch_and_words_do_not(window: MainWindow) -> None:
 
 
 def test_a_chip_says_its_raw_piece_and_its_id(window: MainWindow) -> None:
-    row = window.strips.source._row
+    row = window.strips.source.row
     ids = window.session.state.shown
     assert ids is not None
     assert row.words(3).startswith(f"piece ▁ti, id {ids.source_ids[3]}, weight 0.")

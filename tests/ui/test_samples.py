@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QPushButton
@@ -14,7 +13,6 @@ from tests.opened import opened_model
 from tests.traces import make_trace
 from tests.ui.windows import answer, make_window
 from visformer import paths
-from visformer.engine.messages import Opened
 from visformer.ui.bars.choosing import open_together
 from visformer.ui.bars.samples import HEADINGS, SAMPLES, choose, open_with_sample
 
@@ -33,14 +31,7 @@ def test_samples_of_installed_models_are_offered(qtbot: QtBot, tmp_path: Path) -
     assert not engine.decodes
     window.session.set(recorded=True)
     window.receive(
-        Opened(
-            number=-1,
-            path=engine.opened[0][0],
-            model=make_trace().model,
-            positions=np.zeros((8, 8), np.float32),
-            devices=("cpu",),
-            findings=(),
-        )
+        opened_model(make_trace().model, path=engine.opened[0][0], number=-1)
     )
     assert [decode.source for decode in engine.decodes] == ["attention"]
 

@@ -39,7 +39,7 @@ def test_rows_that_are_compared_are_all_in_sight(qtbot: QtBot, stage: str) -> No
     for one in shown:
         assert one.mapTo(view, QPoint(0, one.height())).y() <= ROOM[1]
         title = one.heading.title.mapTo(view, QPoint(0, one.heading.title.height())).y()
-        words = painted(one, one._row_labels).words
+        words = painted(one, one.row_labels).words
         assert words
         highest = min(word.y for word in words) - one.fontMetrics().ascent()
         assert one.mapTo(view, QPoint()).y() + highest >= title - 3

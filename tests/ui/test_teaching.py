@@ -205,7 +205,7 @@ def test_only_changed_chips_are_painted_again(qtbot: QtBot) -> None:
     chips = tuple(Chip(f"t{at}", at, 0.0, False, False) for at in range(8))
     strip.draw(chips)
     qtbot.waitExposed(strip)
-    row, painted = strip._row, []
+    row, painted = strip.row, []
     row._painter.paint = lambda painter, look, *_: painted.append(look.token)  # type: ignore[method-assign]
     row.repaint()
     QApplication.processEvents()
@@ -224,7 +224,7 @@ def test_the_current_token_is_scrolled_to_whole(qtbot: QtBot) -> None:
     qtbot.waitExposed(strip)
     chips = [Chip(f"token {at}", at, 0.0, False, False) for at in range(12)]
     strip.draw((*chips, Chip("the last", 12, 0.0, True, False)))
-    row = strip._row
+    row = strip.row
     right = row.boxes[-1].right()
     qtbot.waitUntil(lambda: strip.horizontalScrollBar().value() > 0)
     assert row.mapTo(strip, row.boxes[-1].topRight()).x() <= strip.viewport().width()
@@ -257,5 +257,5 @@ def test_a_token_of_very_many_letters_takes_no_picture_as_wide(qtbot: QtBot) -> 
     strip.show()
     qtbot.waitExposed(strip)
     strip.grab()
-    kept = strip._row._painter._kept.values()
+    kept = strip.row._painter._kept.values()
     assert max((picture.width() for picture in kept), default=0) <= WIDEST + 2

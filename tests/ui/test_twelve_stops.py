@@ -78,8 +78,8 @@ class Lecturer:
 
     def token(self, strip: TokenStrip, token: str) -> None:
         """Press a token of a strip."""
-        tokens = [chip.token for chip in strip._row.chips]
-        self.press(strip._row, strip._row.boxes[tokens.index(token)].center())
+        tokens = [chip.token for chip in strip.row.chips]
+        self.press(strip.row, strip.row.boxes[tokens.index(token)].center())
 
     def block(self, id: str) -> None:
         """Press a block of the diagram."""

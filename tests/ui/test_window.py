@@ -67,7 +67,7 @@ def test_where_nothing_is_shown_ahead_enter_begins_at_step_one(
     answer(window, engine)
     assert engine.decodes[0].source == "I have a cat."
     assert window.session.state.step == 1
-    assert len(window.strips.target._row.chips) == 2  # <s> and the first choice
+    assert len(window.strips.target.row.chips) == 2  # <s> and the first choice
     assert not window.session.state.busy
     seen = []
     for steps in (5, 9):  # no room tells how many there will be
@@ -100,7 +100,7 @@ def test_empty_text_is_one_sentence(pair: Pair, qtbot: QtBot, text: str) -> None
     window.source.setText(text)
     qtbot.keyClick(window.source, Qt.Key.Key_Return)
     assert engine.decodes == []
-    assert "The source is empty" in window._notice.text()
+    assert "The source is empty" in window.notice.text()
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_a_row_of_the_table_forces_that_token(translated: Pair, qtbot: QtBot) ->
 def test_a_token_of_the_target_goes_to_its_step(translated: Pair, qtbot: QtBot) -> None:
     window, _ = translated
     window.session.set(step=5)
-    row = window.strips.target._row
+    row = window.strips.target.row
     qtbot.mouseClick(row, Qt.MouseButton.LeftButton, pos=row.boxes[2].center())
     assert window.session.state.step == 2
 
@@ -231,7 +231,7 @@ def test_a_reference_is_fed_and_shown_whole(translated: Pair, qtbot: QtBot) -> N
     trace = make_trace(target=5)
     answer(window, engine, fed(trace, dict.fromkeys(range(5), "reference")))
     window.session.set(step=1)
-    chips = window.strips.target._row.chips
+    chips = window.strips.target.row.chips
     assert [chip.later for chip in chips] == [False, False, True, True, True, True]
     assert all(chip.loss is not None for chip in chips[1:])
 
@@ -294,14 +294,14 @@ def test_a_replaced_engine_keeps_the_screen(translated: Pair) -> None:
     assert window.session.state.step == 4
     window.receive(Decoded(number=1, trace=replace(trace), limit=9))
     assert window.session.state.step == 4
-    assert "signal 9" in window._notice.text()
+    assert "signal 9" in window.notice.text()
 
 
 def test_a_refusal_is_shown_and_nothing_is_lost(translated: Pair) -> None:
     window, _ = translated
     window.receive(Refused(number=1, reason="x.pt would run code: <b>no</b>."))
-    assert window._notice.text() == "x.pt would run code: <b>no</b>."
-    assert window._notice.words.textFormat() == Qt.TextFormat.PlainText
+    assert window.notice.text() == "x.pt would run code: <b>no</b>."
+    assert window.notice.words.textFormat() == Qt.TextFormat.PlainText
     assert window.session.state.trace is not None
 
 
@@ -310,7 +310,7 @@ def test_a_cut_sentence_is_said(pair: Pair) -> None:
     window.source.setText("a " * 2000)
     window.source.submit()
     answer(window, engine, replace(make_trace(), truncated_from=5204))
-    assert window._notice.text().startswith(
+    assert window.notice.text().startswith(
         "The sentence has 5,204 tokens, the model 4,096 positions"
     )
 

@@ -18,7 +18,6 @@ from tests.opened import opened_model
 from tests.traces import make_trace
 from tests.ui.windows import Pair, answer
 from tests.values.vis_files import Blocks
-from visformer.engine.messages import Opened
 from visformer.errors import InputError
 from visformer.session import runs as session_runs
 from visformer.session import state as session_state
@@ -52,20 +51,14 @@ def test_a_dropped_folder_is_opened(pair: Pair, tmp_path: Path) -> None:
 def test_an_opened_model_is_named_and_remembered(pair: Pair, tmp_path: Path) -> None:
     window, _ = pair
     trace = make_trace(layers=2, decoder_layers=3)
-    opened = Opened(
-        number=1,
-        path=str(tmp_path),
-        model=trace.model,
-        positions=trace.encoder_rows[:, :8],
-        devices=("cuda:0", "cpu"),
-        findings=(Finding("nan", "Output", "3 are NaN.", "Reload."),),
-    )
-    window.receive(opened)
+    findings = (Finding("nan", "Output", "3 are NaN.", "Reload."),)
+    opened = opened_model(trace.model, path=str(tmp_path), devices=("cuda:0", "cpu"))
+    window.receive(replace(opened, findings=findings))
     assert "model: random, 2+3 layers, 2 heads" in window.header.model.toolTip()
     devices = window.header.device.actions()
     assert [a.text() for a in devices if a.isChecked()] == ["cpu"]
     assert window.recent_menu.actions()[0].text() == str(tmp_path)
-    assert window._notice.text() == "nan: Output: 3 are NaN. Reload."
+    assert window.notice.text() == "nan: Output: 3 are NaN. Reload."
 
 
 def test_a_model_of_another_program_is_no_checkpoint_to_open(pair: Pair) -> None:
@@ -108,7 +101,7 @@ def test_a_trace_file_opens_without_the_engine(
     assert "recorded" in window.status.labels[0].text()
     (tmp_path / "b.vis").write_bytes(b"<html>")
     opened(window, qtbot, tmp_path / "b.vis")
-    assert "is not a Visformer trace" in window._notice.text()
+    assert "is not a Visformer trace" in window.notice.text()
     assert window.session.state.step == 3
 
 
@@ -201,7 +194,7 @@ def test_what_a_damaged_file_lacks_is_said(
     whole = Blocks.of(path.read_bytes())
     path.write_bytes(whole.without("0/decoder/keys/0/1").whole())
     opened(window, qtbot, path)
-    assert "64 of 130 target tokens" in window._notice.text()
+    assert "64 of 130 target tokens" in window.notice.text()
     # a large file is not verified when it is opened
     monkeypatch.setattr(file_blocks, "VERIFIED", 0)
     data = whole.whole()
@@ -210,27 +203,18 @@ def test_what_a_damaged_file_lacks_is_said(
     for module in (session_runs, session_state):
         monkeypatch.setattr(module, "SHOWN_WHOLE", 0)
     opened(window, qtbot, path)
-    assert window._notice.text() == ""
+    assert window.notice.text() == ""
     window.session.set(step=130)
-    assert "“0/steps/2” fails its checksum" in window._notice.text()
+    assert "“0/steps/2” fails its checksum" in window.notice.text()
     window.session.set(step=20)
-    assert window._notice.text() == ""
+    assert window.notice.text() == ""
 
 
 def test_a_recorded_trace_is_handed_over(pair: Pair) -> None:
     window, engine = pair
     trace = make_trace(target=3)
     window.session.do(show_trace, trace)
-    window.receive(
-        Opened(
-            number=1,
-            path="p",
-            model=trace.model,
-            positions=trace.encoder_rows[:, :8],
-            devices=("cpu",),
-            findings=(),
-        )
-    )
+    window.receive(opened_model(trace.model, path="p"))
     assert engine.decodes[-1].prefix == tuple(s.choice for s in trace.steps)
     answer(window, engine, trace)
     assert not window.session.state.recorded
@@ -242,16 +226,7 @@ def test_a_trace_of_another_model_keeps_its_own_name(pair: Pair) -> None:
     trace = make_trace(target=3)
     window.session.do(show_trace, trace)
     other = replace(trace.model, name="other", digest="1")
-    window.receive(
-        Opened(
-            number=1,
-            path="p",
-            model=other,
-            positions=trace.encoder_rows[:, :8],
-            devices=("cpu",),
-            findings=(),
-        )
-    )
+    window.receive(opened_model(other, path="p"))
     assert engine.decodes == []
     assert "model: random" in window.header.model.toolTip()
     assert window.session.state.positions is None

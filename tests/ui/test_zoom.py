@@ -85,7 +85,7 @@ def sideways(root: QWidget) -> Iterator[str]:
 
 def unlabelled(heat_map: HeatMap, where: str) -> Iterator[str]:
     """Name labels that are missing where they have room, overlap, or are not whole."""
-    rows, columns = heat_map._row_labels, heat_map._column_labels
+    rows, columns = heat_map.row_labels, heat_map.column_labels
     line = heat_map.fontMetrics().height()
     letter = heat_map.fontMetrics().averageCharWidth()
     if heat_map.width() > LEAST_MAP + 2 * line + 6 * letter and not rows.isVisible():

@@ -77,7 +77,7 @@ def _look(window: MainWindow, tab: str, draw: random.Random) -> None:
     for pages in window.tabs.view(tab).findChildren(Pages):
         pages.turn(draw.choice(pages.names))
     assert window.session.state.error == ""
-    assert window._notice.text() in ("", trace.missing), window._notice.text()
+    assert window.notice.text() in ("", trace.missing), window.notice.text()
     QApplication.processEvents()
     assert not window.grab().isNull()
 

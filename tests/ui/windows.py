@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from PySide6.QtCore import QPoint, QPointF, QSettings, Qt
 from PySide6.QtGui import QEnterEvent
-from PySide6.QtWidgets import QApplication, QWidget
+from PySide6.QtWidgets import QApplication, QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
 from tests.opened import opened_model
@@ -38,6 +38,7 @@ from visformer.values.trace import Trace
 
 Kind = TypeVar("Kind", bound=Request)
 V = TypeVar("V", bound=View)
+W = TypeVar("W", bound=QWidget)
 
 
 class FakeEngine:
@@ -142,6 +143,16 @@ def decoded(pair: Pair) -> MainWindow:
     window.session.set(step=3)
     window.tabs.setFocus()
     return window
+
+
+def named(view: QWidget, kind: type[W], name: str) -> W:
+    """Return the part that a screen reader calls so."""
+    return next(w for w in view.findChildren(kind) if w.accessibleName() == name)
+
+
+def words(view: QWidget, name: str) -> str:
+    """Return what the label that a screen reader calls so says."""
+    return named(view, QLabel, name).text()
 
 
 def places(window: MainWindow) -> dict[QWidget, tuple[int, ...]]:

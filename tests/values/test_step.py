@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from tests.traces import make_trace
 from visformer.values.step import Candidate, Candidates
 
 
@@ -25,6 +28,16 @@ def test_candidates_are_a_sequence() -> None:
     assert [c.token for c in candidates] == ["a", "b", "cc"]
     with pytest.raises(IndexError):
         candidates[3]
+
+
+@pytest.mark.parametrize(
+    ("probability", "loss"),
+    [(1.0, 0), (0.5, 0.693147), (1e-40, 92.1034), (0, math.inf)],
+)
+def test_a_loss_is_that_of_any_probability(probability: float, loss: float) -> None:
+    step = make_trace().steps[0]
+    step = replace(step, probability=probability)
+    assert step.loss == pytest.approx(loss, abs=1e-4)
 
 
 def test_equal_ones_are_equal() -> None:

@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.traces import make_trace, with_config
+from tests.traces import make_trace, rows_of, with_config
 from visformer.errors import InputError
 from visformer.values.arrays import read_only, softmax
 from visformer.values.facts import KINDS, Kind
-from visformer.values.recording import Recording, Row
+from visformer.values.recording import Recording
 from visformer.values.row_columns import Columns
 from visformer.values.trace import Trace
 
@@ -134,24 +134,10 @@ def test_softmax_of_infinities() -> None:
     np.testing.assert_array_equal(made, [[1, 0], [np.nan, np.nan]])
 
 
-def _rows(trace: Trace) -> list[Row]:
-    return [
-        Row(
-            id=int(trace.target_ids[t]),
-            token=trace.target[t],
-            values=trace.decoder_rows[t],
-            self_mask=trace.masks["decoder"][t, : t + 1],
-            cross_mask=trace.masks["cross"][t],
-            step=trace.steps[t],
-        )
-        for t in range(len(trace))
-    ]
-
-
 def test_recording_rebuilds_the_trace() -> None:
     trace = make_trace()
     recording = Recording(trace.until(0), limit=6)
-    for row in _rows(trace):
+    for row in rows_of(trace):
         recording.append(row)
     made = recording.trace()
     np.testing.assert_array_equal(made.decoder_rows, trace.decoder_rows)
@@ -164,10 +150,25 @@ def test_recording_rebuilds_the_trace() -> None:
     assert [row.id for row in recording.rows(2)] == list(trace.target_ids[2:])
 
 
+def test_rows_are_given_out_as_they_came() -> None:
+    trace = make_trace()
+    across = np.eye(len(trace), len(trace.source), dtype=bool)  # each reads another
+    rows = [replace(row, cross_mask=across[t]) for t, row in enumerate(rows_of(trace))]
+    recording = Recording(trace.until(0), limit=6)
+    for row in rows:
+        recording.append(row)
+    for at, given in enumerate(recording.rows(1), 1):
+        assert (given.id, given.token) == (rows[at].id, rows[at].token)
+        assert given.step is rows[at].step
+        assert given.values.tolist() == trace.decoder_rows[at].tolist()
+        assert given.self_mask.tolist() == trace.masks["decoder"][at].tolist()
+        assert given.cross_mask.tolist() == across[at].tolist()
+
+
 def test_snapshots_share_storage_and_survive_a_dropped_tail() -> None:
     trace = make_trace()
     recording = Recording(trace.until(0), limit=6)
-    rows = _rows(trace)
+    rows = rows_of(trace)
     for row in rows[:3]:
         recording.append(row)
     snapshot = recording.trace()

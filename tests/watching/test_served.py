@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from multiprocessing import Pipe
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,12 +16,10 @@ from tests.watching.comparing import apart
 from tests.watching.faulty_models import built
 from tests.watching.test_wrapped import decode, encode
 from visformer.app import App
-from visformer.engine.decodes import Decodes
 from visformer.engine.events import Closed
 from visformer.engine.messages import (
     AllTokens,
     AllTokensDone,
-    Answer,
     Decode,
     FindTokens,
     Finished,
@@ -29,7 +27,6 @@ from visformer.engine.messages import (
     Opened,
     Parameters,
     ParametersDone,
-    Passed,
     Refused,
     Shuffle,
     TokensFound,
@@ -39,9 +36,6 @@ from visformer.ui.views import VIEWS
 from visformer.values.intervention import NO_CHANGES
 from visformer.values.step import Choice
 from visformer.watching.serving import serve_wrapped
-
-if TYPE_CHECKING:
-    from visformer.core.checkpoint import Checkpoint
 
 SECONDS = 15
 
@@ -113,20 +107,6 @@ def test_it_is_opened_typed_into_and_forced(served: Served) -> None:
     trace = served.until(Finished)[-2].trace
     assert [step.origin for step in trace.steps] == ["reference"] * 3
     engine.close()
-
-
-def test_all_that_was_decoded_before_a_stop_is_shown() -> None:
-    """From the fifth token on a pass is sent for every second one."""
-    wrapped = visformer.wrap(
-        healthy(), bos=2, eos=1, pad=0, encode=encode, decode=decode
-    )
-    sent: list[Answer] = []
-    going_on = iter([False] * 5)
-    Decodes(sent.append, lambda: next(going_on, True)).run(
-        cast("Checkpoint", wrapped), 1, Decode(source="d e f", limit=9)
-    )
-    passes = [one.trace for one in sent if isinstance(one, Passed)]
-    assert [len(trace.steps) for trace in passes] == [0, 1, 2, 3, 4, 5]
 
 
 def test_what_cannot_be_done_is_refused(served: Served) -> None:

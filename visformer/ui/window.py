@@ -134,7 +134,7 @@ class MainWindow(QMainWindow):
         self.strategy = StrategyControls()
         self.strategy.changed.connect(self._choose_tokens)
         self.candidates = CandidatesPanel()
-        self._notice = Notice()
+        self.notice = Notice()
         self.form = OpenForm(self)
         self.form.answered.connect(self._answer)
         self.form.left.connect(self._leave_form)
@@ -145,7 +145,7 @@ class MainWindow(QMainWindow):
         self.modified.undone.connect(lambda: self.ways.undo())
         self.modified.redone.connect(lambda: self.ways.redo())
         self.modified.restored.connect(lambda: self.change_run(NO_CHANGES))
-        self._notice.closed.connect(
+        self.notice.closed.connect(
             lambda: self.session.set(error="", notice="", silence="")
         )
         self._lay_out()
@@ -168,7 +168,7 @@ class MainWindow(QMainWindow):
         self.status = StatusLine(self.modified)
         self.status.stopped.connect(self.stop)
         body.add_rows(self.header, self.strips, play, self.sentence, self.status)
-        self.messages = MessageStack(body, self._notice, self.restore)
+        self.messages = MessageStack(body, self.notice, self.restore)
         over = self.drawer, self.messages
         body.fill(self.large, self.tabs.middle, self.candidates, *over)
         self.setCentralWidget(body)
@@ -223,7 +223,7 @@ class MainWindow(QMainWindow):
         ]
         # a run is read from its file only when it is drawn
         damage = separately(partial(draw, state) for draw in draws)
-        self._notice.draw(state, damage)
+        self.notice.draw(state, damage)
 
     def _draw_rest(self, state: State) -> None:
         self.setProperty(MODIFIED, export_words(state.shown))

@@ -8,7 +8,7 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import torch
@@ -16,9 +16,14 @@ import torch
 import visformer
 from tests.formats.hugging_face.families import FAMILIES, sentences
 from tests.formats.hugging_face.parity import CLOSE, compared, opened
+from visformer.engine.decodes import Decodes
+from visformer.engine.messages import Answer, Decode, Passed
 from visformer.errors import CheckpointError, InputError
 from visformer.formats.hugging_face import library as hub
 from visformer.formats.hugging_face.folder_model import FolderModel
+
+if TYPE_CHECKING:
+    from visformer.core.checkpoint import Checkpoint
 
 pytest.importorskip("transformers")
 pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers' own
@@ -220,6 +225,17 @@ def test_a_long_text_is_cut_to_the_positions(copied: Path) -> None:
     trace = visformer.Decoding(opened(copied), "cat " * 100, limit=3).finish()
     assert (len(trace.source), trace.truncated_from > 100) == (64, True)
     assert trace.source[-1] == "</s>"
+
+
+def test_all_that_was_decoded_before_a_stop_is_sent(copied: Path) -> None:
+    """From the fifth token on only every second pass is."""
+    sent: list[Answer] = []
+    going_on = iter([False] * 5)
+    request = Decode(source="The cat sees.", limit=9)
+    decodes = Decodes(sent.append, lambda: next(going_on, True))
+    decodes.run(cast("Checkpoint", opened(copied)), 1, request)
+    passes = [one.trace for one in sent if isinstance(one, Passed)]
+    assert [len(trace.steps) for trace in passes] == [0, 1, 2, 3, 4, 5]
 
 
 def test_every_position_is_decoded_at(copied: Path) -> None:

@@ -60,12 +60,12 @@ class TokenStrip(QScrollArea):
 
     def __init__(self, name: str, empty: str) -> None:
         super().__init__()
-        self._row = _ChipRow(empty)
+        self.row = _ChipRow(empty)
         self._tokens = ""  # all of them
-        self._row.clicked.connect(self.clicked)
+        self.row.clicked.connect(self.clicked)
         # only then is there room to scroll to
         self.horizontalScrollBar().rangeChanged.connect(lambda *_range: self._follow())
-        self.setWidget(self._row)
+        self.setWidget(self.row)
         self.setWidgetResizable(True)
         self.setFrameShape(QScrollArea.Shape.NoFrame)
         self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
@@ -85,9 +85,9 @@ class TokenStrip(QScrollArea):
 
     def draw(self, chips: tuple[Chip, ...]) -> None:
         """Show these tokens."""
-        if chips == self._row.chips:
+        if chips == self.row.chips:
             return
-        self._row.set_chips(chips)
+        self.row.set_chips(chips)
         unknown = any(chip.tint != chip.tint for chip in chips)  # NaN
         tokens = " ".join([chip.token for chip in chips])
         if unknown:
@@ -95,18 +95,18 @@ class TokenStrip(QScrollArea):
         self._tokens = tokens
         self._say()
         told = _("This colour means that the weight is NaN (not a number).")
-        if (told if unknown else "") != self._row.toolTip():
-            self._row.setToolTip(told if unknown else "")
+        if (told if unknown else "") != self.row.toolTip():
+            self.row.setToolTip(told if unknown else "")
         self._fit()
         self._follow()
 
     def explain_clicks(self, words: str) -> None:
         """Say at each token what a click on it does; "" for nothing."""
-        self._row.clicks = words
+        self.row.clicks = words
 
     def _follow(self) -> None:
         """Scroll to the current token."""
-        for chip, box in zip(self._row.chips, self._row.boxes, strict=True):
+        for chip, box in zip(self.row.chips, self.row.boxes, strict=True):
             if chip.current:
                 self.ensureVisible(box.center().x(), 0, box.width(), 0)
 
@@ -118,7 +118,7 @@ class TokenStrip(QScrollArea):
             for button, shape in zip(self._ends, ("unfold", "fold"), strict=True):
                 icons.dress(button, shape)
         if event.type() in (QEvent.Type.FontChange, QEvent.Type.StyleChange):
-            self._row.lay_out()
+            self.row.lay_out()
             self._fit()
             if "_end_width" in self.__dict__:
                 self._end_width = self._ends[0].sizeHint().width()
@@ -129,7 +129,7 @@ class TokenStrip(QScrollArea):
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Walk along the chips, or pick the one that has the focus."""
-        key, at = Qt.Key(event.key()), self._row.focused
+        key, at = Qt.Key(event.key()), self.row.focused
         if event.modifiers() or at is None or key not in (*WALKS, *ENTER):
             super().keyPressEvent(event)
         elif key in ENTER:
@@ -140,7 +140,7 @@ class TokenStrip(QScrollArea):
     def focusInEvent(self, event: QFocusEvent) -> None:
         """Begin at the current token, or at the first one."""
         super().focusInEvent(event)
-        marks = [2 * chip.current + chip.marked for chip in self._row.chips]
+        marks = [2 * chip.current + chip.marked for chip in self.row.chips]
         self._focus(marks.index(max(marks)) if marks else 0)
 
     def focusOutEvent(self, event: QFocusEvent) -> None:
@@ -149,19 +149,19 @@ class TokenStrip(QScrollArea):
 
     def _focus(self, at: int | None) -> None:
         """Frame a chip, or none, and say which one it is."""
-        last = len(self._row.chips) - 1
-        self._row.focused = None if at is None or last < 0 else min(max(at, 0), last)
-        self._row.update()
-        if self._row.focused is not None:
-            box = self._row.boxes[self._row.focused]
+        last = len(self.row.chips) - 1
+        self.row.focused = None if at is None or last < 0 else min(max(at, 0), last)
+        self.row.update()
+        if self.row.focused is not None:
+            box = self.row.boxes[self.row.focused]
             self.ensureVisible(box.center().x(), 0, box.width(), 0)
         self._say()
 
     def _say(self) -> None:
         """Describe the chip that has the focus, or all tokens, to a screen reader."""
-        words, at = self._tokens, self._row.focused
+        words, at = self._tokens, self.row.focused
         if at is not None:
-            words = f"{self._row.chips[at].token}, {self._row.words(at)}"
+            words = f"{self.row.chips[at].token}, {self.row.words(at)}"
         self.setAccessibleDescription(words)
 
     def resizeEvent(self, event: QEvent) -> None:
@@ -182,7 +182,7 @@ class TokenStrip(QScrollArea):
 
     def menu(self) -> QMenu:
         """Build the menu; disabled while there is nothing to copy."""
-        menu, chips = QMenu(self), self._row.chips
+        menu, chips = QMenu(self), self.row.chips
         for title, texts in (
             (_("Copy the &tokens"), [raw_label(chip.token) for chip in chips]),
             (_("Copy their &ids"), [str(chip.id) for chip in chips]),
@@ -217,7 +217,7 @@ class TokenStrip(QScrollArea):
         right.setVisible(bar.value() < bar.maximum())
 
     def _fit(self) -> None:
-        self.setFixedHeight(self._row.sizeHint().height())
+        self.setFixedHeight(self.row.sizeHint().height())
 
 
 def _looks(chips: tuple[Chip, ...]) -> list[ChipLook]:

@@ -77,10 +77,10 @@ class HeatMap(QWidget):
         self._hint.setWordWrap(True)
         self._hint.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._row_axis = Caption(sheet)
-        self._row_labels = Labels(Qt.Orientation.Vertical, sheet)
-        self._column_labels = Labels(Qt.Orientation.Horizontal, sheet)
-        self._bar = ColourBar(sheet)
-        self._bar.offer_taken.connect(self.offer_taken)
+        self.row_labels = Labels(Qt.Orientation.Vertical, sheet)
+        self.column_labels = Labels(Qt.Orientation.Horizontal, sheet)
+        self.bar = ColourBar(sheet)
+        self.bar.offer_taken.connect(self.offer_taken)
         self.canvas = Canvas(sheet)
         self.canvas.hovered.connect(self.hovered)
         self.canvas.clicked.connect(self.clicked)
@@ -183,10 +183,10 @@ class HeatMap(QWidget):
             return
         self._marked = marked
         self.canvas.mark(cell, rows, columns)
-        self._row_labels.draw(
+        self.row_labels.draw(
             matrix.rows, rows, current=matrix.current, role=matrix.row_role
         )
-        self._column_labels.draw(
+        self.column_labels.draw(
             matrix.columns, columns, current=matrix.most_read, role=matrix.column_role
         )
         self.setAccessibleDescription(description(matrix, cell))
@@ -221,7 +221,7 @@ class HeatMap(QWidget):
         values = None if matrix.boolean else matrix.values
         self.canvas.draw(cell_codes, matrix.masked, colours, values, bars)
         self.canvas.draw_ahead(matrix.ahead)
-        self._bar.draw(matrix, colours)
+        self.bar.draw(matrix, colours)
 
     # ---- where things are ------------------------------------------------------
 
@@ -245,7 +245,7 @@ class HeatMap(QWidget):
             labels_width(font, written(names[1])),
         )
         top = self.heading.place(size.width())
-        bar = self._bar.needs(size.width())
+        bar = self.bar.needs(size.width())
         axes = matrix.row_axis, matrix.column_axis, are_numbers(matrix.columns)
         shape = self._stretch, self._shared
         room = (size, extent, longest, font, top, bar, axes, shape)
@@ -266,7 +266,7 @@ class HeatMap(QWidget):
         edge, top = gap(self) // 2, self.heading.height()
         metrics = self.fontMetrics()
         line, letter = metrics.height() + 2, metrics.averageCharWidth()
-        bar = self._bar.heightForWidth(self.width() - 2 * edge)
+        bar = self.bar.heightForWidth(self.width() - 2 * edge)
         bottom = self.height() - bar - 2 * edge
         whole = QRect(QPoint(edge, top), QPoint(self.width() - edge, bottom))
         sizes = longest, (line, letter)
@@ -274,18 +274,18 @@ class HeatMap(QWidget):
         span, start = (room.cells.y(), bottom), room.cells.y()
         room = self._levelled(room, extent, span, whole.right())
         top += room.cells.y() - start
-        self._row_labels.setVisible(room.left > 0)
+        self.row_labels.setVisible(room.left > 0)
         self._row_axis.setVisible(room.left > 0)
-        self._column_labels.setVisible(room.above > 0)
+        self.column_labels.setVisible(room.above > 0)
         self._column_axis.setHidden(room.brief)
-        self._column_labels.upright = room.upright
-        self._column_labels.brief = room.brief
+        self.column_labels.upright = room.upright
+        self.column_labels.brief = room.brief
         self._place_around(room, QPoint(edge, top), line)
         self.canvas.setGeometry(room.cells)
         right = self.width() - edge
-        wanted = self._bar.wanted(right - edge)
+        wanted = self.bar.wanted(right - edge)
         x = max(edge, min(room.cells.x(), right - wanted))
-        self._bar.setGeometry(x, room.cells.bottom() + edge, right - x, bar)
+        self.bar.setGeometry(x, room.cells.bottom() + edge, right - x, bar)
         self.canvas.set_whole(*extent)
         self._follow()
         if (span, room.cells.x()) != (self.span, self.left):
@@ -311,12 +311,12 @@ class HeatMap(QWidget):
         """
         cells, over = room.cells, line // 2
         x, y, right = cells.x(), cells.y(), self.width() - corner.x()
-        self._row_labels.overhang = self._column_labels.overhang = over
-        self._column_labels.setGeometry(
+        self.row_labels.overhang = self.column_labels.overhang = over
+        self.column_labels.setGeometry(
             x - over, y - room.above, cells.width() + 2 * over, room.above
         )
         inner = corner.x() + (line if room.left else 0)
-        self._row_labels.setGeometry(
+        self.row_labels.setGeometry(
             inner, y - over, x - inner, cells.height() + 2 * over
         )
         wide = self._column_axis.sizeHint().width()
@@ -330,8 +330,8 @@ class HeatMap(QWidget):
 
     def _follow(self) -> None:
         view = self.canvas.view
-        self._row_labels.look_at(view.y(), view.height())
-        self._column_labels.look_at(view.x(), view.width())
+        self.row_labels.look_at(view.y(), view.height())
+        self.column_labels.look_at(view.x(), view.width())
         self._say_value()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
