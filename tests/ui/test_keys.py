@@ -164,13 +164,13 @@ def test_a_head_is_asked_for_from_the_tokens_by_keyboard(
     strip = window.strips.source
     strip.setFocus(Qt.FocusReason.TabFocusReason)
     tokens = [chip.token for chip in source_strip(*looked(window), None)]
-    assert strip.accessibleDescription().startswith(f"{tokens[0]}, id ")
+    assert strip.accessibleDescription().startswith(f"{tokens[0]}, piece ")
     for key in (Key.Key_Right, Key.Key_Right, Key.Key_Return):
         qtbot.keyClick(strip, key)
     state = window.session.state
     assert (state.kind, state.locked and state.locked.query) == ("encoder", 2)
     assert state.step == 3  # the arrows stepped nothing
-    assert strip.accessibleDescription().startswith(f"{tokens[2]}, id ")
+    assert strip.accessibleDescription().startswith(f"{tokens[2]}, piece ")
     for key in (*[Key.Key_Right] * 9, Key.Key_Enter):  # no further than the last
         qtbot.keyClick(strip, key)
     state, last = window.session.state, len(tokens) - 1
