@@ -87,7 +87,7 @@ def test_card_and_messages_hide_neither_pictures_nor_each_other(
             if part.isVisible():
                 assert not place(window, part).intersects(stack)
         if said and not presented:
-            assert not place(window, card).intersects(place(window, window._notice))
+            assert not place(window, card).intersects(place(window, window.notice))
     window.presentation.end()
     window.appearance.zoom_by(0)
 
