@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.models import tiny_checkpoint
-from visformer.core.all_tokens import distribution_of
+from visformer.core.all_tokens import distribution_of, named
 from visformer.core.decoding import Decoding
 from visformer.errors import InputError
 from visformer.values.change_text import parse
@@ -46,3 +46,19 @@ def test_a_stream_gives_what_its_step_chose_from(model: str, change: str) -> Non
 def test_a_stream_of_another_width_is_refused() -> None:
     with pytest.raises(InputError, match="but must have"):
         distribution_of(tiny_checkpoint(3), np.zeros(3, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("typed", "tokens", "first"),
+    [
+        ("elle", ("▁Elle", "elle", "▁elle", "▁elles"), "▁elle"),
+        ("Elle", ("elle", "▁elle", "▁Elle"), "▁Elle"),
+        ("_el", ("el", "▁el"), "▁el"),
+        ("elle", ("##elle", "Elle", "elle"), "elle"),  # as WordPiece has them
+        ("é", ("Ã©", "ĠÃ©", "Ġt"), "ĠÃ©"),  # as GPT-2 has them
+    ],
+)
+def test_a_typed_word_names_the_piece_that_begins_it(
+    typed: str, tokens: tuple[str, ...], first: str
+) -> None:
+    assert named(typed, tokens)[0][1] == first

@@ -7,6 +7,7 @@ import numpy as np
 
 from tests.pictures.test_maps import looked
 from tests.traces import fed, make_trace
+from tests.values.test_pieces import FAMILIES
 from visformer.pictures.attention.strips import source_strip, target_strip
 from visformer.pictures.selection import AttentionCell
 from visformer.session.state import Session, State
@@ -82,6 +83,30 @@ def test_all_of_a_reference_is_in_sight_with_its_losses() -> None:
     assert [chip.later for chip in chips] == [False, False, False, True, True]
     expected = [None, *(-math.log(step.probability) for step in trace.steps)]
     assert [chip.loss for chip in chips] == expected
+
+
+@pytest.mark.parametrize(("marks", "tokens"), FAMILIES.items())
+def test_pieces_of_a_word_join_whatever_the_vocabulary(
+    marks: str, tokens: tuple[str, ...]
+) -> None:
+    """Six tokens: the second, third and fourth are one word, "traversé"."""
+    trace = make_trace(source=6, target=5)
+    steps = tuple(
+        replace(step, token=token)
+        for step, token in zip(trace.steps, tokens, strict=False)
+    )
+    target = ("<s>", *tokens[:4])
+    trace = replace(trace, source=tokens, source_spans=(), target=target, steps=steps)
+    session = Session()
+    session.set(trace=trace, step=5)
+    for chips in (
+        source_strip(*looked(session.state)),
+        target_strip(*looked(session.state)),
+    ):
+        read = [chip.token for chip in chips if chip.token != "<s>"]
+        assert read == ["the", "tra", "vers", "é", "cat", "."][: len(read)]
+        joins = [chip.token for chip in chips if chip.joins]
+        assert joins == ["vers", "é"], marks
 
 
 def test_what_the_model_decodes_later_stays_hidden() -> None:

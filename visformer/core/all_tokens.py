@@ -58,18 +58,19 @@ def whole_distribution(
 def named(text: str, tokens: Iterable[str]) -> tuple[tuple[int, str], ...]:
     """Return the ids and tokens that a text names, the most alike first.
 
-    Of tokens as alike the one that begins a word comes first: that is what is meant
-    where nobody types its mark. With the mark, or "_" for it, only such are meant.
+    Of tokens as alike the one that begins a word comes first, then one of the same
+    case: that is what is meant where nobody types its mark. With the mark, or "_" for it, only such are meant.
     """
     typed, every = text.strip().casefold(), tuple(tokens)
     marks = marks_of(every)
     begins_only = typed[:1] == SPACE or (typed[:1] == "_" and len(typed) > 1)
     wanted = typed[begins_only:]
-    found: list[tuple[int, bool, int, str]] = []
+    found: list[tuple[int, bool, bool, int, str]] = []
     for id, token in enumerate(every if typed else ()):
         begins, read = begins_word(token, "", marks), plain(token, marks)
         place = read.casefold().find(wanted)
         if place >= 0 and (begins or not begins_only):
             unlike = max(place, len(read) - len(wanted))
-            found.append((unlike, not begins, id, token))
+            other_case = text.strip()[begins_only:] not in read
+            found.append((unlike, not begins, other_case, id, token))
     return tuple((id, token) for *_unlike, id, token in sorted(found)[:MOST_FOUND])

@@ -164,12 +164,12 @@ def _decoded(text: str, marks: WordMarks) -> str:
     if marks == "Ġ" and _BYTE_OF.keys() >= set(text):
         return _characters(bytes(_BYTE_OF[c] for c in text))
     if "<0x" in text:
-        text = _BYTES.sub(lambda found: _characters(_given_bytes(found[0])), text)
+        text = _BYTES.sub(_given_characters, text)
     return text.replace(SPACE, " ") if marks == SPACE else text
 
 
-def _given_bytes(text: str) -> bytes:
-    return bytes.fromhex(text.replace("<0x", "").replace(">", ""))
+def _given_characters(found: re.Match[str]) -> str:
+    return _characters(bytes.fromhex(re.sub("<0x|>", "", found[0])))
 
 
 def _characters(data: bytes) -> str:
@@ -182,7 +182,7 @@ def _characters(data: bytes) -> str:
 
 @lru_cache(maxsize=2048)
 def _stands_alone(token: str, marks: WordMarks) -> bool:
-    if token == "<unk>":  # nothing else is known of it
+    if _is_special(token) and not token.startswith("<unk:"):
         return True
     text = _decoded(bare(token, marks), marks)
     if is_punctuation(token, marks):
