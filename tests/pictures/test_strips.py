@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tests.pictures.test_maps import looked
 from tests.traces import fed, make_trace
@@ -11,6 +13,7 @@ from tests.values.test_pieces import FAMILIES
 from visformer.pictures.attention.strips import source_strip, target_strip
 from visformer.pictures.selection import AttentionCell
 from visformer.session.state import Session, State
+from visformer.values.step import Candidates
 
 
 def state(step: int, **changes: Any) -> State:
@@ -91,8 +94,9 @@ def test_pieces_of_a_word_join_whatever_the_vocabulary(
 ) -> None:
     """Six tokens: the second, third and fourth are one word, "traversé"."""
     trace = make_trace(source=6, target=5)
+    none = Candidates(np.zeros(0), (), np.zeros(0))
     steps = tuple(
-        replace(step, token=token)
+        replace(step, token=token, candidates=none)
         for step, token in zip(trace.steps, tokens, strict=False)
     )
     target = ("<s>", *tokens[:4])

@@ -59,7 +59,8 @@ def named(text: str, tokens: Iterable[str]) -> tuple[tuple[int, str], ...]:
     """Return the ids and tokens that a text names, the most alike first.
 
     Of tokens as alike the one that begins a word comes first, then one of the same
-    case: that is what is meant where nobody types its mark. With the mark, or "_" for it, only such are meant.
+    case: that is what is meant where nobody types its mark. With the mark, or "_" for
+    it, only such are meant.
     """
     typed, every = text.strip().casefold(), tuple(tokens)
     marks = marks_of(every)
