@@ -104,6 +104,7 @@ def listed(token: str, marks: WordMarks) -> str:
     return text if begins else HYPHEN + text
 
 
+@lru_cache(maxsize=4096)
 def is_punctuation(token: str, marks: WordMarks = SPACE) -> bool:
     """Whether a piece is punctuation and nothing else (Unicode's P*)."""
     text = _decoded(bare(token, marks), marks)
@@ -129,9 +130,8 @@ def word_groups(
         apart = index in special
         alone = apart or _stands_alone(token, marks)
         begins = index not in glued and begins_word(token, before, marks)
-        lone = bool(before) and not bare(before, marks)
         goes_on = bool(before) and not alone and not begins
-        if goes_on or (lone and not apart and not token.startswith(marks)):
+        if goes_on or (before == marks and not apart and not token.startswith(marks)):
             groups[-1].append(index)
         else:
             groups.append([index])

@@ -81,12 +81,12 @@ def glued(trace: Trace, side: SentenceSide) -> frozenset[int]:
 
 def joined_tokens(trace: Trace, side: SentenceSide) -> frozenset[int]:
     """Return a side's tokens that go on the word of the token before them."""
-    kept = _JOINED.setdefault(trace, {})
-    if side not in kept:
-        kept[side] = joined(_words(trace, side))
-    return kept[side]
+    if side == "source":  # the same at every step
+        name, of = "joined", (trace.source,)
+        return trace.memo.made(of, name, lambda: joined(_words(trace, side)))
+    if trace not in _JOINED:
+        _JOINED[trace] = joined(_words(trace, side))
+    return _JOINED[trace]
 
 
-_JOINED: WeakKeyDictionary[Trace, dict[SentenceSide, frozenset[int]]] = (
-    WeakKeyDictionary()
-)
+_JOINED: WeakKeyDictionary[Trace, frozenset[int]] = WeakKeyDictionary()
