@@ -108,3 +108,31 @@ def test_what_is_not_compared_is_said(fault: str, why: str) -> None:
     assert "cached-steps-differ" not in {x.id for x in certificate.findings}
     said = f"Cached steps were not compared with one full pass: {why}."
     assert said in certificate.checks
+
+
+def test_numbers_of_places_are_no_tokens_of_a_cache() -> None:
+    class Placed(nn.Module):
+        """Its places are cut off from a longer row, and a sentence begins with 0."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.words, self.table = nn.Embedding(40, 16), nn.Embedding(9, 16)
+            self.parts, self.out = nn.Linear(16, 48), nn.Linear(16, 40)
+
+        def forward(self, ids: Tensor, at: Tensor, cache: Cache) -> Tensor:
+            x = self.words(ids) + self.table(at)
+            q, k, v = self.parts(x).unflatten(2, (3, 2, 8)).permute(2, 0, 3, 1, 4)
+            cache[:] = [torch.cat([*cache, torch.stack([k, v])], 3)]
+            k, v = cache[0].unbind()
+            y = F.scaled_dot_product_attention(q, k, v)
+            return self.out(y.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+
+    torch.manual_seed(0)
+    model, cache = Placed().eval(), list[Tensor]()
+    y, at = torch.tensor([[0], [0]]), torch.arange(9).repeat(2, 1)
+    with torch.no_grad(), watch(model) as watched:
+        for step in range(5):
+            best = model(y[:, -1:].clone(), at[:, step : step + 1], cache)
+            y = torch.cat([y, best[:, -1].argmax(-1, keepdim=True)], 1)
+    assert watched.last_run[0].weights.shape == (2, 2, 5, 5)
+    assert watched.certificate.findings == ()

@@ -18,7 +18,12 @@ from visformer.analysis.checks.observation import (
 from visformer.language import _
 from visformer.values.arrays import Bools, Ids
 from visformer.values.watched_attention import HALF_TOLERANCE, WatchedAttention
-from visformer.watching.inputs import SOURCE_NAMES, TARGET_NAMES, goes_with_another
+from visformer.watching.inputs import (
+    SOURCE_NAMES,
+    TARGET_NAMES,
+    counting_tables,
+    goes_with_another,
+)
 from visformer.watching.surroundings import same_chances
 from visformer.watching.watched_steps import logits_of_rows
 
@@ -77,15 +82,16 @@ def _strange_token(
     They are known where the last step was given the end of longer rows.
     """
     own = next((x.query_ids for x in steps if x.kind == "decoder"), None)
+    places = counting_tables(watched.read)
     for one in reversed(watched.read):
-        if own is None or one.before is None:
+        if own is None or one.before is None or one.table in places:
             continue
-        now = one.before.numpy()
-        kept = own[:, : -one.ids.shape[1]]
-        if now.shape != kept.shape or not np.array_equal(now[:, 0], kept[:, 0]):
+        now = torch.cat([one.before, one.ids], 1).numpy()
+        ends = [0, *range(one.before.shape[1], now.shape[1])]  # where they are the same
+        if now.shape != own.shape or not np.array_equal(now[:, ends], own[:, ends]):
             continue
-        for row, at in np.argwhere(now != kept)[:1].tolist():
-            return StrangeToken(row, at, int(kept[row, at]), int(now[row, at]))
+        for row, at in np.argwhere(now != own)[:1].tolist():
+            return StrangeToken(row, at, int(own[row, at]), int(now[row, at]))
         return None
     return None
 
