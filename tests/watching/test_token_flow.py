@@ -20,6 +20,7 @@ from tests.watching.small_models import (
     assert_kept,
     assert_nothing_missed,
     assert_traced,
+    causal,
     kept_by,
     some_ids,
 )
@@ -571,3 +572,19 @@ def test_rows_that_pick_each_their_own_tokens_stay_in_order() -> None:
         (seen,) = watched.attentions
         assert seen.weights.shape == (rows, 2, 3, 5)
         assert apart(seen.weights, model.kept[-1]) <= CLOSE
+
+
+def test_rows_of_a_target_stay_its_own_where_they_read_repeated_ones() -> None:
+    class Model(Translator):
+        def forward(self, source: Tensor, target: Tensor) -> Tensor:
+            memory = self.encode(source).repeat(1, 3, 1).view(len(target), -1, WIDTH)
+            x = self.embed_target(target)
+            x = x + self.cross(x, memory)
+            return self.out(x + self.own(x, x, causal(x.shape[1])))  # type: ignore[no-any-return]
+
+    source, target = some_ids(2, 5), some_ids(6, 4, seed=2)
+    watched = called(Model(), source, target)
+    assert [x.target_ids.tolist() for x in watched.traces] == target.tolist()
+    assert [x.source_ids.tolist() for x in watched.traces] == [
+        r for r in source.tolist() for _ in "123"
+    ]

@@ -222,11 +222,14 @@ def regrouped(before: DataDimensions, shape: Sequence[int]) -> DataDimensions:
 def better(first: DataDimension, second: DataDimension) -> DataDimension:
     """Of two accounts of one dimension, return the one that tells more.
 
-    Where both have as many axes of the same sizes, it is told of each axis.
+    Where both have as many axes of the same sizes, it is told of each axis; of rows
+    that two inputs count, by other axes, it is the first: those that read the others.
     """
     if [x.size for x in first] == [x.size for x in second]:
         pairs = zip(first, second, strict=True)
         return tuple(b if b.origin > a.origin else a for a, b in pairs)
+    if first and all(axis.origin == INPUT for axis in (*first, *second)):
+        return first
 
     def told(dimension: DataDimension) -> tuple[bool, int, int]:
         origins = [axis.origin for axis in dimension]

@@ -213,12 +213,15 @@ def _batch_axes(
     def own_batch(several: DataDimensions) -> DataDimension:
         mine: list[DataAxis] = []
         for whole, own in zip(product.shared, several, strict=True):
-            left = list(own)
-            for axis in whole:  # own may count them by more axes: (2, 3) for 6
-                taken: list[DataAxis] = []
-                while left and size_of((*taken, left[0])) <= axis.size:
-                    taken.append(left.pop(0))
-                mine += taken if axis in found.batch else []
+            rest, left = list(whole), list(own)
+            while rest:  # own may count them by others: (2, 3) for 6, or 6
+                group, taken = [rest.pop(0)], list[DataAxis]()
+                while (n := size_of(tuple(taken))) != size_of(tuple(group)):
+                    more = left if n < size_of(tuple(group)) else rest
+                    if not more:
+                        break
+                    (taken if more is left else group).append(more.pop(0))
+                mine += taken if all(axis in found.batch for axis in group) else []
         return tuple(mine)
 
     left, right = map(own_batch, product.own_shared)
