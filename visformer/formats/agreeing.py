@@ -84,8 +84,8 @@ def agreement(
     faults = [one for one in chosen if _setting(one) is None]
     checkpoint = opened(_with(options, fields))
     attempt = call.attempt(checkpoint, _ROWS)
-    rules = ((), *_others(checkpoint, "mask_rule"))
-    for rule in () if "mask_rule" in given or masks else rules:
+    given = {**given, "mask_rule": None} if masks else given
+    for rule in () if "mask_rule" in given else ((), *_others(checkpoint, "mask_rule")):
         if _vanishes(attempt((*faults, *rule))):
             fields |= dict(filter(None, map(_setting, rule)))
             checkpoint = opened(_with(options, fields))
@@ -93,13 +93,12 @@ def agreement(
             break
     if not _vanishes(attempt(faults)):
         attempt = call.attempt(checkpoint, 1)
-    unmasked = {"mask_rule"} if masks else set()
-    for name in {*read.unsaid} - fields.keys() - unmasked:
+    for name in {*read.unsaid} - fields.keys() - given.keys():
         others = _others(checkpoint, name)
         if others and not any(_vanishes(attempt((*faults, *x))) for x in others):
             fields[name] = getattr(checkpoint.config, name)
     said = [_unmasked(masks)] if masks else []
-    if masks:  # without them nothing is hidden
+    if masks:  # without them it hides nothing
         faults = [one for one in faults if one.words != "causal off"]
     said += [_faulty(faults)] if faults else []
     return Agreement(_with(options, fields), tuple(said))

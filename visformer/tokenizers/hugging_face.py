@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from visformer.errors import CheckpointError, refusing
 from visformer.language import _
 from visformer.text import clean
-from visformer.tokenizers.tokenizer import MAX_PIECE_BYTES, MAX_VOCABULARY, Token
+from visformer.tokenizers.tokenizer import MAX_PIECE_BYTES, Token
 
 
 class HuggingFaceSide:
@@ -34,22 +34,14 @@ class HuggingFaceSide:
             self._inner.no_padding()  # a file can ask for any number of tokens
             self._inner.no_truncation()
             self.size: int = self._inner.get_vocab_size(with_added_tokens=True)
-            if not 0 < self.size <= MAX_VOCABULARY:
-                raise CheckpointError(
-                    _(
-                        "{file} has {n:,} tokens, but a vocabulary has 1 to {most:,}. "
-                        "Choose another file.",
-                        file=name,
-                        n=self.size,
-                        most=MAX_VOCABULARY,
-                    )
-                )
+            if not self.size:
+                raise ValueError("size")
             self._tokens = [
                 clean(self._inner.id_to_token(id) or f"<{id}>")[:MAX_PIECE_BYTES]
                 for id in range(self.size)
             ]
             self.unknown = self._unknown()
-        except (CheckpointError, KeyboardInterrupt, SystemExit):
+        except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # a panic of Rust is no Exception
             raise CheckpointError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -95,9 +95,7 @@ def keyword(name: str, value: Mapping[str, str] | Sequence[str] = "…") -> str:
         written = json.dumps(value, ensure_ascii=False)
         return f"{name}={written}".replace('"…"', "…")
     several = [value] if isinstance(value, str) else value
-    groups: Iterable[Sequence[str]] = [(word,) for word in several]
-    if isinstance(value, Mapping):
-        groups = value.items()
+    groups = several.items() if isinstance(several, Mapping) else zip(several)
     return " ".join(
         shlex.join((f"--{name}", *words)).replace("'…'", "…") for words in groups
     )
