@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from visformer.pictures.attention.mosaic import reduced
 from visformer.pictures.codes import HIGH, LOW, codes
 from visformer.pictures.picture import (
     LOG_FLOOR,
+    Matrix,
     Table,
     csv_text,
     largest,
@@ -96,3 +99,22 @@ def test_csv_has_every_digit_and_quotes() -> None:
     assert csv_text(Table(('a"b',), ("<s>",), values)) == (
         ',"<s>"\n"a""b",0.10000000149011612\n'
     )
+
+
+def test_a_weight_is_written_as_in_the_status_bar() -> None:
+    weights = Matrix(
+        title="",
+        values=np.array([[4.852e-06, 0.95487]], np.float32),
+        shade=np.zeros((1, 2), np.float32),
+        rows=("a",),
+        columns=("b", "c"),
+        row_axis="",
+        column_axis="",
+        ends=("0", "1"),
+        note="",
+        row_role="query",
+        column_role="key",
+    )
+    assert [weights.said((0, key)) for key in (0, 1)] == ["4.9e−06", "0.9549"]
+    scores = replace(weights, signed=True)
+    assert scores.said((0, 0)) == "4.852e−06"

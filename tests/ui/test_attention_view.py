@@ -152,16 +152,23 @@ def test_a_paler_map_offers_its_own_range(view: AttentionView, qtbot: Any) -> No
     assert matrix.values.max() < 0.3
     view.grab()
     offer = heat_map.bar.offer
-    assert offer.text() == f"use this map's maximum, {matrix.values.max():.2g}"
+    assert (
+        offer.accessibleName() == f"use this map's maximum, {matrix.values.max():.2g}"
+    )
     qtbot.mouseClick(offer, Qt.MouseButton.LeftButton)
     assert view.bar.scales.currentData() == "head"
     assert view.bar.scales.toolTip() == SCALE_TIPS["head"]
     matrix = heat_map.matrix
     assert matrix is not None
     assert matrix.shade.max() == 1
+    small = view.maps["encoder"].matrix
+    assert small is not None
+    assert (small.offer, bool(small.note)) == ("", True)  # this range is its own
     qtbot.mouseClick(heat_map.bar.offer, Qt.MouseButton.LeftButton)
     assert view.bar.scales.currentData() == "fixed"
     assert view.bar.scales.toolTip() == SCALE_TIPS["fixed"]
+    notes = [view.maps[kind].matrix.note for kind in KINDS]  # type: ignore[union-attr]
+    assert notes == ["", "", "0 to 1, linear"]
 
 
 def test_a_click_beside_the_cells_chooses_the_kind(

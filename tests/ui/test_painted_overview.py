@@ -195,3 +195,22 @@ def test_no_cell_is_painted_where_the_grid_ends_with_a_gap(overview: Overview) -
     # on a screen that scales by 1.5 its last pixels might show beside what covers it
     assert image.pixelColor(math.ceil(grid.right()) - 2, y) == magenta
     assert image.pixelColor(round(grid.right()) - GAP, y) != magenta
+
+
+@pytest.mark.parametrize(
+    ("width", "said"),
+    [
+        (900, "L: layer, H: head; colour: 0 to 1, linear"),
+        (470, "L: layer, H: head"),
+        (330, ""),
+    ],
+)
+def test_what_the_colours_mean_is_whole_or_not_there(
+    overview: Overview, width: int, said: str
+) -> None:
+    overview.resize(width, 260)
+    words = [word.text for word in painted(overview, overview.header).words]
+    assert [text for text in words if text.startswith("L: ")] == (
+        [said] if said else []
+    )
+    assert not any("…" in text for text in words)

@@ -305,6 +305,12 @@ def test_another_range_is_offered_beside_the_bar(
     assert button.width() >= needed  # nothing is cut that has room
     assert button.isVisible()
     assert heat_map.bar.rect().contains(button.geometry())
+    text, metrics = button.text(), button.fontMetrics()
+    assert metrics.horizontalAdvance(text) <= button.width()  # its beginning is seen
+    assert text == "use this map's maximum, 0.08" or (
+        width == 150 and text[:4] == "use "
+    )
+    assert button.accessibleName() == "use this map's maximum, 0.08"
     words = painted(heat_map, heat_map.bar)
     other = [word for word in words.words if word.text in ("0", "1")]
     assert all(not button.geometry().contains(int(w.x), int(w.y)) for w in other)

@@ -48,7 +48,11 @@ def test_it_is_folded_where_the_view_names_the_next_token(window: MainWindow) ->
         window.session.set(tab=tab)
         assert window.candidates.isVisible() == shown
     zoomed(window, 150, (1920, 1080))
-    window.session.set(tab="architecture")
+    for tab, shown in (("architecture", False), ("output", False), ("masks", True)):
+        window.session.set(tab=tab)
+        assert window.candidates.isVisible() == shown
+    window.session.set(tab="output")
+    window.side.button.click()  # it is wanted all the same
     assert window.candidates.isVisible()
 
 

@@ -16,7 +16,7 @@ from visformer.pictures.codes import Bytes
 from visformer.pictures.selection import SCALES, Scale
 from visformer.values.arrays import Bools, Floats
 from visformer.values.facts import Kind
-from visformer.words import number
+from visformer.words import number, probability
 
 # What a token is in attention; each role keeps one hue wherever it is drawn.
 AttentionRole = Literal["", "query", "key", "value"]
@@ -114,6 +114,13 @@ class Matrix:
     ahead: Bytes | None = None  # codes of the whole run: its later rows are faint
     row_unit: str = ""  # before a label outside of the picture: "pos" for "pos 3"
     column_unit: str = ""
+
+    def said(self, at: tuple[int, int]) -> str:
+        """Write one number, a weight as it is written everywhere else."""
+        value = float(self.values[at])
+        is_weight = (self.row_role, self.column_role) == ("query", "key")
+        is_weight = is_weight and not (self.signed or self.boolean)
+        return probability(value) if is_weight else number(value)
 
     @property
     def most_read(self) -> int | None:

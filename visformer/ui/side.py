@@ -15,7 +15,6 @@ from visformer.ui.tabs import Tabs
 # Widths in lines of text, so that they follow its size.
 WIDE, SHARE = 18, 0.2  # of the side; and of the pictures' and its width at most
 ALONE = 50  # of both, below which the pictures need all of it
-FILLED = 80  # the same for a view that names the next token itself
 WISH, WIDTH = "next token", "width of the next token"  # in the settings
 
 
@@ -42,7 +41,7 @@ class Side(QObject):
         self.settle()
 
     def draw(self, state: State) -> None:
-        """Make room for a view that fills it."""
+        """Make room for a view that shows the next token itself."""
         fills = self._tabs.view(state.tab).fills
         if fills != self._fills:
             self._fills = fills
@@ -89,8 +88,7 @@ class Side(QObject):
         self._memory.keep(WIDTH, round(self._panel.width() / self._line()))
 
     def _has_room(self) -> bool:
-        least = FILLED if self._fills else ALONE
-        return self._middle.width() >= least * self._line()
+        return not self._fills and self._middle.width() >= ALONE * self._line()
 
     def _line(self) -> int:
         return self._middle.fontMetrics().height()

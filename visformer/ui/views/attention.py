@@ -218,6 +218,10 @@ class AttentionView(View):
             picture = None if drawn is None else matrix(drawn, state.selection, title)
             if picture is not None:
                 picture = replace(picture, ahead=ahead)
+            if picture is not None and small and picture.values.size:
+                picture = replace(picture, offer="")  # the large one's is for all
+                if state.scale == "fixed":
+                    picture = replace(picture, note="")
             panel.draw(picture, look, extent=extent, longest=room)
         drawn = self._readings.get(kind)
         if drawn is not None and state.shown is not None and kind not in self._tasks:

@@ -64,6 +64,7 @@ class OutputView(View):
     """The sentence, the bars, the logit lens; below, the numbers they come from."""
 
     name = "output"
+    fills = True  # with bars of the next token
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)

@@ -10,7 +10,6 @@ from visformer.language import _, ngettext
 from visformer.pictures.picture import AttentionRole, Matrix, named
 from visformer.ui.theme import TITLE, gap, hue, sized
 from visformer.ui.widgets.label_text import short
-from visformer.words import number
 
 QUERY, KEY = "\x00", "\x01"  # stand for two tokens while a sentence is cut at them
 
@@ -76,7 +75,7 @@ class CellValue(QWidget):
 
 def value_text(matrix: Matrix, at: tuple[int, int]) -> str:
     """Write the value of a cell, and that it is masked."""
-    value = number(float(matrix.values[at]))
+    value = matrix.said(at)
     if matrix.masked is not None and matrix.masked[at]:
         return _("{value}, masked", value=value)
     return value
@@ -127,7 +126,7 @@ def description(matrix: Matrix, cell: tuple[int, int] | None) -> str:
     fields = {
         "row": named(matrix.row_unit, (matrix.rows[row],))[0],
         "column": named(matrix.column_unit, (matrix.columns[column],))[0],
-        "value": number(float(matrix.values[row, column])),
+        "value": matrix.said(cell),
     }
     if matrix.done:
         return _("{row}, {column}: {value} ({done})", done=matrix.done, **fields)

@@ -40,7 +40,7 @@ class ColourBar(QWidget):
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
         self._shown: tuple[object, ...] = ()
-        self._ends, self._note = ("", ""), ""
+        self._ends, self._note, self._offered = ("", ""), "", ""
         self._table: Bytes | None = None
         self._keys: tuple[tuple[str, int], ...] = ()
         self._boolean = False
@@ -72,9 +72,9 @@ class ColourBar(QWidget):
         )
         self._boolean = boolean or matrix.bars
         self._keys = tuple((text, code) for text, code, is_there in keys if is_there)
-        if offer != self.offer.text():
-            self._offer_wide = None
-            self.offer.setText(offer)
+        if offer != self._offered:
+            self._offered, self._offer_wide = offer, None
+            self.offer.setAccessibleName(offer)
         self.offer.setVisible(bool(offer))
         self.setToolTip(plain_tip(note))
         self._place_offer()
@@ -102,7 +102,7 @@ class ColourBar(QWidget):
         ``room``: the largest width that there is.
         """
         first, offer = self._first_line(1 << 16), 0
-        if self.offer.text():
+        if self._offered:
             offer = self._offer_room()
             first += 0 if self._is_second(room) else offer
         said = self._said(room - first)
@@ -137,18 +137,29 @@ class ColourBar(QWidget):
 
     def _is_second(self, width: int) -> bool:
         """Tell whether the offer stands on a line of its own."""
-        text = self.offer.text()
-        return bool(text) and self._first_line(width) + self._offer_room() > width
+        first = self._first_line(width)
+        return bool(self._offered) and first + self._offer_room() > width
 
     def _offer_room(self) -> int:
         if self._offer_wide is None:  # its edges come from the style sheet: slow
+            self.offer.setText(self._offered)
             self._offer_wide = self.offer.sizeHint().width()
         return self._offer_wide
 
     def _place_offer(self) -> None:
         link = self.palette().color(QPalette.ColorRole.Link)
         write_in(self.offer, QPalette.ColorRole.ButtonText, link)
-        line, wide = self._line(), min(self._offer_room(), self.width())
+        whole = self._offer_room()
+        line, wide = self._line(), min(whole, self.width())
+        if wide < whole:
+            room, cut = (
+                wide - whole + self._wide(self._offered),
+                Qt.TextElideMode.ElideRight,
+            )
+            brief = BREAK.split(self._offered)[0]
+            self.offer.setText(self.fontMetrics().elidedText(brief, cut, room))
+        else:
+            self.offer.setText(self._offered)
         if self._is_second(self.width()):
             self.offer.setGeometry(0, line, wide, line)
         else:

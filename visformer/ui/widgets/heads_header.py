@@ -157,9 +157,10 @@ class HeadsHeader(QWidget):
         if self._unknown:
             line.setLeft(self._paint_key(painter, line))
         painter.setPen(palette.color(QPalette.ColorRole.PlaceholderText))
-        if line.width() > 8 * self._letter():  # the tool tip has them in any case
-            words = self.fontMetrics().elidedText(self._words, cut, int(line.width()))
-            painter.drawText(line, flags, words)
+        for words in (self._words, self._words.partition(";")[0]):
+            if self.fontMetrics().horizontalAdvance(words) <= line.width():
+                painter.drawText(line, flags, words)
+                break  # the tool tip has them in any case
 
     def _paint_key(self, painter: QPainter, line: QRectF) -> float:
         """Show which colour means NaN; return where the words end."""
