@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from types import SimpleNamespace
 from typing import cast
@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 
+import visformer
 from tests.models import tiny_checkpoint
 from visformer.core.all_tokens import named
 from visformer.core.decoding import Decoding
@@ -37,6 +38,7 @@ from visformer.engine.messages import (
     Request,
     Shuffle,
     Shuffled,
+    Started,
     Stepped,
 )
 from visformer.engine.process import LESS_PRIORITY, Server, serve
@@ -154,6 +156,23 @@ def decoded(pipe: Pipe, number: int) -> list[int]:
     """Return the tokens that a request's steps chose, from the first."""
     rows = [a.row for a in pipe.sent if isinstance(a, Stepped) and a.number == number]
     return [row.step.id for row in rows]
+
+
+def test_rows_at_other_positions_are_sent_again() -> None:
+    """Of a model whose positions restart at each step; a reference is fed whole."""
+    sizes = {"source_vocabulary": 30, "target_vocabulary": 30, "d_model": 16}
+    checkpoint = replace(
+        visformer.build("d2l", device="cpu", encoder_layers=1, **sizes),
+        tokenizer=CHECKPOINT.tokenizer,
+    )
+    pipe = Pipe()
+    server = server_on(pipe)
+    server.checkpoint = checkpoint
+    fed = tuple(Choice(id, "reference") for id in (5, 6, 7))
+    server.answer(Numbered(1, Decode(source="abc", limit=5, reference="bcd")))
+    server.answer(Numbered(2, Decode(source="abc", limit=5, prefix=fed)))
+    kept = [answer.kept for answer in pipe.sent if isinstance(answer, Started)]
+    assert kept == [0, 0]
 
 
 def test_the_same_sentence_is_decoded_anew_by_another_model(

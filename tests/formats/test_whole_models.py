@@ -10,6 +10,7 @@ import time
 import tracemalloc
 import warnings
 import zipfile
+import zlib
 from collections import Counter, OrderedDict
 from pathlib import Path
 from types import ModuleType
@@ -319,12 +320,23 @@ def test_hostile_pickles_are_refused(tmp_path: Path, what: str) -> None:
     assert most < 50 << 20
 
 
-def test_numbers_that_only_unpacking_makes_are_refused(tmp_path: Path) -> None:
-    """torch stores them as they are: an archive is longer than they are."""
-    pickled = whole(text("w") + tensor("0", 1 << 18, numbers(1 << 18), numbers(1)))
-    with zipfile.ZipFile(tmp_path / "m.pt", "w", zipfile.ZIP_DEFLATED) as packed:
-        packed.writestr("m/data.pkl", pickled)
-        packed.writestr("m/data/0", bytes(4 << 18))
+def test_numbers_that_stand_in_each_other_are_refused(tmp_path: Path) -> None:
+    """Of an archive whose entries overlap: together they are longer than it is."""
+    inner = zipfile.ZipInfo("m/data/100")
+    block = bytes(1 << 16)
+    inner.CRC, inner.file_size = zlib.crc32(block), len(block)
+    inner.compress_size = len(block)
+    outer = inner.FileHeader() + block
+    several = (("w", "0", len(outer) // 4), ("v", "100", len(block) // 4))
+    tensors = (
+        text(name) + tensor(key, n, numbers(n), numbers(1)) for name, key, n in several
+    )
+    with zipfile.ZipFile(tmp_path / "m.pt", "w") as overlapping:
+        overlapping.writestr("m/data.pkl", whole(b"".join(tensors)))
+        overlapping.writestr("m/data/0", outer)
+        first = overlapping.filelist[-1]
+        inner.header_offset = first.header_offset + len(first.FileHeader())
+        overlapping.filelist.append(inner)
     refused(tmp_path / "m.pt")
 
 
