@@ -36,7 +36,6 @@ ROOMS = {  # room -> what it must not import
     "__init__.py": (*QT, *TORCH),
 }
 ENGINE = (
-    "engine.events",
     "engine.handle",
     "engine.messages",
     "engine.mirror",

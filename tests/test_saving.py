@@ -18,7 +18,7 @@ import torch
 from tests.traces import make_trace
 from visformer.errors import InputError
 from visformer.files import save_result
-from visformer.training.run_files import read_file, replace_file
+from visformer.training.loop import read_file, replace_file
 from visformer.values.storage.saved_session import SavedRun
 from visformer.values.trace_file import read_trace, write_session
 

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from visformer.formats.fresh import build
     from visformer.formats.hugging_face.folder_model import FolderModel
     from visformer.formats.loading import load
-    from visformer.values.certificate import Certificate
     from visformer.values.config import ModelConfig
     from visformer.values.facts import ModelFacts
+    from visformer.values.finding import Certificate
     from visformer.values.intervention import (
         Causal,
         Cell,
@@ -96,7 +96,7 @@ _MODULES = {  # where the names that are not defined here are defined
     "Candidate": "values.step",
     "Causal": "values.intervention",
     "Cell": "values.intervention",
-    "Certificate": "values.certificate",
+    "Certificate": "values.finding",
     "Checkpoint": "core.checkpoint",
     "CheckpointError": "errors",
     "Comparison": "watching.compared",

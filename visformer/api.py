@@ -137,7 +137,7 @@ def show(
 
 def _show_served(wrapped: WrappedModel, *, block: bool) -> int:
     """Show a window of its own process, whose requests this one answers."""
-    from visformer.watching.serving import serve_wrapped
+    from visformer.engine.process import serve_model
 
     check_screen()
     key = os.urandom(32)
@@ -155,7 +155,7 @@ def _show_served(wrapped: WrappedModel, *, block: bool) -> int:
 
     def serve() -> int:
         with connection:
-            serve_wrapped(wrapped, connection)
+            serve_model(wrapped, connection)
         return window.wait()
 
     if block or window.poll() is not None:

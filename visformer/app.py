@@ -3,45 +3,51 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import faulthandler
 import gc
 import itertools
 import logging
 import logging.handlers
+import math
 import os
 import signal
+import socket
 import sys
 import threading
+import time
+from collections.abc import Callable
 from multiprocessing.connection import Client, Connection
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn, cast
+from typing import NoReturn
 
 from PySide6.QtCore import (
     QCoreApplication,
     QEvent,
+    QObject,
     QSettings,
+    QSocketNotifier,
+    Qt,
     QTimer,
     QtMsgType,
+    Signal,
     qInstallMessageHandler,
 )
 from PySide6.QtWidgets import QApplication
 
 from visformer import paths
 from visformer.commands.shared import complain
-from visformer.engine.handle import Engine
-from visformer.engine.messages import Open, Request
-from visformer.engine.remote import RemoteEngine
+from visformer.engine.handle import Engine, RemoteEngine
+from visformer.engine.messages import Event, Open, Request
+from visformer.engine.mirror import Decoded
 from visformer.engine.starter import started
 from visformer.errors import InputError, VisformerError
 from visformer.language import N_, _
 from visformer.screen import check_screen
 from visformer.session.runs import NO_MODEL
 from visformer.ui.bars.first_steps import show_first_steps
-from visformer.ui.bridge import Bridge
 from visformer.ui.diagnostics import Health
-from visformer.ui.heap import return_what_is_freed
-from visformer.ui.interrupts import Interrupts
 from visformer.ui.window import MainWindow
 from visformer.values.questions import Overrides
 from visformer.values.storage.saved_session import SavedRun, SavedSession
@@ -73,10 +79,11 @@ class App:
         gc.disable()  # the window's timer collects
         return_what_is_freed()
         self.bridge: Bridge | None = None
+        self.engine: Engine | RemoteEngine
         if served is None:
             self.engine = Engine(self._receive, crashes=crashes)
-        else:  # it is used as one
-            self.engine = cast("Engine", RemoteEngine(self._receive, served))
+        else:
+            self.engine = RemoteEngine(self._receive, served)
         existing = QApplication.instance()
         self.qt = existing if isinstance(existing, QApplication) else QApplication(argv)
         self.qt.setApplicationName("visformer")
@@ -300,3 +307,118 @@ def log_qt() -> None:
             print(f"visformer: Qt: {text}", file=sys.stderr, flush=True)
 
     qInstallMessageHandler(heard)
+
+
+INTERRUPTED = 128  # added to the number of the signal: the exit code
+
+
+class Interrupts(QObject):
+    """Ctrl-C in the terminal, and SIGTERM: ends the loop with the code of that signal.
+
+    Python runs a signal's handler only between its own instructions, and an idle Qt
+    loop runs none: a byte that the signal writes to a socket wakes it.
+    """
+
+    def __init__(self, parent: QObject) -> None:
+        """Listen from here on; on the main thread only."""
+        super().__init__(parent)
+        self._near, self._far = socket.socketpair()
+        self._far.setblocking(False)
+        self._notifier = QSocketNotifier(
+            self._near.fileno(), QSocketNotifier.Type.Read, self
+        )
+        self._notifier.activated.connect(self._drain)
+        signal.set_wakeup_fd(self._far.fileno(), warn_on_full_buffer=False)
+        signals = [signal.SIGINT, signal.SIGTERM]
+        if sys.platform != "win32":
+            signals.append(signal.SIGHUP)
+        self._before = {number: signal.signal(number, self._end) for number in signals}
+
+    def close(self) -> None:
+        """Listen no more."""
+        signal.set_wakeup_fd(-1)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._notifier.setEnabled(False)
+        self._near.close()
+        self._far.close()
+
+    def _drain(self) -> None:
+        self._near.recv(64)
+
+    def _end(self, number: int, frame: FrameType | None) -> None:
+        QCoreApplication.exit(INTERRUPTED + number)
+
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # of malloc.h
+OWN_PAGES = 1 << 17  # bytes from which an array has pages of its own
+TRIMMED = 1 << 23  # bytes that may stay free at the heap's end
+
+
+def return_what_is_freed() -> None:
+    """Let what the window frees go back to the system; call it before threads start.
+
+    glibc keeps a heap for each thread, and moves the size from which an array has pages
+    of its own up to 32 MB. Runs arrive on one thread and are freed on another: after
+    some hundred sentences most of what the process held was free, in pieces.
+    """
+    if sys.platform != "linux":
+        return
+    with contextlib.suppress(AttributeError, OSError):  # another C library
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_ARENA_MAX, 1)
+        mallopt(_MMAP_THRESHOLD, OWN_PAGES)
+        mallopt(_TRIM_THRESHOLD, TRIMMED)
+
+
+FRAME_MS = 16  # milliseconds in which a screen shows at most one picture
+
+
+class Bridge(QObject):
+    """Takes events on any thread, emits them on its own.
+
+    Only the newest Trace of a decode counts: it replaces one that still waits to be
+    delivered instead of queueing behind it.
+    """
+
+    received = Signal(object)
+    _arrived = Signal()
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """``clock`` returns seconds; it never goes back."""
+        super().__init__()
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._waiting: list[Event] = []
+        # a timer lets the event loop run in between: queued signals alone would come
+        # one after the other, and the user's input would wait for the last of them
+        self._timer, self._last = QTimer(self, singleShot=True), 0.0
+        self._timer.timeout.connect(self._deliver)
+        self._arrived.connect(self._wait, Qt.ConnectionType.QueuedConnection)
+
+    def receive(self, event: Event) -> None:
+        """Take an event; called on the engine's threads."""
+        with self._lock:
+            replaces = (
+                isinstance(event, Decoded)
+                and bool(self._waiting)
+                and isinstance(self._waiting[-1], Decoded)
+            )
+            if replaces:
+                self._waiting[-1] = event
+                return
+            self._waiting.append(event)
+        self._arrived.emit()
+
+    def _wait(self) -> None:
+        """Deliver at the next turn of the event loop, but once per frame at most."""
+        if not self._timer.isActive():
+            passed = 1e3 * (self._clock() - self._last)
+            self._timer.start(max(0, math.ceil(FRAME_MS - passed)))
+
+    def _deliver(self) -> None:
+        self._last = self._clock()
+        with self._lock:
+            events, self._waiting = self._waiting, []
+        for event in events:
+            self.received.emit(event)

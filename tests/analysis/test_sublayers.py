@@ -12,8 +12,8 @@ from tests.models import tiny_checkpoint
 from visformer.analysis.sublayers import LayerRows, inactive_units
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
-from visformer.core.layer_export import layer_parameters
 from visformer.core.passes import run
+from visformer.core.side_runs import layer_parameters
 from visformer.errors import InputError
 from visformer.values.arrays import Floats
 from visformer.values.change_text import parse

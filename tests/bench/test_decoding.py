@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from visformer.bench import peers
+from visformer.bench import time_decoding
 from visformer.bench import time_decoding as decoding
 from visformer.bench.measurements import Measurement
 from visformer.bench.models import random_checkpoint, random_source
@@ -85,7 +85,7 @@ def test_against_ctranslate2() -> None:
 
 
 def test_a_peer_that_differs_is_no_peer(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = peers.transformers_marian
+    real = time_decoding.transformers_marian
 
     def other(checkpoint: Any) -> Any:
         peer = real(checkpoint)

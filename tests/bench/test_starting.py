@@ -14,8 +14,7 @@ import pytest
 from visformer import paths
 from visformer.bench import time_starting as starting
 from visformer.bench.time_starting import ProcessRun
-from visformer.engine.events import Event, Replaced
-from visformer.engine.messages import Finished, Refused
+from visformer.engine.messages import Event, Finished, Refused, Replaced
 from visformer.errors import InputError
 
 

@@ -14,8 +14,8 @@ from visformer.bench import time_turns as turns
 from visformer.bench import time_window as window
 from visformer.bench import windows
 from visformer.bench.measurements import Measurement, spread
-from visformer.bench.pace import Pace, Plots
 from visformer.bench.random_trace import random_trace
+from visformer.bench.windows import Pace, Plots
 from visformer.pictures.computation.stages import PAGES, STAGES
 from visformer.ui import views
 from visformer.ui.views.view import View

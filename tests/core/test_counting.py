@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.models import tiny_checkpoint, tiny_model
-from visformer.core.counting import count_blocks
+from visformer.core.checkpoint import count_blocks
 from visformer.core.decoding import Decoding
 from visformer.formats.fresh import build, presets
 from visformer.values.trace_file import read_trace

@@ -16,7 +16,7 @@ from torch.nn.utils import parametrize, prune
 import visformer
 from tests.models import BOS, letters, tiny_checkpoint
 from visformer.core.checkpoint import Checkpoint
-from visformer.core.edits import ModelStamp
+from visformer.core.packed import ModelStamp
 from visformer.core.passes import run
 from visformer.core.search import search
 from visformer.errors import InputError

@@ -11,8 +11,8 @@ import torch
 
 from tests.models import tiny_checkpoint
 from visformer.core.decoding import Decoding
+from visformer.core.incremental import OneRow
 from visformer.core.model import Transformer
-from visformer.core.one_row import OneRow
 from visformer.core.passes import run
 from visformer.errors import InputError
 

@@ -8,9 +8,8 @@ import torch
 
 import visformer
 from tests.core.variants import SMALL
-from visformer.core.newest import NewestRows
 from visformer.core.passes import run
-from visformer.core.search import search
+from visformer.core.search import NewestRows, search
 
 SOURCE = [4, 5, 6, 7]
 

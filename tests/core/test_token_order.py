@@ -11,12 +11,11 @@ import torch
 
 import visformer
 from tests.models import BOS, tiny_checkpoint
-from visformer.core import token_order
+from visformer.core import sampling
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.passes import run
-from visformer.core.sampling import choose, filtered
+from visformer.core.sampling import best_first, choose, filtered, most_probable, ranks
 from visformer.core.search import search
-from visformer.core.token_order import best_first, most_probable, ranks
 from visformer.core.translation import translate
 from visformer.errors import InputError
 from visformer.pictures.candidates import candidate_table
@@ -64,7 +63,7 @@ def test_few_and_many_scores_are_ordered_alike(monkeypatch: pytest.MonkeyPatch) 
     scores = torch.randint(0, 4, (5, 60)).float()
     scores[0, 7] = NAN
     expected = best_first(scores, 9)
-    monkeypatch.setattr(token_order, "FEW", 0)
+    monkeypatch.setattr(sampling, "FEW", 0)
     for one, other in zip(best_first(scores, 9), expected, strict=True):
         assert torch.equal(one.nan_to_num(), other.nan_to_num())
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from visformer.engine.events import Event
 from visformer.engine.handle import Engine
-from visformer.engine.messages import Decode, Finished
+from visformer.engine.messages import Decode, Event, Finished
 from visformer.engine.mirror import Decoded
 
 SECONDS = 60

@@ -10,11 +10,11 @@ import pytest
 
 from tests.engine.listener import Listener, decoded, request
 from visformer.core.decoding import Decoding
-from visformer.core.layer_export import layer_parameters
-from visformer.engine.events import Event
+from visformer.core.side_runs import layer_parameters
 from visformer.engine.handle import Engine
 from visformer.engine.messages import (
     Decode,
+    Event,
     Finished,
     Lens,
     LensDone,

@@ -18,7 +18,6 @@ from tests.engine.listener import (
 from tests.formats import layout_models
 from tests.formats.layout_models import state
 from visformer.core.decoding import Decoding
-from visformer.engine.events import Replaced
 from visformer.engine.handle import Engine
 from visformer.engine.messages import (
     Asked,
@@ -27,6 +26,7 @@ from visformer.engine.messages import (
     Open,
     Opened,
     Refused,
+    Replaced,
 )
 from visformer.engine.mirror import Decoded
 from visformer.formats.loading import load

@@ -25,16 +25,17 @@ from tests.formats.folders import write_letters
 from tests.models import tiny_model
 from visformer.core.decoding import Decoding
 from visformer.engine import process
-from visformer.engine.events import Closed, Replaced
 from visformer.engine.handle import Engine
 from visformer.engine.messages import (
     Answer,
     Batch,
+    Closed,
     Finished,
     Numbered,
     Open,
     Opened,
     Refused,
+    Replaced,
 )
 from visformer.engine.mirror import Decoded
 from visformer.formats.loading import load

@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 
 from tests.traces import make_trace, rows_of
-from visformer.engine.events import Closed, Down, Event, Replaced, Silent
 from visformer.engine.handle import Engine
 from visformer.engine.messages import (
+    Closed,
     Decode,
+    Down,
+    Event,
     Finished,
     Open,
     Opened,
@@ -22,8 +24,10 @@ from visformer.engine.messages import (
     Passed,
     Ready,
     Refused,
+    Replaced,
     Request,
     Shuffle,
+    Silent,
     Started,
     Stepped,
     Stop,
@@ -66,7 +70,7 @@ class Mortal:
 
 @pytest.fixture
 def events(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
-    monkeypatch.setattr("visformer.engine.pool.Worker", Mortal)
+    monkeypatch.setattr("visformer.engine.worker.Worker", Mortal)
     monkeypatch.setattr(Mortal, "made", [], raising=False)
     return []
 

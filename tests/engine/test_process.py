@@ -20,7 +20,7 @@ import visformer
 from tests.models import tiny_checkpoint
 from visformer.core.all_tokens import named
 from visformer.core.decoding import Decoding
-from visformer.engine import process, replies
+from visformer.engine import process
 from visformer.engine.messages import (
     Answer,
     Decode,
@@ -310,11 +310,11 @@ def test_target_tokens_are_found_by_what_is_typed() -> None:
     side = checkpoint.tokenizer.target
     wanted = side.token(side.size - 1)
     asked = FindTokens(text=f" {wanted} ")
-    found = replies.find_tokens(checkpoint, 4, asked)
+    found = process.find_tokens(checkpoint, 4, asked)
     assert (found.number, found.text) == (4, asked.text)
     assert found.tokens[0] == (side.size - 1, wanted)  # itself before what contains it
     assert all(wanted.casefold() in token.casefold() for _id, token in found.tokens)
-    assert replies.find_tokens(checkpoint, 5, FindTokens(text=" ")).tokens == ()
+    assert process.find_tokens(checkpoint, 5, FindTokens(text=" ")).tokens == ()
 
 
 @pytest.mark.parametrize(

@@ -32,9 +32,9 @@ from tests.formats.layout_models import (
 from visformer.core.check import check
 from visformer.core.decoding import Decoding
 from visformer.core.incremental import warm_up
-from visformer.core.layer_export import layer_parameters
 from visformer.core.passes import run
 from visformer.core.position_rules import sinusoidal
+from visformer.core.side_runs import layer_parameters
 from visformer.errors import InputError
 from visformer.formats.layouts import LAYOUTS
 from visformer.formats.loading import load

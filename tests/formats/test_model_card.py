@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from visformer.formats.model_card import label_smoothing
+from visformer.formats.layouts.native import label_smoothing
 from visformer.paths import bundled_checkpoints
 
 

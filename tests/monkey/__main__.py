@@ -35,8 +35,8 @@ from visformer.core.checkpoint import Checkpoint
 from visformer.errors import VisformerError
 from visformer.formats.loading import load
 from visformer.session.recipe import recipe_of
-from visformer.session.remembering import is_answered
-from visformer.ui import faults
+from visformer.session.runs import is_answered
+from visformer.ui import diagnostics
 from visformer.ui.diagnostics import Health
 
 TURN_MS = 5
@@ -200,7 +200,7 @@ def main() -> int:
     faulthandler.enable()
     # of all that is logged only where a fault came from; stalls are counted
     logging.basicConfig(handlers=[logging.NullHandler()])
-    logging.getLogger(faults.__name__).addHandler(logging.StreamHandler())
+    logging.getLogger(diagnostics.__name__).addHandler(logging.StreamHandler())
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
     with tempfile.TemporaryDirectory() as folder:
         monkey = Monkey(Path(folder), options.seed)

@@ -9,7 +9,7 @@ import numpy as np
 from tests.models import tiny_checkpoint
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
-from visformer.core.layer_export import layer_parameters
+from visformer.core.side_runs import layer_parameters
 from visformer.pictures.computation.stage_picture import StagePicture
 from visformer.pictures.computation.stages import (
     picture,

@@ -16,9 +16,9 @@ from tests.general_traces import Shape, any_trace
 from tests.models import BOS, EOS, PAD, tiny_checkpoint
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
-from visformer.core.layer_export import layer_parameters
 from visformer.core.lens_rows import read_streams
 from visformer.core.passes import GivenMasks, run
+from visformer.core.side_runs import layer_parameters
 from visformer.values.arrays import Floats
 from visformer.values.facts import STACKS
 from visformer.values.layer_weights import LayerParameters

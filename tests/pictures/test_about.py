@@ -15,9 +15,8 @@ from visformer.pictures.about import (
     source_hint,
     watched_text,
 )
-from visformer.values.certificate import Certificate
 from visformer.values.facts import WATCHED
-from visformer.values.finding import Finding
+from visformer.values.finding import Certificate, Finding
 
 NAN = Finding(
     "not-finite",

@@ -16,7 +16,7 @@ from tests.pictures.computed import looked_at, shown, state_of, traced, values
 from tests.traces import make_trace
 from visformer import words
 from visformer.core.decoding import Decoding
-from visformer.core.layer_export import layer_parameters
+from visformer.core.side_runs import layer_parameters
 from visformer.pictures.computation import stages
 from visformer.pictures.computation.stage_picture import StagePicture
 from visformer.pictures.computation.stages import (

@@ -11,7 +11,7 @@ from tests.pictures.computed import looked_at, shown, state_of, traced, values
 from tests.traces import make_trace, with_config
 from visformer.analysis.sublayers import LayerRows
 from visformer.core.decoding import Decoding
-from visformer.core.layer_export import layer_parameters
+from visformer.core.side_runs import layer_parameters
 from visformer.pictures.computation.stages import STAGES
 from visformer.pictures.computation.subject import (
     BLOCK,

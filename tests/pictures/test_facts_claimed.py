@@ -37,9 +37,9 @@ from visformer.pictures.token_bars import token_bars
 from visformer.session.state import State
 from visformer.values.arrays import Floats
 from visformer.values.change_text import parse
+from visformer.values.encodings import adds_positions
 from visformer.values.intervention import Intervention
 from visformer.values.lens import LensRows, streams
-from visformer.values.modified_positions import adds_positions
 from visformer.values.strategy import GREEDY
 from visformer.values.trace import Trace
 from visformer.words import probability

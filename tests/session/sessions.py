@@ -7,8 +7,8 @@ from typing import Any
 
 from tests.opened import opened_model
 from tests.traces import make_trace
-from visformer.engine.events import Event
 from visformer.engine.messages import (
+    Event,
     Finished,
     Open,
     Request,

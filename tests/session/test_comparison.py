@@ -8,7 +8,7 @@ from tests.session.sessions import HIDDEN, TRACE, Engine, answer, translated
 from tests.traces import fed
 from visformer.pictures.choices import has_fed
 from visformer.session import forcing, runs
-from visformer.session.comparison import compared
+from visformer.session.runs import compared
 from visformer.session.state import Session
 from visformer.values.trace import Trace
 

@@ -16,8 +16,17 @@ from tests.session.sessions import (
     take,
     translated,
 )
-from visformer.engine.events import Closed, Down, Replaced, Silent
-from visformer.engine.messages import Decode, Finished, Open, Parameters, Refused
+from visformer.engine.messages import (
+    Closed,
+    Decode,
+    Down,
+    Finished,
+    Open,
+    Parameters,
+    Refused,
+    Replaced,
+    Silent,
+)
 from visformer.engine.mirror import Decoded
 from visformer.session import forcing, openings, runs
 from visformer.session.state import Session

@@ -19,18 +19,18 @@ from tests.session.sessions import (
     worked,
 )
 from visformer.session import kept
-from visformer.session.keeper import Keeper, Work
 from visformer.session.kept import (
     MOST_KEPT,
+    Keeper,
     KeptWork,
     OwnFolder,
+    Work,
     WorkFacts,
     left_behind,
     mark,
     prune,
 )
-from visformer.session.recipe import Recipe, WantedRun, recipe_of, written
-from visformer.session.saved_work import runs_of
+from visformer.session.recipe import Recipe, WantedRun, recipe_of, runs_of, written
 from visformer.session.state import Session, State
 from visformer.values.memo import same
 from visformer.values.trace_file import read_session

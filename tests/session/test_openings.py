@@ -28,7 +28,7 @@ from visformer.engine.messages import (
 from visformer.engine.mirror import Decoded
 from visformer.pictures.attention.telling_head import telling_head
 from visformer.session import forcing, openings, runs, side_requests
-from visformer.session.live import fixed_words
+from visformer.session.runs import fixed_words
 from visformer.session.state import Next, Session
 from visformer.values.facts import Description, ModelFacts
 from visformer.values.intervention import NO_CHANGES

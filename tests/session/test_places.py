@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.traces import make_trace
-from visformer.session import back_and_forward, runs
-from visformer.session.back_and_forward import ways
+from visformer.session import navigation, runs
+from visformer.session.navigation import ways
 from visformer.session.places import MOST_PLACES
 from visformer.session.state import Session
 
@@ -27,16 +27,16 @@ def test_back_leads_through_tabs_heads_and_jumps_and_forward_returns() -> None:
     one.set(step=8)
     here, seen = one.state.place, []
     while ways(one.state)[0]:
-        one.do(back_and_forward.back)
+        one.do(navigation.back)
         seen.append(one.state.place)
     tabs = [place.tab for place in seen]
     assert tabs[:5] == ["computation"] * 4 + ["attention"]
     assert [place.step for place in seen[:2]] == [3, 3]
     assert len(seen) == 5 + len(began.back)
-    one.do(back_and_forward.back)  # nothing is before the first
+    one.do(navigation.back)  # nothing is before the first
     assert one.state.place == seen[-1]
     while ways(one.state)[1]:
-        one.do(back_and_forward.forward)
+        one.do(navigation.forward)
     assert one.state.place == here
 
 
@@ -45,16 +45,16 @@ def test_step_after_step_is_one_way() -> None:
     one.set(tab="masks")
     for step in (4, 5, 6, 5, 6, 7):
         one.set(step=step)
-    one.do(back_and_forward.back)
+    one.do(navigation.back)
     assert (one.state.tab, one.state.step) == ("masks", 3)
-    one.do(back_and_forward.forward)
+    one.do(navigation.forward)
     assert one.state.step == 7
 
 
 def test_going_elsewhere_forgets_what_was_ahead() -> None:
     one = session()
     one.set(head=2)
-    one.do(back_and_forward.back)
+    one.do(navigation.back)
     one.set(layer=1)
     assert ways(one.state) == (True, False)
 
@@ -75,9 +75,9 @@ def test_places_that_a_shorter_run_lacks_are_passed_over() -> None:
     one.set(tab="output")
     one.do(runs.show_trace, make_trace(source=2, target=4, layers=1, heads=1))
     assert one.state.step == 4
-    one.do(back_and_forward.back)
+    one.do(navigation.back)
     assert (one.state.tab, one.state.step) == ("attention", 4)
-    one.do(back_and_forward.back)  # steps 9 and 7 are step 4 now
+    one.do(navigation.back)  # steps 9 and 7 are step 4 now
     assert (one.state.tab, one.state.step) == ("attention", 3)
 
 

@@ -18,8 +18,15 @@ from tests.session.sessions import (
 from visformer.engine.messages import Decode, Open
 from visformer.errors import InputError
 from visformer.session import openings, runs
-from visformer.session.recipe import read_recipe, recipe_of, written
-from visformer.session.saved_work import MODIFIED_RUN, ORIGINAL, runs_of, settled
+from visformer.session.recipe import (
+    MODIFIED_RUN,
+    ORIGINAL,
+    read_recipe,
+    recipe_of,
+    runs_of,
+    settled,
+    written,
+)
 from visformer.session.state import Session
 from visformer.values.step import Choice
 from visformer.values.strategy import Strategy

@@ -17,22 +17,22 @@ from tests.session.sessions import (
     translated,
 )
 from tests.traces import make_trace
-from visformer.engine.events import Replaced
 from visformer.engine.messages import (
     BatchDone,
     Decode,
     Finished,
     Parameters,
     Refused,
+    Replaced,
     Shuffled,
 )
 from visformer.engine.mirror import Decoded
 from visformer.pictures.attention.telling_head import telling_head
 from visformer.pictures.look import Look
 from visformer.session import receive, runs, side_requests
-from visformer.session.remembering import is_answered
+from visformer.session.history import Wish
+from visformer.session.runs import is_answered
 from visformer.session.state import Change, Next, Session, State
-from visformer.session.wishes import Wish
 from visformer.values.intervention import NO_CHANGES
 from visformer.values.strategy import Strategy
 

@@ -16,8 +16,7 @@ from tests.session.sessions import (
     take,
     translated,
 )
-from visformer.core.layer_export import layer_parameters
-from visformer.engine.events import Replaced
+from visformer.core.side_runs import layer_parameters
 from visformer.engine.messages import (
     AllTokens,
     AllTokensDone,
@@ -28,6 +27,7 @@ from visformer.engine.messages import (
     Parameters,
     ParametersDone,
     Refused,
+    Replaced,
     Shuffle,
     Shuffled,
 )

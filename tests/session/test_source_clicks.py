@@ -6,7 +6,7 @@ import numpy as np
 
 from tests.traces import make_trace
 from visformer.pictures.selection import AttentionCell
-from visformer.session.source_clicks import click_source
+from visformer.session.navigation import click_source
 from visformer.session.state import Session
 
 TRACE = make_trace(source=6, target=4, layers=3, heads=4)

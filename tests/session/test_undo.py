@@ -13,9 +13,8 @@ from tests.traces import make_trace
 from visformer.engine.messages import Decode, Refused
 from visformer.engine.mirror import Decoded
 from visformer.session import forcing, openings, runs
-from visformer.session.history import MOST_BYTES, MOST_EDITS, History, MadeRun
+from visformer.session.history import MOST_BYTES, MOST_EDITS, History, MadeRun, Wish
 from visformer.session.state import Session
-from visformer.session.wishes import Wish
 from visformer.values.intervention import NO_CHANGES
 from visformer.values.memo import same
 from visformer.values.step import Choice

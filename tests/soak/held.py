@@ -14,6 +14,7 @@ from PySide6.QtWidgets import QApplication
 
 from visformer.app import App
 from visformer.bench.time_opening import status
+from visformer.engine.handle import Engine
 from visformer.session.state import State
 
 
@@ -46,6 +47,7 @@ def held(app: App) -> Held:
     Memory is measured before garbage is collected: the program must do that itself.
     """
     QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    assert isinstance(app.engine, Engine)
     engine = app.engine._current.process.pid
     files = Path("/proc/self/fd")
     memory = status("VmRSS"), status("RssAnon")

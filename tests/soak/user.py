@@ -13,11 +13,12 @@ from PySide6.QtWidgets import QApplication
 from tests.soak.held import Held, held
 from visformer import paths
 from visformer.app import App
+from visformer.engine.handle import Engine
 from visformer.pictures.computation.stages import stage_names
 from visformer.session import forcing, runs
 from visformer.ui import theme
 from visformer.ui.views import VIEWS
-from visformer.ui.widgets.pages import Pages
+from visformer.ui.views.view import Pages
 from visformer.values.change_text import parse
 from visformer.values.intervention import NO_CHANGES
 from visformer.values.strategy import GREEDY
@@ -121,7 +122,9 @@ class User:
         self._window.appearance.set_theme("light")
         self.translate(self._model.first)
         self._show_all()
-        self.wait(lambda: self._app.engine._pool.spare is not None)
+        engine = self._app.engine
+        assert isinstance(engine, Engine)
+        self.wait(lambda: engine._pool.spare is not None)
 
     def translate(self, sentence: str = "") -> None:
         """Translate a sentence to its end; now and then a changed run of it."""

@@ -13,9 +13,8 @@ from tests.training.toys import TOY
 from visformer.core.model import Transformer
 from visformer.training import loop
 from visformer.training import train_command as command
-from visformer.training.loop import Progress, Trainer
+from visformer.training.loop import Progress, Trainer, rank, world
 from visformer.training.options import options_for
-from visformer.training.processes import rank, world
 
 
 class WitnessedTrainer(Trainer):

@@ -21,7 +21,7 @@ from visformer.core.decoding import Decoding
 from visformer.errors import InputError, VisformerError
 from visformer.formats.layouts.native import read_native
 from visformer.tokenizers.tokenizer import SentencePieceSide as Side
-from visformer.training import processes
+from visformer.training import loop
 from visformer.training.data import Pair, read_pairs
 from visformer.training.options import TrainCommand, check, options_for
 from visformer.training.prepare import SubwordData, split, train_sentencepiece
@@ -226,9 +226,9 @@ def test_gradients_are_the_mean_over_all_tokens(
     def add_the_other(flat: torch.Tensor) -> None:
         flat += torch.cat([torch.full_like(flat[:-1], 30 * 6.0), torch.tensor([30.0])])
 
-    monkeypatch.setattr(processes, "world", lambda: 2)
+    monkeypatch.setattr(loop, "world", lambda: 2)
     monkeypatch.setattr(torch.distributed, "all_reduce", add_the_other)
-    processes.average_gradients(model, 10)  # (10 * 2 + 30 * 6) / 40
+    loop.average_gradients(model, 10)  # (10 * 2 + 30 * 6) / 40
     assert all(
         bool((p.grad == 5).all()) for p in model.parameters() if p.grad is not None
     )

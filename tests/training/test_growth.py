@@ -21,8 +21,7 @@ from visformer.training.growth import (
     read_fields,
     write_fields,
 )
-from visformer.training.prepare import train_sentencepiece
-from visformer.training.signs import required_signs
+from visformer.training.prepare import required_signs, train_sentencepiece
 
 PAIRS = [
     Pair("the big red house saw a bird", "l'été 1976 est fini à 10:30"),

@@ -14,8 +14,14 @@ from tests.training.toys import trainer
 from visformer.core.model import Transformer
 from visformer.errors import InputError
 from visformer.training import loop
-from visformer.training.loop import BEST, STATE, Progress, Trainer, TrainingState
-from visformer.training.run_files import read_file
+from visformer.training.loop import (
+    BEST,
+    STATE,
+    Progress,
+    Trainer,
+    TrainingState,
+    read_file,
+)
 
 
 class Stopped(Exception):

@@ -6,9 +6,12 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from visformer.training import loss
-from visformer.training.loop import TrainingOptions, learning_rate
-from visformer.training.loss import smoothed_cross_entropy
+from visformer.training import loop
+from visformer.training.loop import (
+    TrainingOptions,
+    learning_rate,
+    smoothed_cross_entropy,
+)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
@@ -16,7 +19,7 @@ from visformer.training.loss import smoothed_cross_entropy
 def test_fused_loss_equals_torchs(
     smoothing: float, with_bias: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loss, "ROWS", 4)  # three blocks of ten rows
+    monkeypatch.setattr(loop, "ROWS", 4)  # three blocks of ten rows
     torch.manual_seed(0)
     made = []
     for fused in (True, False):

@@ -13,8 +13,8 @@ from tests.ui.windows import FakeEngine
 from visformer import paths
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
-from visformer.core.layer_export import layer_parameters
 from visformer.core.lens_rows import read_streams
+from visformer.core.side_runs import layer_parameters
 from visformer.engine.messages import (
     Finished,
     Lens,

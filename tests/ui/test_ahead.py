@@ -132,7 +132,7 @@ def test_plots_take_what_is_left_of_their_package() -> None:
     """A plot may be wanted in the middle; what handles exceptions stays as it is."""
     code = (
         "import sys, threading\n"
-        "from visformer.ui.widgets.plots import plotting, plotting_in_pieces\n"
+        "from visformer.ui.widgets.curves import plotting, plotting_in_pieces\n"
         "hooks = sys.excepthook, threading.excepthook\n"
         "pieces, left = plotting_in_pieces(), 20\n"
         "while left:\n"

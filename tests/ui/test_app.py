@@ -26,6 +26,7 @@ from tests.models import tiny_model
 from tests.traces import make_trace
 from visformer.app import FULL_EVERY, App
 from visformer.core.decoding import Decoding
+from visformer.engine.handle import Engine
 from visformer.formats.loading import load
 from visformer.pictures.attention.telling_head import telling_head
 from visformer.session.side_requests import batch
@@ -57,6 +58,7 @@ def app(qtbot: QtBot, tmp_path: Path) -> Iterator[App]:
 
 
 def process_id(app: App) -> int:
+    assert isinstance(app.engine, Engine)
     return int(app.engine._current.process.pid)
 
 

@@ -9,10 +9,9 @@ from PySide6.QtCore import QCoreApplication, QTimer
 from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
-from visformer.engine.events import Event
-from visformer.engine.messages import Finished, Refused
+from visformer.app import FRAME_MS, Bridge
+from visformer.engine.messages import Event, Finished, Refused
 from visformer.engine.mirror import Decoded
-from visformer.ui.bridge import FRAME_MS, Bridge
 
 Listening = tuple[Bridge, list[Event]]
 

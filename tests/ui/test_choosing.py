@@ -24,8 +24,8 @@ from tests.ui.windows import Pair, answer, decoded
 from visformer.engine.messages import Open, Opened, Refused
 from visformer.errors import InputError
 from visformer.session.runs import show_trace
-from visformer.ui.bars import choosing
-from visformer.ui.bars.choosing import together
+from visformer.ui import actions
+from visformer.ui.actions import together
 from visformer.ui.window import MainWindow
 from visformer.values.finding import Finding
 from visformer.values.intervention import Causal, Intervention
@@ -91,7 +91,7 @@ def test_folders_and_files_are_chosen(pair: Pair, tmp_path: Path, choose: str) -
     texts = [action.text() for action in window.header.models.actions()]
     assert "&Open checkpoint folder…" in texts
     assert "Open checkpoint &file…" in texts
-    getattr(choosing, choose)(window)
+    getattr(actions, choose)(window)
     dialog = window.findChild(QFileDialog)
     assert dialog is not None
     dialog.filesSelected.emit([str(tmp_path)])
@@ -105,7 +105,7 @@ def test_a_tokenizer_is_chosen_for_the_open_model(pair: Pair, tmp_path: Path) ->
     newest = window.session.state.awaiting.newest(Open)
     assert newest is not None
     window.receive(opened(number=newest.number, numbers=9))
-    choosing.choose_tokenizer(window)
+    actions.choose_tokenizer(window)
     dialog = window.findChild(QFileDialog)
     assert dialog is not None
     dialog.filesSelected.emit(["/x/t.model"])

@@ -20,8 +20,7 @@ from visformer.session.state import State
 from visformer.ui.motion import set_motion
 from visformer.ui.views.computation import ComputationView
 from visformer.ui.widgets.heatmap import HeatMap
-from visformer.ui.widgets.number_table import NumberTable
-from visformer.ui.widgets.table_model import TitleRow
+from visformer.ui.widgets.number_table import NumberTable, TitleRow
 from visformer.values.facts import Kind
 
 CHECKPOINT, TRACE = traced()

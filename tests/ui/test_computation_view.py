@@ -20,16 +20,15 @@ from tests.ui.pseudo_reader import Reader
 from tests.ui.windows import FakeEngine, Pair, answer, make_view, make_window
 from visformer import load, paths
 from visformer.core.decoding import Decoding
-from visformer.core.layer_export import layer_parameters
+from visformer.core.side_runs import layer_parameters
 from visformer.engine.messages import Opened, ParametersDone
 from visformer.pictures.computation.stages import STAGES, stage_names
 from visformer.pictures.selection import AttentionCell
 from visformer.session.runs import show_trace
 from visformer.ui.motion import set_motion
 from visformer.ui.views.computation import ComputationView
-from visformer.ui.views.computation_maps import StageMaps
+from visformer.ui.views.computation_maps import AFTER_MS, StageMaps
 from visformer.ui.widgets.canvas import MapCell
-from visformer.ui.widgets.product_motion import AFTER_MS
 from visformer.ui.widgets.role_label import RoleLabel
 from visformer.ui.window import MainWindow
 from visformer.values.facts import Kind

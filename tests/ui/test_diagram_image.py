@@ -12,8 +12,8 @@ from pytestqt.qtbot import QtBot
 
 from visformer.pictures.diagram.columns import Arrow, Box, Drawing
 from visformer.ui.theme import THEMES, palette
+from visformer.ui.views.architecture import DiagramImage
 from visformer.ui.widgets.diagram_canvas import Painting
-from visformer.ui.widgets.diagram_image import DiagramImage
 
 UNITS = 7.3, 16.6  # pixels: a character, a line
 BOXES = (

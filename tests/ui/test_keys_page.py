@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 from tests.ui.test_zoom import faults, sideways
 from tests.ui.windows import make_window
 from visformer.ui.keys_page import KeyCap, KeysPage
-from visformer.ui.widgets.least_size import LeastSize
+from visformer.ui.widgets.arranging import LeastSize
 from visformer.ui.window import MainWindow
 
 Keys = Qt.Key

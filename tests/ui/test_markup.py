@@ -12,7 +12,7 @@ from tests.traces import make_trace
 from tests.ui.windows import Pair
 from visformer.session import runs
 from visformer.ui.views import VIEWS
-from visformer.ui.widgets.pages import Pages
+from visformer.ui.views.view import Pages
 from visformer.ui.widgets.plain_tip import plain_tip
 from visformer.ui.window import MainWindow
 

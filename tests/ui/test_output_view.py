@@ -17,8 +17,7 @@ from tests.traces import make_trace
 from tests.ui.windows import FakeEngine, Pair, answer, make_window
 from visformer.core.decoding import Decoding
 from visformer.core.lens_rows import read_streams
-from visformer.engine.events import Replaced
-from visformer.engine.messages import Decode, LensDone, Opened
+from visformer.engine.messages import Decode, LensDone, Opened, Replaced
 from visformer.pictures import logit_lens
 from visformer.pictures.output import known_rows
 from visformer.session import side_requests as asking

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from PySide6.QtWidgets import QLabel, QLineEdit, QPushButton, QTabBar
 
-from visformer.ui.widgets.pages import Page, Pages
+from visformer.ui.views.view import Page, Pages
 
 
 def test_pages_are_turned_by_name_not_by_title(qtbot: Any) -> None:

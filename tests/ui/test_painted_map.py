@@ -23,7 +23,7 @@ from visformer.pictures.codes import HIGH, LOW, MASKED, codes
 from visformer.pictures.picture import Matrix
 from visformer.ui.views.attention import AttentionView
 from visformer.ui.widgets.arc_map import ArcsCanvas
-from visformer.ui.widgets.canvas_marks import ALARM
+from visformer.ui.widgets.cell_pixels import ALARM
 from visformer.ui.widgets.colour_map import colour_table
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.running_text import RunningText

@@ -26,7 +26,6 @@ from visformer.formats.loading import checkpoint_files
 from visformer.pictures.look import Look
 from visformer.text import MAX_CHARACTERS
 from visformer.ui import actions
-from visformer.ui.bars import choosing
 from visformer.ui.bars.strip import TokenStrip
 from visformer.ui.views.attention import AttentionView
 from visformer.ui.widgets.export import FORMATS
@@ -90,9 +89,9 @@ def test_file_dialogs(
     monkeypatch.setattr(QFileDialog, "open", opened)
     monkeypatch.setattr(QFileDialog, "getSaveFileName", saved)
     window = running.window
-    choosing.choose_folder(window)
-    choosing.choose_files(window)
-    choosing.choose_tokenizer(window)
+    actions.choose_folder(window)
+    actions.choose_files(window)
+    actions.choose_tokenizer(window)
     actions._save_trace(window)
     running.read()
     actions._save_window(window)
@@ -153,7 +152,7 @@ def test_notices_and_errors(running: Reader, missing: Unmarked) -> None:
     window.translate("abcde")
     running.give(replace(make_trace(), truncated_from=600))
     running.read()
-    window.guarded(lambda: choosing.open_together(window, ["a.model"] * 3))
+    window.guarded(lambda: actions.open_together(window, ["a.model"] * 3))
     running.read()
     window.session.set(trace=None, error="")
     actions._save_trace(window)

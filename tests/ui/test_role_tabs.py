@@ -8,7 +8,7 @@ from pytestqt.qtbot import QtBot
 
 from visformer.pictures.picture import AttentionRole
 from visformer.ui.theme import hue
-from visformer.ui.widgets.role_tabs import RoleTabs
+from visformer.ui.views.computation import RoleTabs
 
 
 def nearest(bar: RoleTabs, area: QRect, colour: QColor) -> int:

@@ -13,7 +13,7 @@ from tests.opened import opened_model
 from tests.traces import make_trace
 from tests.ui.windows import answer, make_window
 from visformer import paths
-from visformer.ui.bars.choosing import open_together
+from visformer.ui.actions import open_together
 from visformer.ui.bars.samples import HEADINGS, SAMPLES, choose, open_with_sample
 
 

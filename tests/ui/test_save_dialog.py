@@ -14,7 +14,7 @@ from tests.ui.windows import Pair
 from visformer.errors import InputError
 from visformer.session import runs
 from visformer.ui import actions
-from visformer.ui.widgets.save_dialog import ask_where
+from visformer.ui.widgets.export import ask_where
 from visformer.values.trace_file import read_session
 
 

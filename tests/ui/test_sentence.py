@@ -14,8 +14,8 @@ from tests.ui.painted import painted
 from tests.ui.windows import Pair, answer
 from visformer.pictures.translation_text import TextPart
 from visformer.session import forcing
+from visformer.ui.bars.sentence import MarkedLabel
 from visformer.ui.theme import fed_colour
-from visformer.ui.widgets.marked_label import MarkedLabel
 from visformer.values.trace import Trace
 
 

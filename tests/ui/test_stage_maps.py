@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 from tests.pictures.computed import state_of, traced
 from tests.ui.painted import painted
 from tests.ui.windows import make_view, show
-from visformer.core.layer_export import layer_parameters
+from visformer.core.side_runs import layer_parameters
 from visformer.pictures.computation.stages import STAGES
 from visformer.pictures.selection import AttentionCell
 from visformer.ui.theme import sized

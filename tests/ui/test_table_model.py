@@ -5,7 +5,7 @@ from typing import Any
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QTableView
 
-from visformer.ui.widgets.table_model import Role, TableModel
+from visformer.ui.widgets.number_table import Role, TableModel
 
 
 def test_two_functions_say_what_stands_in_a_table(

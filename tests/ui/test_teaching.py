@@ -23,7 +23,7 @@ from visformer.session.state import Session
 from visformer.ui.bars.chip_painter import TINTS, WIDEST, look_of
 from visformer.ui.bars.strip import TokenStrip, chip_words
 from visformer.ui.widgets.export import CSV
-from visformer.ui.widgets.table_model import Role
+from visformer.ui.widgets.number_table import Role
 from visformer.values.trace import Trace
 from visformer.words import probability
 

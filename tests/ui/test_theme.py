@@ -23,7 +23,7 @@ from visformer.ui import theme
 from visformer.ui.ahead import later
 from visformer.ui.bars import chip_painter
 from visformer.ui.bars.chip_painter import tinted
-from visformer.ui.late_dress import LateDress
+from visformer.ui.dress import LateDress
 
 
 def luminance(colour: QColor) -> float:

@@ -13,8 +13,7 @@ from pytestqt.qtbot import QtBot
 from tests.traces import fed, make_trace
 from tests.ui.windows import Pair, answer, make_window
 from visformer.bench.windows import attention_of
-from visformer.engine.events import Replaced
-from visformer.engine.messages import FindTokens, Refused, TokensFound
+from visformer.engine.messages import FindTokens, Refused, Replaced, TokensFound
 from visformer.engine.mirror import Decoded
 from visformer.pictures.attention.telling_head import telling_head
 from visformer.pictures.selection import AttentionCell

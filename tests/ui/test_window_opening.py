@@ -22,7 +22,7 @@ from visformer.errors import InputError
 from visformer.session import runs as session_runs
 from visformer.session import state as session_state
 from visformer.session.runs import show_trace
-from visformer.ui import trace_opener
+from visformer.ui import session_files
 from visformer.ui.window import MainWindow
 from visformer.values.facts import WATCHED
 from visformer.values.finding import Finding
@@ -117,7 +117,7 @@ def test_the_newest_of_several_openings_is_shown(
             go_on.wait(10)
         return read_session(path)
 
-    monkeypatch.setattr(trace_opener, "read_session", slow)
+    monkeypatch.setattr(session_files, "read_session", slow)
     monkeypatch.setattr(
         window._traces, "_show", lambda session, _: shown.append(session)
     )
@@ -144,7 +144,7 @@ def test_a_window_that_closes_while_a_file_is_read(
         go_on.wait(10)
         raise InputError("late")
 
-    monkeypatch.setattr(trace_opener, "read_session", slow)
+    monkeypatch.setattr(session_files, "read_session", slow)
     before = set(threading.enumerate())
     window.open(str(tmp_path / "a.vis"))
     started.wait(10)

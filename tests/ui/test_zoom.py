@@ -33,8 +33,8 @@ from visformer.ui.theme import CAPTION, sized
 from visformer.ui.views import VIEWS
 from visformer.ui.views.computation import ComputationView
 from visformer.ui.views.view import PagedView
+from visformer.ui.widgets.arranging import LeastSize
 from visformer.ui.widgets.heatmap import HeatMap
-from visformer.ui.widgets.least_size import LeastSize
 from visformer.ui.widgets.plain_label import PlainLabel
 
 LEAST_MAP = 120  # pixels of a map's longer side

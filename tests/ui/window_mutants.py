@@ -22,7 +22,7 @@ from tests.values.vis_mutants import Mutant, Outcome, mutants, outcome
 from visformer.pictures.computation.stages import stage_names
 from visformer.pictures.selection import AttentionCell
 from visformer.ui.views import VIEWS
-from visformer.ui.widgets.pages import Pages
+from visformer.ui.views.view import Pages
 from visformer.ui.window import MainWindow
 from visformer.values.storage.saved_session import SavedSession
 from visformer.values.trace_file import read_session

@@ -15,7 +15,7 @@ from tests.traces import make_trace
 from tests.values.test_trace_file import assert_same
 from tests.values.vis_files import Blocks, Facts, file_of, with_facts
 from visformer.errors import InputError
-from visformer.values.storage import file_blocks, write_runs
+from visformer.values.storage import file_blocks, run_arrays
 from visformer.values.storage.file_blocks import START, foot, head
 from visformer.values.trace import Trace
 from visformer.values.trace_file import read_session, read_trace
@@ -25,7 +25,7 @@ BLOCK = 2  # rows per block here
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write_runs, "HEIGHT", BLOCK)
+    monkeypatch.setattr(run_arrays, "HEIGHT", BLOCK)
 
 
 def tiny() -> Trace:

@@ -14,6 +14,7 @@ from tests.traces import make_trace, with_config
 from visformer.errors import InputError
 from visformer.values.arrays import Floats
 from visformer.values.change_text import parse
+from visformer.values.encodings import change_table
 from visformer.values.facts import KINDS
 from visformer.values.intervention import (
     NO_CHANGES,
@@ -26,7 +27,6 @@ from visformer.values.intervention import (
     PositionForm,
     ScoreScale,
 )
-from visformer.values.modified_positions import change_table
 
 CAUSAL = np.tri(3, dtype=bool)
 ALL = np.ones((3, 3), bool)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from visformer.values.certificate import Certificate
+from visformer.values.finding import Certificate
 from visformer.watching.watcher import watch
 from visformer.words import number
 

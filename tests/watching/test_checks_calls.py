@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 from tests.watching.faulty_models import built
 from visformer.api import open_trace
-from visformer.values.certificate import Certificate
-from visformer.values.finding import Finding
+from visformer.values.finding import Certificate, Finding
 from visformer.watching.watcher import watch
 
 CAUSAL = nn.Transformer.generate_square_subsequent_mask

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from visformer.values.certificate import Certificate
+from visformer.values.finding import Certificate
 from visformer.watching.watcher import watch
 
 Cache = list[Tensor]

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from tests.watching import healthy_pairs, healthy_scales
 from tests.watching.healthy_models import MODELS, Healthy
-from visformer.values.certificate import Certificate
+from visformer.values.finding import Certificate
 from visformer.watching.watcher import Watched, watch
 
 # torch's own, where its fast path is taken

@@ -16,7 +16,7 @@ from tests.watching.planted_faults import (
     sentences,
     trained,
 )
-from visformer.values.certificate import Certificate
+from visformer.values.finding import Certificate
 from visformer.watching.watcher import watch
 
 

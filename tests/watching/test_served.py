@@ -16,10 +16,11 @@ from tests.watching.comparing import apart
 from tests.watching.faulty_models import built
 from tests.watching.test_wrapped import decode, encode
 from visformer.app import App
-from visformer.engine.events import Closed
+from visformer.engine.handle import RemoteEngine
 from visformer.engine.messages import (
     AllTokens,
     AllTokensDone,
+    Closed,
     Decode,
     FindTokens,
     Finished,
@@ -31,11 +32,10 @@ from visformer.engine.messages import (
     Shuffle,
     TokensFound,
 )
-from visformer.engine.remote import RemoteEngine
+from visformer.engine.process import serve_model
 from visformer.ui.views import VIEWS
 from visformer.values.intervention import NO_CHANGES
 from visformer.values.step import Choice
-from visformer.watching.serving import serve_wrapped
 
 SECONDS = 15
 
@@ -50,7 +50,7 @@ class Served:
         self.near, self.far = Pipe()
         self.events: queue.Queue[Any] = queue.Queue()
         self.thread = threading.Thread(
-            target=serve_wrapped, args=(self.wrapped, self.far), daemon=True
+            target=serve_model, args=(self.wrapped, self.far), daemon=True
         )
         self.thread.start()
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import visformer
 from tests.watching.test_comparing_runs import SOURCE, TARGET, Mine
-from visformer.core.token_order import ranks
+from visformer.core.sampling import ranks
 
 Told = namedtuple("Told", "state scores")
 

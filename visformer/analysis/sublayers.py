@@ -21,7 +21,7 @@ from visformer.analysis.formulas import (
     rms_standard,
 )
 from visformer.values.arrays import Floats
-from visformer.values.facts import Kind, ModelFacts, StackName
+from visformer.values.facts import Kind, ModelFacts
 from visformer.values.layer_weights import (
     AttentionWeights,
     FeedForwardWeights,
@@ -29,11 +29,6 @@ from visformer.values.layer_weights import (
     NormWeights,
 )
 from visformer.values.trace import Trace
-
-
-def stack_of(kind: Kind) -> StackName:
-    """Return the stack whose tokens are the queries of a kind of attention."""
-    return "encoder" if kind == "encoder" else "decoder"
 
 
 def standard(model: ModelFacts, x: Floats) -> Standard:

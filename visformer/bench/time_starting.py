@@ -20,9 +20,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from visformer import paths
 from visformer.bench.measurements import Measurement, take_turns
-from visformer.engine.events import Event
 from visformer.engine.handle import Engine
-from visformer.engine.messages import Open, Opened, Refused
+from visformer.engine.messages import Event, Open, Opened, Refused
 from visformer.errors import InputError
 from visformer.language import _
 

@@ -16,9 +16,8 @@ from visformer import paths
 from visformer.bench.measurements import Measurement
 from visformer.bench.random_trace import random_facts, random_recording
 from visformer.bench.time_starting import next_event
-from visformer.engine.events import Event
 from visformer.engine.handle import Engine
-from visformer.engine.messages import Decode, Finished, Open, Opened
+from visformer.engine.messages import Decode, Event, Finished, Open, Opened
 from visformer.engine.mirror import Decoded
 from visformer.language import _
 from visformer.values.facts import ModelFacts

@@ -28,8 +28,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 
 from visformer.app import App
 from visformer.bench.measurements import Measurement, at_pace, spread
-from visformer.bench.pace import Pace
-from visformer.bench.windows import application, settle, wait_until
+from visformer.bench.windows import Pace, application, settle, wait_until
 from visformer.engine.messages import Refused
 from visformer.language import N_, _
 from visformer.pictures.computation.stages import PAGES, STAGES

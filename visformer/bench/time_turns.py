@@ -16,10 +16,8 @@ from PySide6.QtTest import QTest
 
 from visformer.app import App
 from visformer.bench.measurements import Measurement, at_pace, quantile
-from visformer.bench.pace import Pace
-from visformer.bench.windows import application, settle, wait_until
-from visformer.engine.events import Event
-from visformer.engine.messages import Finished, Opened, Refused
+from visformer.bench.windows import Pace, application, settle, wait_until
+from visformer.engine.messages import Event, Finished, Opened, Refused
 from visformer.language import _
 from visformer.ui import theme, views
 from visformer.ui.ahead import later

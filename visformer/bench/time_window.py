@@ -20,16 +20,18 @@ from PySide6.QtCore import (
 from PySide6.QtWidgets import QWidget
 
 from visformer.bench.measurements import Measurement, seconds, spread, take_turns
-from visformer.bench.pace import LAYERS, Pace, Plots
-from visformer.bench.pace import TOKENS as CELLS
 from visformer.bench.random_trace import random_facts, random_recording, random_trace
 from visformer.bench.windows import (
+    LAYERS,
+    Pace,
+    Plots,
     application,
     attention_of,
     settle,
     shown_window,
     wait_until,
 )
+from visformer.bench.windows import TOKENS as CELLS
 from visformer.engine.messages import Decode
 from visformer.engine.mirror import Decoded
 from visformer.language import _

@@ -3,8 +3,8 @@
 Suggested reading order: ``values/config.py`` (the choices), ``position_rules``,
 ``mask_rules``, ``parts`` (attention, feed-forward, norms, and the order in which a
 layer runs them), ``model`` (layer, stack, Transformer, logits). Then decoding:
-``packed`` and ``incremental`` (the same layers with a cache), ``one_row`` (the fast
-path of one row on a CPU), ``decoding`` (step, back, force, feed, finish).
+``packed`` and ``incremental`` (the same layers with a cache, and the fast path of one
+row on a CPU), ``decoding`` (step, back, force, feed, finish).
 
 Letters used throughout: ``B`` batch, ``H`` heads, ``S`` source length, ``T`` target
 length, ``Q`` and ``K`` query and key length of any attention, ``D`` model width, ``d``

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.rows import host
+from visformer.core.sampling import most_probable
 from visformer.core.threads import few_threads
-from visformer.core.token_order import most_probable
 from visformer.errors import InputError
 from visformer.language import _
 from visformer.values.arrays import Floats, read_only

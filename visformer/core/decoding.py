@@ -9,13 +9,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from visformer.arguments import whole_number
 from visformer.core.checkpoint import Checkpoint, OwnDecoding, bundled, opened
+from visformer.core.incremental import rows_after
 from visformer.core.lens_rows import read_streams
 from visformer.core.mask_rules import RULES, encoder_mask, make_masks, real_tokens
 from visformer.core.modified import (
@@ -25,7 +27,6 @@ from visformer.core.modified import (
     modified_checkpoint,
     modified_masks,
 )
-from visformer.core.row_masks import WholePass, changes_rows, may_read
 from visformer.core.rows import (
     Distribution,
     as_ids,
@@ -38,7 +39,6 @@ from visformer.core.rows import (
 from visformer.core.sampling import as_strategy, choose
 from visformer.core.stepping import Pairs, Stepping, as_choices
 from visformer.core.threads import few_threads, work
-from visformer.core.whole_rows import rows_after
 from visformer.errors import InputError
 from visformer.language import _
 from visformer.tokenizers.tokenizer import Token
@@ -409,3 +409,46 @@ def _limit(limit: int | None, max_new_tokens: int | None) -> int | None:
             _("limit and max_new_tokens mean the same here. Give one of them.")
         )
     return max_new_tokens if limit is None else limit
+
+
+class WholePass(NamedTuple):
+    """All decoder rows, recomputed."""
+
+    rows: Tensor  # [T, W] as in ``Columns``
+    decoder: Bools  # [T, T], the masks they were computed with
+    cross: Bools  # [T, S]; both with a leading layer axis if layers differ
+
+    def allowed(self, row: int) -> tuple[Bools, Bools]:
+        """Return what a row may attend to in the target and in the source."""
+        return self.decoder[..., row, :], self.cross[..., row, :]
+
+
+def changes_rows(checkpoint: Checkpoint, consumed: Sequence[int]) -> bool:
+    """Whether the next token changes an earlier row.
+
+    It does if a row has no allowed key and therefore attends to all of them, unless
+    masked scores are infinite, which makes such a row NaN in any case.
+    """
+    config, pad = checkpoint.config, checkpoint.tokenizer.pad
+    if config.masked_value == -math.inf or pad not in consumed:
+        return False
+    padding = RULES[config.mask_rule]
+    return padding.target_rows or (padding.target_keys and consumed[0] == pad)
+
+
+def may_read(
+    checkpoint: Checkpoint, readable: Bools, consumed: Sequence[int], at: int
+) -> tuple[Bools, Bools]:
+    """Return what row ``at`` may attend to: bool [at + 1] of the target, and [S].
+
+    ``readable`` bool [S] are the source tokens that a row of a real token may read.
+    """
+    padding = RULES[checkpoint.config.mask_rule]
+    pad, seen = checkpoint.tokenizer.pad, np.ones(at + 1, bool)
+    if padding.target_keys:
+        seen = np.array(consumed[: at + 1]) != pad
+    cross, nothing = readable, np.zeros_like
+    if consumed[at] == pad:
+        seen = nothing(seen) if padding.target_rows else seen
+        cross = nothing(cross) if padding.cross_rows else cross
+    return seen, cross

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.rows import check_ids, host
+from visformer.core.sampling import most_probable, ranks
 from visformer.core.threads import few_threads
-from visformer.core.token_order import most_probable, ranks
 from visformer.errors import InputError
 from visformer.language import N_, _
 from visformer.values.arrays import Floats, Ids, read_only

@@ -18,6 +18,7 @@ from visformer.language import _
 from visformer.values.arrays import Bools, read_only
 from visformer.values.change_text import parse
 from visformer.values.config import ModelConfig
+from visformer.values.encodings import change_table
 from visformer.values.facts import KINDS, Kind
 from visformer.values.intervention import (
     NO_CHANGES,
@@ -26,7 +27,6 @@ from visformer.values.intervention import (
     PositionChange,
     ScoreScale,
 )
-from visformer.values.modified_positions import change_table
 
 
 def as_intervention(given: Intervention | str | None) -> Intervention:

@@ -12,7 +12,7 @@ from torch import Tensor
 from visformer.arguments import is_several, whole_number, wrong_type
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.model import StackRecord
-from visformer.core.token_order import most_probable
+from visformer.core.sampling import most_probable
 from visformer.errors import InputError
 from visformer.language import _, ngettext
 from visformer.tokenizers.tokenizer import Token

@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -112,3 +112,41 @@ class Worker:
         if code is not None and code < 0:
             return _("signal {number}", number=-code)
         return _("exit code {code}", code=code)
+
+
+class Pool:
+    """Starts processes, keeps a spare one, ends those that are no longer wanted."""
+
+    def __init__(
+        self, receive: Callable[[Worker, Answer | None], None], crashes: str
+    ) -> None:
+        """Arguments as those of ``Worker``."""
+        self._receive, self._crashes = receive, crashes
+        self._starter = Starter()
+        self._ended: list[Worker] = []
+        self.spare: Worker | None = None
+
+    def take(self) -> Worker:
+        """Return the spare process, or start one."""
+        worker, self.spare = self.spare or self._start(), None
+        return worker
+
+    def keep_spare(self) -> None:
+        """Start a spare process where there is none."""
+        if self.spare is None:
+            self.spare = self._start(spare=True)
+
+    def _start(self, *, spare: bool = False) -> Worker:
+        return Worker(self._receive, self._starter, self._crashes, spare=spare)
+
+    def discard(self, worker: Worker) -> None:
+        """End a process without waiting for it; ``close`` waits."""
+        worker.process.kill()
+        self._ended = [old for old in self._ended if old.process.is_alive()] + [worker]
+
+    def close(self, workers: Iterable[Worker]) -> None:
+        """End these processes and all others, and wait for them."""
+        spares = () if self.spare is None else (self.spare,)
+        for worker in {*workers, *spares, *self._ended}:
+            worker.end()
+        self._starter.close()

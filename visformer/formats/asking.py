@@ -12,10 +12,10 @@ from typing import get_args
 
 from visformer.errors import CheckpointError
 from visformer.files import short
-from visformer.formats.asking_names import name_questions
 from visformer.formats.found_vocabularies import FoundSides, sides_of
 from visformer.formats.given_options import possible_heads
-from visformer.formats.misfits import remedy_where_needed
+from visformer.formats.misfits import Remedy, remedy_where_needed
+from visformer.formats.proposing import LAYER, plain
 from visformer.formats.sizes import sizes_of
 from visformer.formats.tutorial_files import TutorialFiles, known_config
 from visformer.language import N_, _, ngettext
@@ -23,9 +23,12 @@ from visformer.tokenizers.sides import special_ids
 from visformer.values.config import LIMITS, Activation, ModelConfig
 from visformer.values.questions import (
     BY_PAIRS,
+    IGNORE,
     NAMES,
     OTHER,
     PAIRS,
+    PLACE,
+    RENAME,
     TARGET_PAD,
     TARGET_TOKENIZER,
     WEIGHTS,
@@ -359,3 +362,63 @@ def _choices(name: str, value: object) -> tuple[tuple[Value, str], ...]:
 
 def _text(path: Path | None) -> str | None:
     return None if path is None else str(path)
+
+
+_SURPLUS: tuple[tuple[Value, str], ...] = ((True, N_("leave it out")),)
+
+
+def name_questions(remedy: Remedy) -> Iterator[Question]:
+    """Ask for each name that a file has instead of the layout's, and for the surplus.
+
+    A few words that differ everywhere are asked once each, else every module is.
+    """
+    if len(remedy.rename) < len(remedy.proposed.places):
+        for pattern, replacement in remedy.rename.items():
+            yield _question(
+                f"{RENAME}{pattern}",
+                plain(pattern),
+                _("The file has this in names where the layout has the other."),
+                replacement,
+                ((replacement, replacement.strip(".") or _("nothing")),),
+            )
+    else:
+        for ours, theirs in remedy.proposed.places.items():
+            yield _question(
+                f"{PLACE}{ours}",
+                _readable(ours),
+                _("Which tensor this is; those of its shape can be chosen."),
+                theirs,
+                tuple(
+                    (name, _readable(name)) for name in remedy.proposed.choices[ours]
+                ),
+            )
+    for pattern, name in zip(remedy.ignore, remedy.proposed.surplus, strict=True):
+        yield _question(
+            f"{IGNORE}{pattern}",
+            short(name),
+            _("The layout has no such tensor, and the model runs without it."),
+            True,
+            tuple((value, _(words)) for value, words in _SURPLUS),
+        )
+
+
+def _question(
+    name: str,
+    label: str,
+    why: str,
+    default: Value,
+    choices: tuple[tuple[Value, str], ...],
+) -> Question:
+    return Question(
+        name=name,
+        label=short(label),
+        kind="choice",
+        why=why,
+        default=default,
+        choices=choices,
+        mandatory=True,
+    )
+
+
+def _readable(name: str) -> str:
+    return short(name.removesuffix(".weight").replace(LAYER, "…"))

@@ -17,8 +17,8 @@ from visformer.errors import CheckpointError
 from visformer.files import is_file, short
 from visformer.formats.given_options import NO_TOKENIZER
 from visformer.formats.inert_pickle import CodeInFileError, read_inert
-from visformer.formats.torch_file import check_archive
 from visformer.formats.tutorial_files import TutorialFiles
+from visformer.formats.weight_file import check_archive
 from visformer.formats.whole_model import MAGIC, plain_value, read_whole
 from visformer.language import N_, _
 from visformer.tokenizers.sides import NumberSide, WordSide

@@ -12,8 +12,7 @@ from torch import nn
 
 from visformer.files import short
 from visformer.formats.module_settings import modules, settings_of, tensors_of
-from visformer.formats.saved import options_of
-from visformer.formats.weight_file import Weights, checked_state
+from visformer.formats.weight_file import Weights, checked_state, options_of
 from visformer.tokenizers.vocabularies import vocabularies_in
 
 

@@ -26,10 +26,10 @@ from visformer.formats.fitting import (
     read_references,
 )
 from visformer.formats.given_options import GivenOptions, given_options
-from visformer.formats.hugging_face.languages import chosen
 from visformer.formats.in_memory import name_in_memory, weights_in_memory
 from visformer.formats.layout_spec import Files, LayoutSpec
 from visformer.formats.layouts import LAYOUTS
+from visformer.formats.layouts.transformers import chosen
 from visformer.formats.misfits import remedy_where_needed
 from visformer.formats.recognising import (
     Location,

@@ -3,22 +3,32 @@
 Files are read whole, never mapped: a map skips the checksums of a ``.pt``, and reading
 one that another program truncates kills the process. The bytes of a file decide its
 type, not its name. Every error is one ``CheckpointError`` of one sentence.
+
+What ``torch.save`` wrote comes from PyTorch's restricted unpickler: tensors, numbers,
+texts, lists, dicts and ``argparse.Namespace``; nothing here executes code from the
+file. Around its weights a training script may save wrappers, prefixes and options.
 """
 
 from __future__ import annotations
 
+import argparse
 import hashlib
+import io
 import struct
-from collections.abc import Mapping
+import threading
+import warnings
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import numpy as np
 import safetensors
 import torch
-from torch import Tensor
+from torch import Size, Tensor
 
 from visformer.errors import CheckpointError
 from visformer.files import (
@@ -31,11 +41,12 @@ from visformer.files import (
     short,
 )
 from visformer.formats.foreign import refuse_other_programs
+from visformer.formats.inert_pickle import CodeInFileError
 from visformer.formats.name_rules import NameRules
-from visformer.formats.saved import SavedState, options_of, state_of
-from visformer.formats.torch_file import SAVE, check_archive, unpickled
+from visformer.formats.whole_model import WholeFile, read_whole
 from visformer.language import _
-from visformer.tokenizers.vocabularies import vocabularies_in
+from visformer.text import clean
+from visformer.tokenizers.vocabularies import is_vocabulary, vocabularies_in
 
 INDEX = ".index.json"  # of weights in several files
 MOST_FILES = 512
@@ -369,3 +380,282 @@ def _check_tensor(tensor: Tensor, key: str, name: str, *, anywhere: bool) -> Non
                 file=name,
             )
         )
+
+
+_scalar: Callable[..., Any] = np.float64(0).__reduce__()[0]  # type: ignore[assignment]
+_HARMLESS: list[Callable[..., Any] | tuple[Callable[..., Any], str]] = [
+    argparse.Namespace,  # training scripts keep their options beside the weights
+    np.dtype,
+    *(type(np.dtype(name)) for name in ("f4", "f8", "i4", "i8", "?")),
+    (_scalar, "numpy.core.multiarray.scalar"),
+    (_scalar, "numpy._core.multiarray.scalar"),
+]
+SAVE = 'torch.save(model.state_dict(), "model.pt")'
+_one_load = threading.Lock()  # two at once can skip torch's checks (pytorch#194750)
+
+
+def check_archive(data: bytes, name: str) -> None:
+    """Refuse archives that are not PyTorch's, hold a program or may be zip bombs."""
+    try:
+        entries = zipfile.ZipFile(io.BytesIO(data)).infolist()
+    except (zipfile.BadZipFile, ValueError, NotImplementedError, EOFError) as error:
+        raise CheckpointError(
+            _("{file} is truncated or damaged. Download or copy it again.", file=name)
+        ) from error
+    names = [entry.filename for entry in entries]
+    if any(
+        entry.endswith(("archive_format", "serialized_exported_program.json"))
+        for entry in names
+    ):
+        raise CheckpointError(
+            _(
+                "{file} is a program of torch.export, not weights. Call "
+                "visformer.watch(torch.export.load(file).module())(…) with its inputs.",
+                file=name,
+            )
+        )
+    if not any(entry.endswith("/data.pkl") for entry in names):
+        raise CheckpointError(
+            _(
+                "{file} is a zip archive without PyTorch weights. Unpack it and open "
+                "its content.",
+                file=name,
+            )
+        )
+    if any("/code/" in entry or entry.endswith("/constants.pkl") for entry in names):
+        raise CheckpointError(
+            _(
+                "{file} is a TorchScript program, not weights. Open it with "
+                "torch.jit.load and run {code}.",
+                file=name,
+                code=SAVE,
+            )
+        )
+    if any(entry.compress_type or entry.file_size > len(data) for entry in entries):
+        raise CheckpointError(
+            _(
+                "{file} is compressed, which PyTorch never does, so it may be a zip "
+                "bomb. Save the weights again: {code}.",
+                file=name,
+                code=SAVE,
+            )
+        )
+
+
+def unpickled(data: bytes, name: str) -> WholeFile:
+    """Run PyTorch's restricted unpickler, or read a file without its classes.
+
+    Any exception becomes one sentence.
+    """
+    refused: Exception | None = None
+    with _one_load, warnings.catch_warnings(action="ignore"):
+        try:
+            with (
+                torch.sparse.check_sparse_tensor_invariants(),
+                torch.serialization.safe_globals(_HARMLESS),
+            ):
+                if not _unsafe_globals(data):
+                    file = io.BytesIO(data)
+                    loaded = torch.load(file, map_location="cpu", weights_only=True)
+                    return WholeFile(loaded)
+        except Exception as error:  # torch.load raises about 13 different types
+            refused = error
+    try:
+        return read_whole(data)
+    except CodeInFileError as error:
+        raise CheckpointError(
+            _(
+                "{file} was not opened because it would run code ({names}). Save only "
+                "the weights: {code}.",
+                file=name,
+                names=short(str(error), 40),
+                code=SAVE,
+            )
+        ) from error
+    except Exception as error:  # a stranger's pickle fails in any way
+        raise CheckpointError(_unreadable(refused or error, name)) from error
+
+
+def _unsafe_globals(data: bytes) -> list[str]:
+    """Return the functions and classes a file asks for; [] for legacy files."""
+    if not data.startswith(b"PK"):
+        return []
+    return torch.serialization.get_unsafe_globals_in_checkpoint(io.BytesIO(data))
+
+
+def _unreadable(error: Exception, name: str) -> str:
+    if "magic number" in str(error) or "Unsupported operand" in str(error):
+        return _(
+            "{file} was not opened because torch.save did not write it and it may run "
+            "code. Save the weights: {code}.",
+            file=name,
+            code=SAVE,
+        )
+    return _(
+        "{file} cannot be read: it is damaged or holds more than weights. Download it "
+        "again, or save its weights: {code}.",
+        file=name,
+        code=SAVE,
+    )
+
+
+_WRAPPERS = ("model_state_dict", "state_dict", "model")  # keys that hold the weights
+_PREFIXES = ("module.", "_orig_mod.")  # of DataParallel and torch.compile
+_HALVES = ("encoder", "decoder")
+_COUNTERS = {"n_averaged"}  # of torch.optim.swa_utils.AveragedModel
+_FEWEST = 8  # tensors of one of several sets in one dict, at least
+_DEPTH = 4  # dicts inside dicts whose options are read
+_LOOKED_INTO = 100  # dicts searched for weights: stays below Python's recursion limit
+
+
+class SavedState(NamedTuple):
+    """The tensors of a state dict, and where there are others like it."""
+
+    tensors: dict[str, Tensor]
+    name: str = ""  # under which it is saved
+    others: tuple[str, ...] = ()  # names of complete sets of the same tensors
+
+
+def state_of(loaded: object, wanted: str = "") -> SavedState:
+    """Return the state dict inside what was saved; no tensors if there is none.
+
+    Of several sets of the same tensors, such as averages beside them, it is the one
+    that is ``wanted``, else the usual one. A prefix of one of PyTorch's wrappers, if
+    all names have it, is removed.
+    """
+    chosen = _tensors_in(_weights_in(loaded, set()))
+    shapes = _shapes(chosen)
+    named = ((name, _tensors_in(part)) for name, part in _parts(loaded, "", 0))
+    sets = {name: part for name, part in named if shapes and _shapes(part) == shapes}
+    usual = next((name for name in sets if _same(sets[name], chosen)), "")
+    name = wanted if wanted in sets else usual
+    made = sets.get(name, chosen)
+    others = tuple(other for other in sets if not _same(sets[other], made))
+    return SavedState(made, name, others)
+
+
+def _tensors_in(state: Mapping[Any, Any]) -> dict[str, Tensor]:
+    tensors = [(k, v) for k, v in state.items() if isinstance(v, Tensor)]
+    return dict(_without_prefixes([t for t in tensors if t[0] not in _COUNTERS]))
+
+
+def _same(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
+    return all(one[key] is other[key] for key in one)
+
+
+def _parts(
+    saved: object, name: str, depth: int
+) -> Iterator[tuple[str, Mapping[Any, Any]]]:
+    """Yield what holds tensors, each with the keys that lead to it."""
+    if not isinstance(saved, Mapping) or depth > _DEPTH or "param_groups" in saved:
+        return
+    for within, part in _sets_in(saved).items():
+        yield ".".join(filter(None, (name, within))), part
+    for key, value in saved.items():
+        if isinstance(key, str):
+            yield from _parts(value, f"{name}.{key}" if name else key, depth + 1)
+
+
+def _sets_in(saved: Mapping[Any, Any]) -> dict[str, Mapping[Any, Any]]:
+    """Return the sets of weights in one dict: it, or those under the same prefixes.
+
+    Averages stay beside their model as ``ema.…`` beside ``model.…``. A dict without
+    tensors has none.
+    """
+    tensors = {k: t for k, t in saved.items() if isinstance(t, Tensor)}
+    groups: dict[str, dict[str, Tensor]] = {}
+    for key, tensor in tensors.items():
+        first, _dot, rest = str(key).partition(".")
+        groups.setdefault(first, {})[rest] = tensor
+    sets = {name: _tensors_in(part) for name, part in groups.items()}
+    shapes = {name: _shapes(part) for name, part in sets.items()}
+    alike = max(shapes.values(), key=len, default={})
+    same = {name: part for name, part in sets.items() if shapes[name] == alike}
+    if len(same) > 1 and len(alike) >= _FEWEST and not same.keys() & {*_HALVES}:
+        return {**same}
+    return {"": saved} if tensors else {}
+
+
+def _shapes(part: Mapping[str, Tensor]) -> dict[str, Size]:
+    return {key: tensor.shape for key, tensor in part.items()}
+
+
+def options_of(loaded: object) -> dict[str, Any]:
+    """Return the plain values that were saved beside the weights, outer ones first."""
+    options: dict[str, Any] = {}
+    level = {id(loaded): loaded}
+    seen: set[int] = set()
+    for _level in range(_DEPTH):
+        seen |= level.keys()
+        inner: dict[int, object] = {}
+        for key, value in (pair for part in level.values() for pair in _items(part)):
+            if type(value) in (bool, int, float, str):
+                options.setdefault(key, value)
+            elif id(value) not in seen and _may_hold_options(value):
+                inner[id(value)] = value
+        level = inner
+    return options
+
+
+def _items(part: object) -> Iterator[tuple[str, Any]]:
+    if isinstance(part, argparse.Namespace):
+        part = vars(part)
+    if isinstance(part, Mapping):
+        yield from ((key, value) for key, value in part.items() if type(key) is str)
+
+
+def _may_hold_options(part: object) -> bool:
+    """Leave out weights, vocabularies, and an optimizer's state, which has options."""
+    inside = dict(_items(part))
+    tensors = any(isinstance(value, Tensor) for value in inside.values())
+    vocabulary = isinstance(part, Mapping) and is_vocabulary(part)
+    return not tensors and not vocabulary and "param_groups" not in inside
+
+
+def _weights_in(saved: object, outer: set[int]) -> Mapping[Any, Any]:
+    """Return the dict of weights: under a usual key, this one, or the largest inside.
+
+    ``outer`` are the ids of the dicts searched before: none is searched twice.
+    """
+    if isinstance(saved, list | tuple):  # of a state dict and others beside it
+        parts = [part for part in saved[:_LOOKED_INTO] if isinstance(part, Mapping)]
+        saved = {str(at): part for at, part in enumerate(parts)}
+    if not isinstance(saved, Mapping) or id(saved) in outer or "param_groups" in saved:
+        return {}
+    if len(outer) > _LOOKED_INTO:
+        return {}
+    outer.add(id(saved))
+    for key in _WRAPPERS:
+        if inner := _weights_in(saved.get(key), outer):
+            return inner
+    if sets := _sets_in(saved):
+        return next(
+            (sets[key] for key in _WRAPPERS if key in sets), next(iter(sets.values()))
+        )
+    inner = {key: _weights_in(value, outer) for key, value in saved.items()}
+    if halves := _joined(inner):
+        return halves
+    return max(inner.values(), key=len, default={})
+
+
+def _joined(inner: Mapping[Any, Mapping[Any, Any]]) -> dict[str, Any]:
+    """Join an encoder's and a decoder's state dicts, saved side by side."""
+    parts = [inner.get(h) or inner.get(f"{h}_state_dict") for h in _HALVES]
+    if not all(parts):
+        return {}
+    return {
+        f"{half}.{name}": tensor
+        for half, part in zip(_HALVES, parts, strict=True)
+        for name, tensor in (part or {}).items()
+    }
+
+
+def _without_prefixes(
+    tensors: list[tuple[Any, Tensor]],
+) -> Iterator[tuple[str, Tensor]]:
+    names = [clean(str(key)) for key, _ in tensors]
+    while shared := [p for p in _PREFIXES if all(n.startswith(p) for n in names)]:
+        if not names:
+            break
+        names = [name.removeprefix(shared[0]) for name in names]
+    return zip(names, (tensor for _, tensor in tensors), strict=True)

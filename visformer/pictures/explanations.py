@@ -19,8 +19,8 @@ from visformer.pictures.output import current_row
 from visformer.pictures.role_text import role_text
 from visformer.pictures.scene import Reads, Scene, computed, reads
 from visformer.pictures.token_names import chosen_name, is_open, word, writes
+from visformer.values.encodings import adds_positions
 from visformer.values.facts import Kind
-from visformer.values.modified_positions import adds_positions
 from visformer.values.reading_order import reads_later
 from visformer.values.trace import Trace
 from visformer.words import masked_value_text, number, probability

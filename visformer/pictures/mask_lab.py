@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from visformer.language import N_, _
-from visformer.pictures.attention.maps import axes, labels, layer_and_head, sides
+from visformer.pictures.attention.maps import axes, labels, layer_and_head
 from visformer.pictures.attention.weights import head_weights, row_weights
 from visformer.pictures.leak_words import leaking_cells, mask_and_leaks
 from visformer.pictures.picture import Matrix, Numbers, signed_shade
@@ -17,6 +17,7 @@ from visformer.pictures.position_lab import attention_pictures
 from visformer.pictures.positions import ends
 from visformer.pictures.selection import Selection
 from visformer.pictures.token_names import candidate, marks, names, row_placed, word
+from visformer.values.facts import SIDES
 from visformer.values.intervention import (
     Causal,
     Cell,
@@ -229,7 +230,7 @@ def row_numbers(
         rows[_("original weight")] = padded
     return Numbers(
         rows=tuple(rows),
-        columns=names(trace, sides(kind)[1]),
+        columns=names(trace, SIDES[kind][1]),
         values=np.stack(list(rows.values())).astype(np.float32),
         axis="key",
         flags=(1,),

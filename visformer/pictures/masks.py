@@ -14,7 +14,7 @@ from visformer.pictures.attention.strips import source_line
 from visformer.pictures.picture import Matrix
 from visformer.pictures.token_names import key_placed, names, row_placed
 from visformer.values.arrays import Bools, Floats, Ids, later
-from visformer.values.facts import Kind, SentenceSide
+from visformer.values.facts import SIDES, Kind, SentenceSide
 from visformer.values.trace import Trace
 from visformer.words import (
     KIND_NAMES,
@@ -338,7 +338,7 @@ def row_name(trace: Trace, row: int) -> str:
 
 def _key_pads(trace: Trace, kind: Kind) -> Bools:
     """Return which keys are pads, bool [K]."""
-    return trace.pads("target" if kind == "decoder" else "source")
+    return trace.pads(SIDES[kind][1])
 
 
 def _padding_words(trace: Trace, kind: Kind) -> str:

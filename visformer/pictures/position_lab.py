@@ -17,7 +17,7 @@ from visformer.pictures.positions import ends, heat_picture
 from visformer.pictures.selection import Selection
 from visformer.pictures.token_names import names
 from visformer.values.arrays import Floats
-from visformer.values.encodings import PASS_LOOKUP, STEP_LOOKUP
+from visformer.values.encodings import PASS_LOOKUP, STEP_LOOKUP, change_table
 from visformer.values.facts import SentenceSide
 from visformer.values.intervention import (
     Causal,
@@ -25,7 +25,6 @@ from visformer.values.intervention import (
     PositionChange,
     PositionForm,
 )
-from visformer.values.modified_positions import change_table
 from visformer.values.trace import Trace
 from visformer.words import KIND_NAMES, head_words, number, position_words
 

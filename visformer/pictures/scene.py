@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from visformer.pictures.attention.maps import layer_and_head, sides
+from visformer.pictures.attention.maps import layer_and_head
 from visformer.pictures.attention.telling_head import telling_row
 from visformer.pictures.attention.weights import head_weights
 from visformer.pictures.look import DEFAULT_LOOK, Look
 from visformer.pictures.selection import Selection
 from visformer.pictures.token_names import row_word, word
-from visformer.values.facts import ModelFacts
+from visformer.values.facts import SIDES, ModelFacts
 from visformer.values.lens import LensRows
 from visformer.values.strategy import GREEDY, Strategy
 from visformer.values.trace import Trace
@@ -85,5 +85,5 @@ def _reads(trace: Trace, selection: Selection, row: int, key: int | None) -> Rea
     column = int(weights.argmax()) if key is None else key  # of NaN, if there is any
     weight = float(weights[column])
     alike = int(np.isclose(weights, weight, rtol=1e-6, atol=0).sum())
-    key_word = word(trace, sides(kind)[1], column)
+    key_word = word(trace, SIDES[kind][1], column)
     return Reads(row_word(trace, kind, row), key_word, weight, row, alike)

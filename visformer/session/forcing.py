@@ -13,9 +13,7 @@ from visformer.pictures.attention.strips import source_line
 from visformer.pictures.choices import FED
 from visformer.pictures.teacher_forcing import is_taught
 from visformer.session.history import EditedRun
-from visformer.session.live import fixed_words
-from visformer.session.remembering import remembered
-from visformer.session.runs import decode
+from visformer.session.runs import decode, fixed_words, remembered
 from visformer.session.state import Next, State
 from visformer.values.step import Choice, step_origins
 from visformer.values.strategy import GREEDY

@@ -9,19 +9,23 @@ when its process ends, tells the folders of living windows from those left behin
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 import msgspec
 
-from visformer.errors import InputError, VisformerError
+from visformer.errors import InputError, VisformerError, stack_words
 from visformer.files import read_regular, written_whole
-from visformer.session.recipe import Recipe, read_recipe, written
+from visformer.session.recipe import Recipe, read_recipe, recipe_of, runs_of, written
+from visformer.session.state import State
 from visformer.values.held_memory import bytes_of
 from visformer.values.storage.saved_session import SavedRun
 from visformer.values.trace_file import write_session
@@ -249,3 +253,112 @@ def _locked(path: Path, *, wait: bool) -> IO[bytes]:
         file.close()
         raise
     return file
+
+
+log = logging.getLogger(__name__)
+CLOSING_S = 5.0  # that a window's end may wait for the disk
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Work:
+    """A State that is to be kept, and what is said of it."""
+
+    state: State
+    file: str = ""
+    closed: bool = False
+    tries: int = 0
+    continues: str = ""
+
+
+class Keeper:
+    """Keeps the newest of what it is given; jobs are done in between, in order."""
+
+    def __init__(self, root: Path, told: Callable[[str], None]) -> None:
+        """Keep in a folder of ``root``; ``told`` hears of each writing: "" or why not.
+
+        It is called on the keeper's thread, which starts with the first work.
+        """
+        self._root, self._told = root, told
+        self._change = threading.Condition()
+        self._work: Work | None = None
+        self._jobs: list[Callable[[], None]] = []
+        self._ending = False
+        self._thread: threading.Thread | None = None
+        self._folder: OwnFolder | None = None
+
+    def keep(self, work: Work) -> None:
+        """Write this soon, in place of what still waits to be written."""
+        with self._change:
+            self._work = work
+            self._wake()
+
+    def do(self, job: Callable[[], None]) -> None:
+        """Do something on the keeper's thread; what it raises is only logged."""
+        with self._change:
+            self._jobs.append(job)
+            self._wake()
+
+    def close(self) -> None:
+        """Write what waits, and end; a disk that hangs holds nobody for long."""
+        with self._change:
+            self._ending = True
+            self._change.notify()
+        if self._thread is not None:
+            self._thread.join(CLOSING_S)
+
+    def _wake(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._serve, name="keeper", daemon=True
+            )
+            self._thread.start()
+        self._change.notify()
+
+    def _serve(self) -> None:
+        while True:
+            with self._change:
+                self._change.wait_for(lambda: self._work or self._jobs or self._ending)
+                jobs, work = self._jobs, self._work
+                self._jobs, self._work = [], None
+                if not jobs and work is None:
+                    break
+            for job in jobs:
+                _contained(job)
+            if work is not None:
+                self._told(self._write(work))
+        if self._folder is not None:
+            self._folder.close()
+
+    def _write(self, work: Work) -> str:
+        """Write; return why it could not be, or ""."""
+        facts = WorkFacts(
+            recipe=msgspec.Raw(b"{}"),
+            saved=time.time(),
+            file=work.file,
+            closed=work.closed,
+            tries=work.tries,
+            continues=work.continues,
+        )
+        try:
+            recipe = recipe_of(work.state)
+            if recipe is None:
+                return ""
+            if self._folder is None:
+                self._folder = OwnFolder(self._root)
+                prune(self._root)
+            self._folder.write(recipe, runs_of(work.state), facts)
+        except OSError as error:
+            return error.strerror or str(error)
+        except VisformerError as error:
+            return str(error)
+        except Exception as error:  # the thread goes on: the next work may be kept
+            log.error("the session was not kept: %s", stack_words(error))
+            return type(error).__name__
+        return ""
+
+
+def _contained(job: Callable[[], None]) -> None:
+    try:
+        job()
+    except Exception as error:
+        log.error("a job of the keeper: %s", stack_words(error))

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import PurePath
 
-from visformer.engine.events import Closed
-from visformer.engine.messages import Asked, Decode, Open, Opened, Refused
+from visformer.engine.messages import Asked, Closed, Decode, Open, Opened, Refused
 from visformer.language import _
 from visformer.pictures.about import opened_words, readable
 from visformer.session.answers import Answers
@@ -20,17 +19,15 @@ from visformer.session.awaiting import (
     is_question,
     is_side_request,
 )
-from visformer.session.history import History
-from visformer.session.recipe import Recipe
+from visformer.session.history import History, OpenWish
+from visformer.session.recipe import Recipe, resumed
 from visformer.session.runs import (
     decode,
     leave_other_model,
     picture_again,
     translate,
 )
-from visformer.session.saved_work import resumed
 from visformer.session.state import Next, State
-from visformer.session.wishes import OpenWish
 from visformer.values.facts import ModelFacts
 from visformer.values.intervention import NO_CHANGES
 from visformer.values.layer_weights import same_model

@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from visformer.engine.events import Closed, Down, Event, Replaced, Silent
 from visformer.engine.messages import (
     AllTokensDone,
     Answer,
     Asked,
     BatchDone,
+    Closed,
+    Down,
+    Event,
     Finished,
     LensDone,
     Opened,
     ParametersDone,
     Refused,
+    Replaced,
     Shuffled,
+    Silent,
     TokensFound,
 )
 from visformer.engine.mirror import Decoded

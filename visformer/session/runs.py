@@ -8,27 +8,29 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from visformer.engine.events import Down, Replaced, Silent
-from visformer.engine.messages import Decode, Finished, Refused
+from visformer.engine.messages import Decode, Down, Finished, Refused, Replaced, Silent
 from visformer.engine.mirror import Decoded
 from visformer.language import _, ngettext
 from visformer.pictures.attention.strips import source_line
 from visformer.pictures.attention.telling_head import telling_head
+from visformer.pictures.choices import has_fed
 from visformer.pictures.run_notices import end_notice, source_notice
-from visformer.session.awaiting import is_question, is_side_request
-from visformer.session.history import EditedRun, EditName, History
-from visformer.session.live import fixed_words, other_model_words
-from visformer.session.places import limited
-from visformer.session.remembering import (
-    current_run,
-    is_current,
-    put_back,
-    remembered,
+from visformer.pictures.teacher_forcing import is_taught
+from visformer.pictures.translation_text import (
+    Against,
+    TranslationText,
+    translation_text,
 )
+from visformer.session.awaiting import is_question, is_side_request
+from visformer.session.history import EditedRun, EditName, History, MadeRun, Wish
+from visformer.session.places import limited
 from visformer.session.state import SHOWN_WHOLE, Next, State
-from visformer.session.wishes import Wish
 from visformer.text import MAX_CHARACTERS
+from visformer.values.facts import KINDS
+from visformer.values.held_memory import compact
 from visformer.values.intervention import NO_CHANGES, Intervention
+from visformer.values.layer_weights import same_model
+from visformer.values.memo import Memo
 from visformer.values.not_finite import not_finite_words
 from visformer.values.storage.stored_facts import RunSelection
 from visformer.values.strategy import Strategy
@@ -383,3 +385,170 @@ def leave_other_model(state: State) -> State:
     if trace.model.digest == opened.model.digest:
         return state
     return replace(state, trace=None, made_for=None, passes=())
+
+
+def remembered(state: State, edit: EditName) -> State:
+    """Add the current run to what can be undone, before an edit changes it.
+
+    Choosing tokens in one way after the other is one edit; before there is a sentence,
+    there is nothing to undo.
+    """
+    past, revised = state.history.undo, replace(state, revision=object())
+    if not state.wish.sentence:
+        return revised
+    if edit == "strategy" and past and past[-1].edit == edit and not state.history.redo:
+        return revised
+    undo = (*past, current_run(state, edit))
+    return replace(revised, history=History(undo=undo).bounded())
+
+
+def current_run(state: State, edit: EditName) -> EditedRun:
+    """Return the current run as it is kept on one side of an edit."""
+    return EditedRun(
+        edit=edit,
+        wish=state.wish,
+        intervention=state.intervention,
+        step=state.step,
+        revision=state.revision,
+        made=_made(state),
+    )
+
+
+def is_current(state: State, run: EditedRun) -> bool:
+    """Tell whether a run is the one wanted now, so that going to it changes nothing."""
+    return (run.wish, run.intervention) == (state.wish, state.intervention)
+
+
+def put_back(state: State, run: EditedRun) -> State:
+    """Return a run that was kept; what the engine was asked meanwhile is dropped.
+
+    The trace is None where the run must be computed again.
+    """
+    state = replace(
+        state,
+        awaiting=state.awaiting.without(is_question),
+        wish=run.wish,
+        intervention=run.intervention,
+        revision=run.revision,
+        cursor=None,
+        busy="",
+        error="",
+        notice="",
+        baseline=None,
+    )
+    made = run.made
+    if made is None:
+        return state
+    return replace(
+        state,
+        trace=made.trace,
+        passes=made.passes,
+        recorded=made.recorded,
+        made_for=made.answers,
+        baseline=made.baseline,
+        original=made.original,
+        step=run.step,
+    )
+
+
+def is_answered(state: State) -> bool:
+    """Tell whether the run on screen is the one wanted, as far as it has come."""
+    trace = state.trace
+    if trace is None:
+        return False
+    if state.recorded:
+        return state.wish.sentence == source_line(trace)
+    return state.made_for == state.wish.request(state.intervention)
+
+
+def _made(state: State) -> MadeRun | None:
+    """Return the finished run for this request, or None."""
+    trace = state.trace
+    if trace is None or state.awaiting.decoding or not is_answered(state):
+        return None
+    memo = Memo()
+    return MadeRun(
+        trace=_bare(trace, memo),
+        passes=tuple(_bare(one, memo) for one in state.passes),
+        recorded=state.recorded,
+        answers=state.made_for,
+        baseline=None if state.baseline is None else _bare(state.baseline, Memo()),
+        original=state.original,
+    )
+
+
+def _bare(trace: Trace, memo: Memo) -> Trace:
+    """Return a Trace without what pictures derived of it: that takes more memory."""
+    return replace(compact(trace), memo=memo, cut_from=None)
+
+
+def compared(state: State) -> TranslationText:
+    """Return the sentence up to the current step, marked against what it is like."""
+    return translation_text(state.shown, *_other(state), whole=state.ahead)
+
+
+def _other(state: State) -> tuple[str, Against]:
+    """Return the text to compare with, and what it is; ("", "") for none."""
+    trace, baseline = state.trace, state.baseline
+    if trace is None or not trace.steps:
+        return "", ""
+    taught = is_taught(trace)
+    if state.wish.reference and not taught:
+        return state.wish.reference, "reference"
+    if trace.intervention and baseline is not None:
+        return baseline.text, "original"
+    before = _before(state)
+    # asked last: of a long run in a file it reads all steps
+    if before and (taught or has_fed(trace.steps)):
+        return before, "before"
+    return "", ""
+
+
+def _before(state: State) -> str:
+    """Return the text of the newest run of the sentence that is the model's own."""
+    for run in reversed(state.history.undo):
+        made = run.made
+        if made is None or run.wish.sentence != state.wish.sentence:
+            continue
+        if made.trace.intervention == state.intervention and not has_fed(
+            made.trace.steps
+        ):
+            return made.trace.text
+    return ""
+
+
+def fixed_words(state: State) -> str:
+    """Say why the run on screen cannot be changed; "" where it can be.
+
+    While a model is being opened, it may be that of the recorded run.
+    """
+    trace = state.trace
+    if trace is None or not state.recorded:
+        return ""
+    if state.opened is None:
+        ours = trace.model.known is not None and trace.kinds == KINDS
+        if ours and state.opening is not None:
+            return ""
+    elif same_model(state.opened.model, trace.model):
+        if trace.kinds == KINDS:
+            return ""
+        return _(
+            "This run cannot be changed here: only part of the model ran, and the "
+            "window always runs all of it."
+        )
+    return _("This run cannot be changed: the model that made it is not open.")
+
+
+def other_model_words(state: State) -> str:
+    """Say that a new sentence goes to another model than made the run on screen."""
+    trace, opened = state.trace, state.opened
+    if trace is None or opened is None or not state.recorded:
+        return ""
+    if same_model(opened.model, trace.model):
+        return ""
+    return _(
+        "Translated by “{opened}”: “{recorded}”, which made the recorded run, is not "
+        "open.",
+        opened=opened.model.name[:60],
+        recorded=trace.model.name[:60],
+    )

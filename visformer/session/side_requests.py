@@ -29,9 +29,9 @@ from visformer.language import _
 from visformer.pictures.computation import subject
 from visformer.pictures.fills import listed_row
 from visformer.pictures.output import known_rows, missing
-from visformer.session.live import fixed_words
+from visformer.session.history import LensAsked
+from visformer.session.runs import fixed_words
 from visformer.session.state import Next, State
-from visformer.session.wishes import LensAsked
 from visformer.text import clean
 from visformer.values.arrays import Floats
 from visformer.values.distribution import RowDistribution

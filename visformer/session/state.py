@@ -21,9 +21,8 @@ from visformer.pictures.scene import Scene
 from visformer.pictures.selection import AttentionCell, Scale, Selection
 from visformer.session.answers import Answers
 from visformer.session.awaiting import Awaiting
-from visformer.session.history import History
+from visformer.session.history import History, LensAsked, OpenWish, Wish
 from visformer.session.places import Place, Trail, limited
-from visformer.session.wishes import LensAsked, OpenWish, Wish
 from visformer.values.arrays import Floats
 from visformer.values.distribution import RowDistribution
 from visformer.values.facts import Kind, ModelFacts

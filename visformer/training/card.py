@@ -8,10 +8,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from visformer.core.checkpoint import Checkpoint
 from visformer.core.model import Transformer
+from visformer.core.translation import translate
 from visformer.errors import InputError
 from visformer.files import write_whole
 from visformer.formats.layouts.native import (
@@ -21,8 +24,7 @@ from visformer.formats.layouts.native import (
     write_native,
 )
 from visformer.language import _, ngettext
-from visformer.training.data import Pair
-from visformer.training.evaluate import Scores, evaluate
+from visformer.training.data import Pair, references
 from visformer.training.tasks import SPECIAL
 from visformer.values.config import ModelConfig
 
@@ -191,3 +193,55 @@ def duration(seconds: float) -> str:
     if minutes >= 60:
         return _("{h} h {min:02} min", h=minutes // 60, min=minutes % 60)
     return _("{n} min", n=minutes) if minutes else _("{n:.0f} s", n=seconds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scores:
+    """Measured quality; BLEU and chrF are None if sacrebleu is not installed."""
+
+    sentences: int  # different sources
+    exact: float  # share whose translation equals one of the references, in [0, 1]
+    bleu: float | None  # 0 to 100
+    chrf: float | None  # 0 to 100
+    bleu_signature: str = ""  # sacrebleu's, which states every choice
+    chrf_signature: str = ""
+
+
+def evaluate(checkpoint: Checkpoint, pairs: Sequence[Pair], *, beam: int = 4) -> Scores:
+    """Translate every different source and compare with all of its targets."""
+    if not pairs:
+        raise InputError(_("There are no pairs to evaluate on."))
+    gathered = references(pairs)
+    translations = translate(checkpoint, list(gathered), beam=beam)
+    return score(translations, list(gathered.values()))
+
+
+def score(translations: Sequence[str], expected: Sequence[Sequence[str]]) -> Scores:
+    """Compare each translation with its references, at least one each."""
+    hits = sum(
+        text in known for text, known in zip(translations, expected, strict=True)
+    )
+    exact = hits / len(translations)
+    try:
+        from sacrebleu.metrics.bleu import BLEU
+        from sacrebleu.metrics.chrf import CHRF
+    except ImportError:
+        return Scores(sentences=len(translations), exact=exact, bleu=None, chrf=None)
+    bleu, chrf, streams = BLEU(), CHRF(), _streams(expected)
+    return Scores(
+        sentences=len(translations),
+        exact=exact,
+        bleu=float(bleu.corpus_score(list(translations), streams).score),
+        chrf=float(chrf.corpus_score(list(translations), streams).score),
+        bleu_signature=str(bleu.get_signature()),
+        chrf_signature=str(chrf.get_signature()),
+    )
+
+
+def _streams(expected: Sequence[Sequence[str]]) -> list[list[Any]]:
+    """Transpose references for sacrebleu; None where a source has fewer."""
+    most = max(map(len, expected))
+    return [
+        [known[i] if i < len(known) else None for known in expected]
+        for i in range(most)
+    ]

@@ -12,7 +12,7 @@ from random import Random
 from typing import NamedTuple
 
 from visformer.training.figure_names import any_name, code, mail, many_words, web, words
-from visformer.training.normalisation import NO_BREAK
+from visformer.training.prepare import NO_BREAK
 
 
 class Translations(NamedTuple):

@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
+import io
 import math
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 from torch.optim.swa_utils import AveragedModel
 
 from visformer.core.mask_rules import padded
 from visformer.core.model import Transformer
 from visformer.errors import InputError
-from visformer.files import sweep
+from visformer.files import sweep, write_whole
 from visformer.language import _
 from visformer.training.data import Example, batches
-from visformer.training.loss import smoothed_cross_entropy
-from visformer.training.processes import (
-    average_gradients,
-    from_first,
-    local_rank,
-    rank,
-    total,
-    world,
-)
-from visformer.training.run_files import read_file, replace_file
 
 STATE, BEST = "training.pt", "best.pt"
 REPORT_STEPS = 20
@@ -358,3 +351,169 @@ def fast_bfloat16(device: str) -> bool:
 
 def _sum_type(device: torch.device) -> torch.dtype:
     return torch.float32 if device.type == "mps" else torch.float64
+
+
+ROWS = 512  # positions whose logits exist at once: [512, V] stays in the cache
+
+
+class _ProjectedCrossEntropy(torch.autograd.Function):
+    """Logits, loss and gradients by blocks of rows, without ever storing [N, V]."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        labels: Tensor,
+        smoothing: float,
+    ) -> Tensor:
+        low = torch.get_autocast_dtype(hidden.device.type)
+        compute = low if torch.is_autocast_enabled(hidden.device.type) else hidden.dtype
+        h, w = hidden.to(compute), weight.to(compute)
+        loss = hidden.new_zeros((), dtype=torch.float32)
+        grad_h, grad_w = torch.empty_like(h), torch.zeros_like(weight)
+        grad_b = None if bias is None else torch.zeros_like(bias)
+        for start in range(0, len(h), ROWS):
+            rows, target = h[start : start + ROWS], labels[start : start + ROWS, None]
+            logits = (rows @ w.T).float()
+            if bias is not None:
+                logits += bias
+            normaliser = logits.logsumexp(-1, keepdim=True)
+            right = logits.gather(1, target)
+            mean = logits.mean(-1, keepdim=True)
+            loss += (normaliser - (1 - smoothing) * right - smoothing * mean).sum()
+            grad = logits.sub_(normaliser).exp_().sub_(smoothing / w.shape[0])
+            grad.scatter_add_(1, target, torch.full_like(right, smoothing - 1))
+            if grad_b is not None:
+                grad_b += grad.sum(0)
+            grad = grad.to(compute)
+            grad_h[start : start + ROWS] = grad @ w
+            grad_w += grad.T @ rows
+        ctx.save_for_backward(grad_h, grad_w, grad_b)
+        return loss
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        grad_h, grad_w, grad_b = ctx.saved_tensors
+        scale = upstream[0]
+        scaled_b = None if grad_b is None else grad_b * scale
+        return grad_h * scale, grad_w * scale, scaled_b, None, None
+
+
+def smoothed_cross_entropy(
+    hidden: Tensor,
+    weight: Tensor,
+    labels: Tensor,
+    *,
+    smoothing: float,
+    bias: Tensor | None = None,
+) -> Tensor:
+    """Sum of label-smoothed cross-entropies (Szegedy et al. 2016) of N positions.
+
+    ``hidden`` [N, D] times ``weight`` [V, D] transposed, plus ``bias`` [V], gives the
+    logits; ``labels`` [N] are the correct ids; a share ``smoothing`` of the target is
+    spread over all V ids. Equals ``F.cross_entropy(F.linear(hidden, weight, bias),
+    labels, reduction="sum")`` with that ``label_smoothing``.
+    """
+    arguments = (hidden, weight, bias, labels, smoothing)
+    loss: Tensor = _ProjectedCrossEntropy.apply(*arguments)  # type: ignore[no-untyped-call]
+    return loss
+
+
+def replace_file(path: Path, state: dict[str, Any]) -> None:
+    """Write ``state`` so that a kill leaves the old file or the new one."""
+    made = io.BytesIO()  # torch raises errors of its own where a file takes no more
+    torch.save(state, made)
+    try:
+        write_whole(path, made.getbuffer())
+    except OSError as error:
+        raise InputError(
+            _("{path} cannot be written: {reason}.", path=path, reason=error.strerror)
+        ) from error
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """Read a state that ``replace_file`` wrote, to the CPU; InputError if damaged."""
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch.load raises about 13 different types
+        raise InputError(
+            _(
+                "{path} is damaged. Delete it to start again, or restore a copy.",
+                path=path,
+            )
+        ) from error
+    if not isinstance(state, dict):
+        raise InputError(
+            _("{path} is not a training state. Choose another folder.", path=path)
+        )
+    return state
+
+
+T = TypeVar("T")
+_PATIENCE = timedelta(hours=2)  # the others wait while process 0 trains the tokenizer
+
+
+def rank() -> int:
+    """Return the number of this process; only process 0 writes and reports."""
+    return int(os.environ.get("RANK", 0))
+
+
+def world() -> int:
+    """Return the number of processes."""
+    return int(os.environ.get("WORLD_SIZE", 1))
+
+
+def local_rank() -> int:
+    """Return the number of this process on its machine, which is that of its GPU."""
+    return int(os.environ.get("LOCAL_RANK", 0))
+
+
+@contextmanager
+def group(device: torch.device) -> Iterator[None]:
+    """Join the processes that ``torchrun`` started; does nothing for a single one."""
+    if world() == 1:
+        yield
+        return
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    distributed.init_process_group(backend, timeout=_PATIENCE)
+    try:
+        yield
+    finally:
+        distributed.destroy_process_group()
+
+
+def from_first(make: Callable[[], T]) -> T:
+    """Make a value in process 0 for all, so their files need not be shared."""
+    if world() == 1:
+        return make()
+    box = [make() if rank() == 0 else None]
+    distributed.broadcast_object_list(box)
+    value: T = box[0]  # type: ignore[assignment]
+    return value
+
+
+def total(numbers: Tensor) -> Tensor:
+    """Return the sum over all processes; it is the same in each."""
+    if world() > 1:
+        distributed.all_reduce(numbers)
+    return numbers
+
+
+def average_gradients(model: nn.Module, count: int) -> None:
+    """Give every process the mean gradient over all tokens, by one flat all-reduce.
+
+    Each process contributes the mean over its own ``count`` tokens.
+    """
+    if world() == 1:
+        return
+    gradients = [p.grad for p in model.parameters() if p.grad is not None]
+    tokens = gradients[0].new_full((1,), float(count))
+    flat = torch.cat([*(g.flatten() * count for g in gradients), tokens])
+    distributed.all_reduce(flat)
+    parts = (flat[:-1] / flat[-1]).split([g.numel() for g in gradients])
+    for gradient, part in zip(gradients, parts, strict=True):
+        gradient.copy_(part.view_as(gradient))

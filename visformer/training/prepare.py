@@ -1,10 +1,22 @@
-"""From a file of pairs, or a toy task, to a tokenizer and examples."""
+"""From a file of pairs, or a toy task, to a tokenizer and examples.
+
+A trained tokenizer normalises text by NFKC, but keeps characters that people type: … ²
+³ and a few more. A no-break space is kept between digits, where French groups thousands
+by it; before and inside other signs it becomes a space, which is as common there in the
+pairs. French "l'animal" is rare while "un animal" is common: with a space after the
+apostrophe both end in the same piece, so the model knows the word in either place.
+Decoding removes the space. An apostrophe that is followed by a space in the text
+becomes the typographic one, or it would lose its space.
+"""
 
 from __future__ import annotations
 
 import io
+import sys
 import tempfile
+import unicodedata
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,8 +28,6 @@ from visformer.language import _
 from visformer.tokenizers.tokenizer import SentencePieceSide, Tokenizer
 from visformer.training.data import Example, Pair, Split, split_pairs
 from visformer.training.loop import Data
-from visformer.training.normalisation import write_rules
-from visformer.training.signs import required_signs
 from visformer.training.tasks import SPECIAL, Task
 
 SENTENCEPIECE, VOCABULARY = "tokenizer.model", "vocab.json"
@@ -237,3 +247,94 @@ def parts(folder: Path, prepared: Prepared) -> dict[Path, bytes]:
         folder / "valid.tsv": pairs_file(prepared.valid),
         folder / "test.tsv": pairs_file(prepared.test),
     }
+
+
+_ASCII = range(0x21, 0x7F)
+_LATIN = range(0xA1, 0x180)  # with every letter and sign of French
+
+
+APOSTROPHES = {"'": "' ", "’": "' ", "' ": "’ ", "’ ": "’  "}
+CLOSING = "’"
+NO_BREAK = "\u00a0"
+KEPT = "…²³½¼¾ªº" + NO_BREAK
+NARROW_AND_WIDE = ("\u202f", NO_BREAK)
+AFTER_BLANK, BEFORE_BLANK = "?!:;»%€$£¥…—–", "«—–"
+GAP_CLOSED = {"' ": "'", "’  ": "’ "}  # a rule must not map “’ ” to itself
+RULES, BACK = "normalise.tsv", "denormalise.tsv"
+
+
+def write_rules(folder: Path) -> tuple[Path, Path]:
+    """Write the tables for encoding and for decoding into ``folder``.
+
+    The lines are those of sentencepiece's ``--normalization_rule_tsv``: code points in
+    hexadecimal, a tab, and their replacement.
+    """
+    (folder / RULES).write_text(_lines(encoding_rules()), "ascii")
+    (folder / BACK).write_text(_lines(GAP_CLOSED), "ascii")
+    return folder / RULES, folder / BACK
+
+
+def encoding_rules() -> dict[str, str]:
+    """Return what the tokenizer rewrites before it splits a text."""
+    nfkc = {
+        form: normalised for form, normalised in _nfkc().items() if form not in KEPT
+    }
+    return nfkc | APOSTROPHES | _no_breaks()
+
+
+def _no_breaks() -> dict[str, str]:
+    """Return rules that keep a no-break space only between digits."""
+    rules = {}
+    for space in NARROW_AND_WIDE:
+        rules[space] = NO_BREAK
+        rules |= {space + sign: " " + sign for sign in AFTER_BLANK}
+        rules |= {sign + space: sign + " " for sign in BEFORE_BLANK}
+    del rules[NO_BREAK]  # it is kept
+    return rules
+
+
+@cache
+def _nfkc() -> dict[str, str]:
+    """Return sentencepiece's default, nmt_nfkc, as rules.
+
+    Custom rules replace the default ones, whose source is not in the package.
+    """
+    normaliser = sentencepiece.SentencePieceNormalizer(
+        rule_name="nmt_nfkc",
+        add_dummy_prefix=False,
+        escape_whitespaces=False,
+        remove_extra_whitespaces=False,
+    )
+    rules = {}
+    for point in range(1, sys.maxunicode + 1):
+        if 0xD800 <= point < 0xE000:
+            continue  # halves of surrogate pairs are not characters
+        letter = chr(point)
+        forms = {letter, *(unicodedata.normalize(n, letter) for n in ("NFD", "NFKD"))}
+        for form in forms:
+            normalised = normaliser.normalize(form)
+            if normalised != form:
+                rules[form] = normalised
+    return rules
+
+
+def _lines(rules: dict[str, str]) -> str:
+    return "".join(f"{_points(a)}\t{_points(b)}\n" for a, b in sorted(rules.items()))
+
+
+def _points(text: str) -> str:
+    return " ".join(f"{ord(letter):X}" for letter in text)
+
+
+_MORE = CLOSING + KEPT + "‘“”‚„–—−€₹×÷≤≥•→ȘșȚț"
+
+
+def required_signs() -> str:
+    """Return the characters that are pieces even if the pairs lack them.
+
+    Those that the normaliser rewrites are left out, as the model never sees them. Other
+    characters that are rare in the pairs are split into bytes.
+    """
+    rewritten = encoding_rules().keys() - set(CLOSING + "'")
+    signs = dict.fromkeys([*map(chr, [*_ASCII, *_LATIN]), *_MORE])
+    return "".join(sign for sign in signs if sign not in rewritten)

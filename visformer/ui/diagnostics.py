@@ -5,17 +5,25 @@ It is in English in every language: whoever reads it knows the program's code.
 
 from __future__ import annotations
 
+import faulthandler
+import logging
 import platform
 import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections import Counter, deque
 from collections.abc import Callable
+from types import TracebackType
 
-from PySide6.QtCore import QLibraryInfo, QObject
+from PySide6.QtCore import QLibraryInfo, QObject, Qt, QTimer, Signal
 from PySide6.QtGui import QGuiApplication
 
 from visformer import paths
+from visformer.errors import VisformerError, brief, stack_words
+from visformer.language import _
 from visformer.session.state import State
-from visformer.ui.faults import Faults
-from visformer.ui.watchdog import STALL_MS, Watchdog
 
 PACKAGES = (
     *("visformer", "torch", "numpy", "sentencepiece", "safetensors"),
@@ -95,3 +103,157 @@ def _model_lines(state: State) -> list[str]:
         *(f"finding: {finding}" for finding in findings),
         *(f"assumed: {line}" for line in (opened.assumed if opened else ())),
     ]
+
+
+BEAT_MS = 25
+STALL_MS = 50  # a longer stand is counted
+STACK_MS = 250  # a longer one is noted with its stack
+LOOK_SECONDS = 0.1
+STACKS = 5  # kept
+
+
+class Watchdog(QObject):
+    """A timer in the loop, and a thread that looks whether it beats."""
+
+    def __init__(
+        self, parent: QObject, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Watch the loop of the calling thread; ``clock`` tells seconds."""
+        super().__init__(parent)
+        self._clock = clock
+        self._watched = threading.get_ident()
+        self._last = clock()
+        self._noted = False  # the stack of this stand is
+        self.stalls = 0
+        self.longest_ms = 0.0
+        self.stacks: deque[str] = deque(maxlen=STACKS)
+        self._timer = QTimer(self)
+        self._timer.setTimerType(Qt.TimerType.PreciseTimer)
+        self._timer.timeout.connect(self.beat)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(
+            target=self._watch, name="watchdog", daemon=True
+        )
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._last = self._clock()
+        self._timer.start(BEAT_MS)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Watch no more."""
+        self._timer.stop()
+        self._ended.set()
+        if self._thread.ident:
+            self._thread.join()
+
+    def beat(self) -> None:
+        """Note that the loop turns."""
+        now = self._clock()
+        stood = 1e3 * (now - self._last) - BEAT_MS
+        self._last, self._noted = now, False
+        if stood > STALL_MS:
+            self.stalls += 1
+            self.longest_ms = max(self.longest_ms, stood)
+
+    def look(self) -> None:
+        """Note where the loop stands, if it does so for long."""
+        stood = 1e3 * (self._clock() - self._last) - BEAT_MS
+        if stood > STACK_MS and not self._noted:
+            self._noted = True
+            stack = _stack_of(self._watched)
+            self.stacks.append(stack)
+            log.warning("the window has stood still for %.0f ms:\n%s", stood, stack)
+
+    def _watch(self) -> None:
+        while not self._ended.wait(LOOK_SECONDS):
+            self.look()
+
+
+def _stack_of(thread: int) -> str:
+    """Return where a thread is, the newest call first.
+
+    Its frames are not asked for: who holds one keeps what is in it beyond its call, a
+    QPainter beyond its paint event, and ends it on the wrong thread.
+    """
+    with tempfile.TemporaryFile() as file:
+        faulthandler.dump_traceback(file, all_threads=True)
+        file.seek(0)
+        stacks = file.read().decode("utf-8", "replace").split("\n\n")
+    return next((stack for stack in stacks if f"0x{thread:016x}" in stack), "")
+
+
+log = logging.getLogger(__name__)
+LOGGED = 3  # faults of one place that are logged whole; later ones are counted
+KEPT = 20  # faults that the diagnostics name
+QUIET_SECONDS = 5.0  # in which the same sentence is not told again
+
+
+class Faults(QObject):
+    """What nobody handled since the start: logged, and told on the window's thread.
+
+    The log never holds the user's sentences: a stack has no values, and what an error's
+    message quotes is left out.
+    """
+
+    told = Signal(str)
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """``clock`` tells seconds."""
+        super().__init__()
+        self._clock = clock
+        self._told: dict[str, float] = {}  # when a sentence was told last
+        self.counts: Counter[str] = Counter()  # by place in the program
+        self.last: deque[str] = deque(maxlen=KEPT)
+
+    def listen(self, tell: Callable[[str], None]) -> None:
+        """Catch from here on, and tell each fault with ``tell``."""
+        self._before = sys.excepthook, sys.unraisablehook, threading.excepthook
+        # queued: a fault may come amid drawing, and telling it draws
+        self.told.connect(tell, Qt.ConnectionType.QueuedConnection)
+        sys.excepthook = self.catch
+        sys.unraisablehook = lambda args: self.catch(
+            args.exc_type, args.exc_value or args.exc_type(), args.exc_traceback
+        )
+        threading.excepthook = lambda args: self.catch(
+            args.exc_type, args.exc_value or args.exc_type(), args.exc_traceback
+        )
+
+    def close(self) -> None:
+        """Give the hooks back."""
+        sys.excepthook, sys.unraisablehook, threading.excepthook = self._before
+
+    def catch(
+        self,
+        kind: type[BaseException],
+        error: BaseException,
+        trace: TracebackType | None,
+    ) -> None:
+        """Log a fault and tell it, unless it is one of many."""
+        if isinstance(error, VisformerError):
+            now = self._clock()
+            if now - self._told.get(str(error), -QUIET_SECONDS) >= QUIET_SECONDS:
+                self._told[str(error)] = now
+                self.told.emit(str(error))
+            return
+        place = f"{kind.__name__} at {_place(trace)}"
+        self.counts[place] += 1
+        if self.counts[place] <= LOGGED:
+            log.error("%s", stack_words(error.with_traceback(trace)))
+        elif self.counts[place] % 100 == 0:
+            log.error("%s times: %s", self.counts[place], place)
+        if self.counts[place] > 1:
+            return
+        self.last.append(f"{time.strftime('%H:%M:%S')} {place}")
+        sentence = _(
+            "Unexpected error, written to the log: {kind}: {error}",
+            kind=kind.__name__,
+            error=error,
+        )
+        self.told.emit(brief(sentence))
+
+
+def _place(trace: TracebackType | None) -> str:
+    frames = traceback.extract_tb(trace)
+    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "?"

@@ -38,10 +38,9 @@ def contain_overrides() -> None:
     May be called again: what is contained already stays as it is.
     """
     for kind in _subclasses(QObject):
-        if kind.__module__.startswith(ROOM):
-            for name, method in list(vars(kind).items()):
-                if isinstance(method, FunctionType) and _is_override(kind, name):
-                    setattr(kind, name, _contained(method, ANSWERS.get(name, _nothing)))
+        for part in kind.__mro__:  # a mixin overrides only what its heirs have from Qt
+            if part.__module__.startswith(ROOM):
+                _contain(part, _qt_names(kind))
 
 
 def separately(actions: Iterable[Callable[[], object]]) -> str:
@@ -98,9 +97,12 @@ def _subclasses(kind: type) -> set[type]:
     return found
 
 
-def _is_override(kind: type, name: str) -> bool:
-    """Tell whether a method of a class overrides one of Qt's that is not contained."""
-    return name in _qt_names(kind) and not hasattr(vars(kind)[name], "__wrapped__")
+def _contain(kind: type, overrides: frozenset[str]) -> None:
+    """Contain the methods of these names that are not yet."""
+    for name, method in list(vars(kind).items()):
+        is_new = isinstance(method, FunctionType) and not hasattr(method, "__wrapped__")
+        if is_new and name in overrides:
+            setattr(kind, name, _contained(method, ANSWERS.get(name, _nothing)))
 
 
 @functools.cache

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QSize, Qt
+from PySide6.QtCore import QSize, Qt
 from PySide6.QtWidgets import (
     QDialog,
     QDialogButtonBox,
@@ -15,7 +15,8 @@ from PySide6.QtWidgets import (
 
 from visformer.language import N_, _
 from visformer.ui import theme
-from visformer.ui.widgets.least_size import LeastColumn, LeastRow, LeastSize
+from visformer.ui.dress import Dressed
+from visformer.ui.widgets.arranging import LeastColumn, LeastRow, LeastSize
 from visformer.ui.widgets.plain_label import PlainLabel, paragraph, plain_label
 
 KeyEntry = tuple[str, str]  # keys, separated by ", "; what they do
@@ -127,7 +128,7 @@ class KeyCap(PlainLabel):
     """A key, in a box that the style sheet paints."""
 
 
-class KeysPage(QDialog):
+class KeysPage(Dressed, QDialog):
     """Lists the keys in two columns; scrolls where there is little room."""
 
     def __init__(self, parent: QWidget) -> None:
@@ -154,7 +155,7 @@ class KeysPage(QDialog):
         layout = QVBoxLayout(self)
         layout.addWidget(self._area, 1)
         layout.addWidget(close)
-        self._dress()
+        self.dress()
         self.resize(self.sizeHint())
 
     def _title(self, text: str) -> QLabel:
@@ -193,12 +194,6 @@ class KeysPage(QDialog):
         inside = most.width() - 3 * line
         high = layout.totalMinimumHeightForWidth(inside) if layout is not None else 0
         return QSize(most.width(), min(most.height(), high + 5 * line))
-
-    def changeEvent(self, event: QEvent) -> None:
-        """Follow the font."""
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.FontChange and "_area" in self.__dict__:
-            self._dress()
 
     def _dress(self) -> None:
         for title in self._titles:

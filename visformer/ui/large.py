@@ -11,16 +11,19 @@ from PySide6.QtWidgets import (
     QAbstractScrollArea,
     QApplication,
     QHBoxLayout,
+    QLayout,
+    QScrollArea,
+    QSplitter,
     QStackedWidget,
     QVBoxLayout,
     QWidget,
 )
 
 from visformer.language import _
+from visformer.session.runs import change_run
+from visformer.session.state import Session, State
 from visformer.ui.corner_button import CornerButton
-from visformer.ui.stand_in import taken_out
-from visformer.ui.style_sheet import THEME
-from visformer.ui.theme import gap
+from visformer.ui.theme import THEME, gap
 from visformer.ui.widgets.plain_label import plain_label
 from visformer.ui.widgets.role_label import RoleLabel
 
@@ -314,3 +317,103 @@ class LargePlace(QStackedWidget):
 
 def _nothing() -> None:
     """Put nothing back."""
+
+
+class FirstClick:
+    """Remembers what was locked before a click on a picture."""
+
+    def __init__(self, session: Session, large: LargePlace) -> None:
+        self._session = session
+        self._before: State | None = None
+        large.pressed.connect(self._remember)
+        large.doubled.connect(self._take_back)
+
+    def _remember(self) -> None:
+        self._before = self._session.state
+
+    def _take_back(self) -> None:
+        """Lock what was locked, at the step and in the run of before.
+
+        Kind and head that were clicked stay: these are what becomes large.
+        """
+        before, now = self._before, self._session.state
+        if before is None:
+            return
+        if before.intervention != now.intervention:  # a cell of a mask was switched
+            self._session.do(change_run, before.intervention)
+        chosen = before.step, before.locked, before.locked_dimensions
+        if chosen != (now.step, now.locked, now.locked_dimensions):
+            self._session.set(
+                step=before.step,
+                locked=before.locked,
+                locked_dimensions=before.locked_dimensions,
+            )
+
+
+def taken_out(picture: QWidget) -> Callable[[], None] | None:
+    """Put a stand-in where a picture stands; return what puts the picture back.
+
+    None where nothing that is known here arranges it.
+    """
+    parent = picture.parentWidget()
+    # seen only where there are two screens
+    stand_in = plain_label(_("This picture is on the other screen."), faint=True)
+    stand_in.setAlignment(Qt.AlignmentFlag.AlignCenter)
+    stand_in.setWordWrap(True)
+    stand_in.setSizePolicy(picture.sizePolicy())
+    stand_in.setMinimumSize(picture.minimumSizeHint().expandedTo(picture.minimumSize()))
+    stand_in.setMaximumSize(picture.maximumSize())
+    area = parent.parentWidget() if parent is not None else None
+    layout = parent.layout() if parent is not None else None
+    if isinstance(parent, QSplitter):
+        put_back = _out_of_splitter(parent, picture, stand_in)
+    elif isinstance(area, QScrollArea) and area.widget() is picture:
+        put_back = _out_of_area(area, stand_in)
+    elif layout is not None:
+        put_back = _out_of_layout(layout, picture, stand_in)
+    else:
+        return None
+
+    def restored() -> None:
+        hidden = picture.isHidden()  # as its view wants it by now
+        put_back()
+        picture.setHidden(hidden)
+        stand_in.hide()
+        stand_in.deleteLater()
+
+    return restored
+
+
+def _out_of_splitter(
+    splitter: QSplitter, picture: QWidget, stand_in: QWidget
+) -> Callable[[], None]:
+    sizes = splitter.sizes()
+    splitter.replaceWidget(splitter.indexOf(picture), stand_in)
+
+    def put_back() -> None:
+        splitter.replaceWidget(splitter.indexOf(stand_in), picture)
+        splitter.setSizes(sizes)
+
+    return put_back
+
+
+def _out_of_area(area: QScrollArea, stand_in: QWidget) -> Callable[[], None]:
+    picture = area.takeWidget()
+    area.setWidget(stand_in)
+
+    def put_back() -> None:
+        area.takeWidget()
+        area.setWidget(picture)
+
+    return put_back
+
+
+def _out_of_layout(
+    layout: QLayout, picture: QWidget, stand_in: QWidget
+) -> Callable[[], None]:
+    layout.replaceWidget(picture, stand_in)  # in the layouts inside it too
+
+    def put_back() -> None:
+        layout.replaceWidget(stand_in, picture)
+
+    return put_back

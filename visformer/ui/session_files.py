@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,17 +13,24 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, Qt, QTimer, Signal, SignalInstance
 from PySide6.QtWidgets import QFileDialog
 
-from visformer.errors import InputError, VisformerError, brief
+from visformer.errors import InputError, VisformerError, brief, stack_words
 from visformer.language import _, ngettext
 from visformer.session import openings
-from visformer.session.keeper import Keeper, Work
-from visformer.session.kept import KeptWork, left_behind, mark
-from visformer.session.recipe import Recipe, read_recipe, recipe_of, written
-from visformer.session.saved_work import goes_on_with, runs_of, settled
-from visformer.session.state import State
+from visformer.session.kept import Keeper, KeptWork, Work, left_behind, mark
+from visformer.session.recipe import (
+    Recipe,
+    goes_on_with,
+    read_recipe,
+    recipe_of,
+    runs_of,
+    settled,
+    written,
+)
+from visformer.session.runs import first_step
+from visformer.session.state import Session, State
 from visformer.text import visible
-from visformer.ui.trace_opener import read_ahead
-from visformer.ui.widgets.save_dialog import ask_where
+from visformer.ui.widgets.export import ask_where
+from visformer.values.facts import Kind
 from visformer.values.memo import same
 from visformer.values.storage.saved_session import SavedRun, SavedSession
 from visformer.values.trace_file import read_session, write_session
@@ -341,3 +351,92 @@ def _mark_closed(work: KeptWork) -> None:
 def _brief(name: str) -> str:
     text = visible(name)
     return text if len(text) <= MOST_TITLE else f"{text[:MOST_TITLE]}…"
+
+
+log = logging.getLogger(__name__)
+
+
+class TraceOpener(QObject):
+    """Opens one file after another; only the newest is shown.
+
+    A thread reads what the first picture needs; one that a slow disk holds up does not
+    keep the program from ending.
+    """
+
+    _done = Signal(int, str, object)  # number, path; its session or its error
+
+    def __init__(
+        self,
+        session: Session,
+        show: Callable[[SavedSession, str], None],
+        parent: QObject,
+    ) -> None:
+        """``show`` takes each file's session and path, on the window's thread."""
+        super().__init__(parent)
+        self._session, self._show = session, show
+        self._newest = 0
+        self._busy = ""
+        self._done.connect(self._finish, Qt.ConnectionType.QueuedConnection)
+
+    def open(self, path: str) -> None:
+        """Open a file, and show the run that was shown when it was saved."""
+        self._newest += 1
+        self._busy = _("opening {file}", file=Path(path).name)
+        self._session.set(busy=self._busy, error="", notice="")
+        state = self._session.state
+        reading = threading.Thread(
+            target=self._read, args=(self._newest, path, state.kind), daemon=True
+        )
+        reading.start()
+
+    def abandon(self) -> None:
+        """Show nothing of what is being opened."""
+        self._newest += 1
+
+    def _read(self, number: int, path: str, kind: Kind) -> None:
+        found: SavedSession | VisformerError
+        try:
+            found = read_session(Path(path))
+            read_ahead(found.shown, kind)
+        except VisformerError as error:
+            found = error
+        except Exception as error:  # the window must not wait for ever
+            log.error("%s", stack_words(error))
+            found = InputError(
+                _(
+                    "{file} cannot be opened: {error}",
+                    file=Path(path).name,
+                    error=error,
+                )
+            )
+        try:
+            self._done.emit(number, path, found)
+        except RuntimeError:  # the window was closed
+            return
+
+    def _finish(
+        self, number: int, path: str, found: SavedSession | VisformerError
+    ) -> None:
+        if number != self._newest:
+            return
+        if self._session.state.busy == self._busy:
+            self._session.set(busy="")
+        if isinstance(found, VisformerError):
+            self._session.set(error=str(found))
+        else:
+            self._show(found, path)
+
+
+def read_ahead(run: SavedRun, kind: Kind) -> None:
+    """Read what the first picture is made of: all layers of ``kind``, one of others.
+
+    Raises InputError where some of it is damaged.
+    """
+    trace, chosen = run.trace, run.selection
+    shown = trace.until(first_step(trace, chosen))
+    tuple(shown.steps)
+    focused, at = (kind, 0) if chosen is None else (chosen.kind, chosen.layer)
+    for one in shown.kinds:
+        layers = range(shown.layers(one))
+        for layer in layers if one == focused else layers[at : at + 1]:
+            shown.attention_heads(one, layer)

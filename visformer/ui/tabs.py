@@ -25,10 +25,9 @@ from visformer.ui import theme, views
 from visformer.ui.ahead import later
 from visformer.ui.changed import Changed
 from visformer.ui.views.view import View
-from visformer.ui.widgets.least_size import LeastSize
+from visformer.ui.widgets.arranging import LeastSize, Still, StillSplitter
 from visformer.ui.widgets.paint_later import paint_later
 from visformer.ui.widgets.role_label import RoleLabel
-from visformer.ui.widgets.still import Still, StillSplitter
 
 FIRST = "sizes at first"  # a splitter's property
 LONGEST, LETTER = 150, 0.4  # letters of a sentence; a letter's width in line heights

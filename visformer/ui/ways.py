@@ -9,7 +9,7 @@ from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import QMenu
 
 from visformer.language import N_, _
-from visformer.session import back_and_forward, runs
+from visformer.session import navigation, runs
 from visformer.session.history import EditedRun, EditName
 from visformer.session.state import Next, State
 
@@ -55,7 +55,7 @@ class Ways:
         """Say what would be undone and redone, and grey what leads nowhere."""
         _draw(self.undo_entry, state.history.undo, _("&Undo"), UNDO)
         _draw(self.redo_entry, state.history.redo, _("&Redo"), REDO)
-        back, forward = back_and_forward.ways(state)
+        back, forward = navigation.ways(state)
         self.back_entry.setEnabled(back)
         self.forward_entry.setEnabled(forward)
 
@@ -66,10 +66,10 @@ class Ways:
         self._return(runs.redo)
 
     def back(self) -> None:
-        self._go(back_and_forward.back)
+        self._go(navigation.back)
 
     def forward(self) -> None:
-        self._go(back_and_forward.forward)
+        self._go(navigation.forward)
 
     def _return(self, to: Callable[[State], Next]) -> None:
         """Undo or redo an edit; what is typed follows where that changes it."""

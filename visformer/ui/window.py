@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import QSettings, Qt, QTimer
+from PySide6.QtCore import QEvent, QObject, QSettings, Qt, QTimer
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QKeyEvent
 from PySide6.QtWidgets import (
     QMainWindow,
@@ -15,8 +15,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from visformer.engine.events import Event
-from visformer.engine.messages import Opened
+from visformer.engine.messages import Event, Opened
 from visformer.engine.mirror import Decoded
 from visformer.errors import VisformerError
 from visformer.language import _
@@ -26,49 +25,51 @@ from visformer.pictures.attention.reading import move
 from visformer.pictures.computation.stages import neighbour
 from visformer.pictures.look import Form
 from visformer.pictures.modified_run import change_words, export_words
-from visformer.session import answers, openings, runs
-from visformer.session.live import fixed_words
+from visformer.session import answers, forcing, openings, runs, side_requests
+from visformer.session.navigation import click_source
 from visformer.session.receive import receive
+from visformer.session.runs import fixed_words
 from visformer.session.side_requests import needed
-from visformer.session.source_clicks import click_source
 from visformer.session.state import EngineLike, Session, State
-from visformer.ui.actions import build_keys, build_menus, show_recent
+from visformer.ui.actions import (
+    build_keys,
+    build_menus,
+    local,
+    open_together,
+    show_recent,
+)
 from visformer.ui.appearance import Appearance
-from visformer.ui.bars.about import AboutButton
 from visformer.ui.bars.candidates import CandidatesPanel
-from visformer.ui.bars.choosing import local, open_together
 from visformer.ui.bars.drawer import Drawer
 from visformer.ui.bars.first_steps import close_first_steps
-from visformer.ui.bars.header import Header
-from visformer.ui.bars.message_stack import MessageStack
-from visformer.ui.bars.modified_bar import ModifiedBar
-from visformer.ui.bars.notice import Notice
+from visformer.ui.bars.header import AboutButton, Header
+from visformer.ui.bars.message_stack import (
+    MessageStack,
+    ModifiedBar,
+    Notice,
+    RestoreBar,
+)
 from visformer.ui.bars.open_form import OpenForm
-from visformer.ui.bars.restore_bar import RestoreBar
 from visformer.ui.bars.samples import sample_button
 from visformer.ui.bars.sentence import Sentence
 from visformer.ui.bars.source_line import SourceLine
 from visformer.ui.bars.status import StatusLine
 from visformer.ui.bars.strips import Strips
 from visformer.ui.bars.transport import StrategyControls, Transport
-from visformer.ui.body import Body
+from visformer.ui.body import Body, Side
 from visformer.ui.diagnostics import Health
-from visformer.ui.first_click import FirstClick
 from visformer.ui.guard import contain_overrides, separately
-from visformer.ui.held_keys import HeldKeys
-from visformer.ui.large import LargePlace
+from visformer.ui.large import FirstClick, LargePlace
 from visformer.ui.memory import Memory
 from visformer.ui.presenting import Presentation
 from visformer.ui.raw_pieces import show_raw
-from visformer.ui.session_files import SessionFiles
-from visformer.ui.side import Side
+from visformer.ui.session_files import SessionFiles, TraceOpener
 from visformer.ui.tabs import Tabs
-from visformer.ui.trace_opener import TraceOpener
+from visformer.ui.term_tips import TermTip
 from visformer.ui.ways import Ways
+from visformer.ui.widgets.arranging import in_line
 from visformer.ui.widgets.export import MODIFIED
 from visformer.ui.widgets.plain_tip import plain_tip
-from visformer.ui.widgets.side_by_side import in_line
-from visformer.ui.wiring import wire
 from visformer.values.facts import WATCHED, Kind
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.questions import Overrides, Value
@@ -430,3 +431,94 @@ class MainWindow(QMainWindow):
         self.memory.keep("history", self.source.history)
         self.memory.write()
         super().closeEvent(event)
+
+
+class HeldKeys(QObject):
+    """Draws a State at once; a key's only if what the last one changed is painted.
+
+    So a held key keeps up however long a drawing takes: it ends where it would, and
+    nothing is left to draw when it is let go.
+    """
+
+    def __init__(
+        self,
+        window: QWidget,
+        draw: Callable[[State], None],
+        follow: Callable[[State], None],
+    ) -> None:
+        """``follow`` is told at once, too, of a State that is drawn later."""
+        super().__init__(window)
+        self._draw, self._follow = draw, follow
+        self._acting, self._painted = False, True
+        self._state: State | None = None  # that is to be drawn
+        self._late = QTimer(self, singleShot=True, interval=0)
+        self._late.timeout.connect(self._draw_late)
+        window.installEventFilter(self)
+
+    def by_key(self, act: Callable[[], object]) -> Callable[[], None]:
+        """Return what a key does that may be held."""
+
+        def press() -> None:
+            self._acting = True
+            try:
+                act()
+            finally:
+                self._acting = False
+
+        return press
+
+    def draw(self, state: State) -> None:
+        """Draw a State now, or once the one before it is painted."""
+        if self._acting and not self._painted:
+            self._state = state
+            self._follow(state)
+            self._late.start()
+            return
+        self._late.stop()
+        self._painted, self._state = False, None
+        self._draw(state)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Note that the window is painted."""
+        self._painted |= event.type() == QEvent.Type.UpdateRequest
+        return False
+
+    def _draw_late(self) -> None:
+        if self._state is not None:
+            self.draw(self._state)
+
+
+def wire(window: MainWindow) -> None:
+    """Connect what explains and what teaches with the window's State."""
+    _wire_teaching(window)
+    session = window.session
+    window.candidates.chosen.connect(lambda id: session.do(forcing.force, id))
+    window.candidates.failed.connect(lambda words: session.set(error=words))
+    window.candidates.typed.connect(
+        lambda text: session.do(side_requests.find_tokens, text)
+    )
+    for panel in (window.candidates, window.presentation.candidates):
+        panel.unfolded.connect(lambda on: session.set(unfolded=on))
+    strategy = window.strategy
+    TermTip(strategy.limit, session, "limit")
+    TermTip(strategy.temperature, session, "temperature")
+    TermTip(strategy.top_k, session, "top_k")
+    TermTip(strategy.top_p, session, "top_p")
+    TermTip(strategy.seed, session, "seed")
+    TermTip(window.candidates.summary, session, "entropy", "probability")
+
+
+def _wire_teaching(window: MainWindow) -> None:
+    """Let the bar, and an emptied reference box, change the window's run."""
+
+    def teach(fed: bool) -> None:
+        window.session.do(forcing.teach, fed=fed)
+
+    def drop(text: str = "") -> None:
+        if not text:
+            window.session.do(forcing.drop_reference)
+
+    window.candidates.teaching.chosen.connect(teach)
+    window.candidates.teaching.dropped.connect(window.reference.clear)
+    window.candidates.teaching.dropped.connect(drop)
+    window.reference.textEdited.connect(drop)

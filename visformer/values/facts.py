@@ -17,12 +17,22 @@ StackName = Literal["encoder", "decoder"]
 SentenceSide = Literal["source", "target"]
 KINDS: tuple[Kind, ...] = ("encoder", "decoder", "cross")
 STACKS: tuple[StackName, ...] = ("encoder", "decoder")
+SIDES: dict[Kind, tuple[SentenceSide, SentenceSide]] = {  # of its queries, of its keys
+    "encoder": ("source", "source"),
+    "decoder": ("target", "target"),
+    "cross": ("target", "source"),
+}
+STACK_OF: dict[Kind, StackName] = {  # whose rows are its queries
+    "encoder": "encoder",
+    "decoder": "decoder",
+    "cross": "decoder",
+}
 
 
 class BlockParameters(NamedTuple):
     """How many parameters one block of a model has of its own."""
 
-    block: str  # as core/counting.py names it: "encoder.0.self_attention", "output"
+    block: str  # as core/checkpoint.py names it: "encoder.0.self_attention", "output"
     parameters: int  # without what it shares
     shared: str = ""  # the block that counts the parameters it shares; "" for none
 

@@ -1,11 +1,11 @@
-"""What is unusual or wrong about a checkpoint, as a value."""
+"""What is unusual or wrong about a model, and what certifies one that was watched."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from visformer.language import _
+from visformer.language import _, ngettext
 
 Severity = Literal["fault", "note"]  # wrong, or only unusual
 
@@ -34,3 +34,56 @@ class Finding:
         return replace(
             self, where=_(self.where), what=_(self.what), remedy=_(self.remedy)
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Certificate:
+    """What was checked of one call, or of several."""
+
+    worst: float  # the largest difference of an attention; 0 without any
+    output_difference: float | None  # watched against unwatched; None: not compared
+    tolerance: float  # what both may be
+    attentions: int  # how many were found
+    missed: tuple[str, ...]  # sentences about what is not shown
+    findings: tuple[Finding, ...]
+    checks: tuple[str, ...] = ()  # sentences about other calls that were made for it
+
+    @property
+    def difference(self) -> float:
+        """The larger of both differences."""
+        return max(self.worst, self.output_difference or 0.0)
+
+    @property
+    def passed(self) -> bool:
+        """Whether attention was found and all its numbers are the model's own."""
+        return self.attentions > 0 and self.difference <= self.tolerance
+
+    @property
+    def ok(self) -> bool:
+        """Whether it passed, nothing was missed, and no finding is a fault."""
+        faults = any(one.severity == "fault" for one in self.findings)
+        return self.passed and not self.missed and not faults
+
+    @property
+    def sentence(self) -> str:
+        """One sentence for a title or a page."""
+        if not self.attentions:
+            return _("No attention was found.")
+        if not self.passed:
+            return _(
+                "Of {n:,} attentions the numbers differ from the model's own by up to "
+                "{worst:.2g}.",
+                n=self.attentions,
+                worst=self.difference,
+            )
+        return ngettext(
+            "All numbers of {n:,} attention are the model's own, within {worst:.2g}.",
+            "All numbers of {n:,} attentions are the model's own, within {worst:.2g}.",
+            self.attentions,
+            worst=self.difference,
+        )
+
+    def __str__(self) -> str:
+        """Return the sentence and the checks, then what is not shown, then findings."""
+        said = (self.sentence, *self.checks, *self.missed)
+        return "\n".join((*said, *map(str, self.findings)))

@@ -11,7 +11,7 @@ from visformer.arguments import is_several, one_of, wrong_type, wrong_value
 from visformer.errors import InputError
 from visformer.language import _
 from visformer.values.arrays import Bools, Floats, read_only
-from visformer.values.facts import KINDS, AttentionFacts, Kind, ModelFacts
+from visformer.values.facts import KINDS, SIDES, AttentionFacts, Kind, ModelFacts
 from visformer.values.row_columns import Columns, RowsName
 from visformer.values.trace import Trace
 
@@ -73,9 +73,7 @@ def _layers(kind: Kind, given: Any) -> list[Floats]:
 def _lengths(layers: Mapping[Kind, Sequence[Floats]]) -> dict[str, int]:
     lengths: dict[str, int] = {}
     for kind, several in layers.items():
-        queries = "source" if kind == "encoder" else "target"
-        keys = "target" if kind == "decoder" else "source"
-        for side, n in zip((queries, keys), several[0].shape[2:], strict=True):
+        for side, n in zip(SIDES[kind], several[0].shape[2:], strict=True):
             if lengths.setdefault(side, n) != n:
                 raise InputError(
                     _(

@@ -11,16 +11,15 @@ translated.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from visformer.arguments import real_number, wrong_type
+from visformer.arguments import one_of, real_number, whole_number, wrong_type
 from visformer.errors import InputError
 from visformer.language import N_, _, ngettext
-from visformer.values.change_checks import check_fields
 from visformer.values.facts import KINDS
 
 if TYPE_CHECKING:
@@ -408,3 +407,26 @@ def check_positions(change: PositionChange, rows: int = _MOST_POSITIONS) -> None
             else N_("“{change}” needs a number from {low:g} to {high:g}.")
         )
         raise InputError(_(sentence, change=change, low=low, high=high))
+
+
+FARTHEST = 1 << 20  # positions that a diagonal can be moved by
+
+
+def check_fields(change: Any, choices: Iterable[str] = ()) -> None:
+    """Raise InputError or TypeError unless every field of a change can be had.
+
+    ``choices`` are of its ``kind`` or ``form``. numpy's numbers become Python's.
+    """
+    for name in (field.name for field in fields(change)):
+        value = getattr(change, name)
+        if name in ("kind", "form"):
+            one_of(name, value, choices)
+        elif name == "allowed":
+            if not isinstance(value, bool):
+                raise wrong_type(name, value, _("True or False"))
+        elif name == "amount" or (name == "factor" and value is not None):
+            real_number(name, value, _("a number"))
+        elif value is not None or name not in ("layer", "offset", "factor"):
+            least = -FARTHEST if name == "offset" else 0
+            number = whole_number(name, value, least=least, most=2**63 - 1)
+            object.__setattr__(change, name, number)

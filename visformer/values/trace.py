@@ -42,14 +42,16 @@ from visformer.values.arrays import (
     stacked,
 )
 from visformer.values.attention_heads import AttentionHeads
-from visformer.values.certificate import Certificate
 from visformer.values.facts import (
+    SIDES,
+    STACK_OF,
     AttentionFacts,
     Kind,
     ModelFacts,
     SentenceSide,
     StackName,
 )
+from visformer.values.finding import Certificate
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.memo import Memo, same
 from visformer.values.rollout import running_rollout, through
@@ -228,8 +230,9 @@ class Trace:
 
     def tokens(self, kind: Kind) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the query tokens and the key tokens of a kind."""
-        queries = self.source if kind == "encoder" else self.target
-        return queries, self.target if kind == "decoder" else self.source
+        of = {"source": self.source, "target": self.target}
+        queries, keys = SIDES[kind]
+        return of[queries], of[keys]
 
     def pads(self, side: SentenceSide) -> Bools:
         """Return which tokens are padding, bool [S or T].
@@ -484,7 +487,7 @@ class Trace:
     def _split_queries(self, kind: Kind, layer: int) -> Floats:
         """Return the queries of all heads, [Q, H, d]."""
         name = "cross queries" if kind == "cross" else "queries"
-        rows = self._part("encoder" if kind == "encoder" else "decoder", name, layer)
+        rows = self._part(STACK_OF[kind], name, layer)
         facts = self._facts(kind)
         return rows.reshape(len(rows), facts.heads, facts.head_size)
 

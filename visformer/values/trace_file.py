@@ -13,10 +13,9 @@ from visformer.errors import InputError
 from visformer.files import check_suffix, followed, short, written_whole
 from visformer.language import _
 from visformer.values.storage.file_blocks import MAGIC, START, VERSION, BlockFile
-from visformer.values.storage.read_runs import read_session_file
 from visformer.values.storage.regular_file import RegularFile
+from visformer.values.storage.run_arrays import read_session_file, write_runs
 from visformer.values.storage.saved_session import SavedRun, SavedSession
-from visformer.values.storage.write_runs import write_runs
 from visformer.values.trace import Trace
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
 from visformer.language import _, ngettext
-from visformer.values.certificate import Certificate
+from visformer.values.finding import Certificate
 from visformer.watching.certifying_watched import certificate_of, together
 from visformer.watching.comparing_calls import CallComparing, along, is_same
 from visformer.watching.module_calls import Given

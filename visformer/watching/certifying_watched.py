@@ -16,7 +16,7 @@ from visformer.analysis.checks.observation import Observation
 from visformer.analysis.checks.softmax import SUMS
 from visformer.analysis.checks.table import causes, findings_of
 from visformer.language import _, ngettext
-from visformer.values.certificate import Certificate
+from visformer.values.finding import Certificate
 from visformer.values.watched_attention import TOLERANCE, WatchedAttention
 from visformer.watching.comparing_steps import compared_steps
 from visformer.watching.observing import observed

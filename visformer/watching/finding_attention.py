@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from visformer.values.watched_attention import HALF_TOLERANCE, HIDING, MASKED, TOLERANCE
 from visformer.watching.axes import (
     WEIGHT,
     DataAxis,
@@ -17,9 +19,11 @@ from visformer.watching.axes import (
     size_of,
 )
 from visformer.watching.captured import (
+    COARSE,
     COLUMNS,
     Apart,
     Captured,
+    Replayed,
     Roles,
     Unclear,
     again,
@@ -34,9 +38,7 @@ from visformer.watching.captured import (
     unit_of,
 )
 from visformer.watching.module_calls import ModuleCall
-from visformer.watching.rounding import Rounding, rows_apart
-from visformer.watching.score_formula import ScoreFormula, formula
-from visformer.watching.score_trail import ScoreProduct, ScoreTrail
+from visformer.watching.score_trail import ScoreProduct, ScoreTrail, walked
 
 ARRANGING = {  # operations that leave every weight as it is
     *("view", "_unsafe_view", "reshape", "_reshape_alias", "unsqueeze", "squeeze"),
@@ -232,3 +234,208 @@ def _parts_of(axis: DataAxis) -> Iterator[tuple[object, int, int]]:
     """Yield what the keys of an axis were joined of; nothing of a stretch of it."""
     parts = next((one.parts for one in axis.lineage() if one.parts), ())
     yield from parts if sum(size for _axes, size, _marks in parts) == axis.size else ()
+
+
+LITTLE = 1e-3  # small enough for a soft cap to be straight
+SILENT = 1e-9  # a slope that is none
+MANY = 4093  # scores that are looked at; a prime, so that all columns have their turn
+CLOSE = 1e-4  # of scores, relative to their magnitude
+FINE = 1e-7  # numbers with a coarser rounding tell no formula
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScoreFormula:
+    """softmax(scale q.k + added), where that is what it is.
+
+    The operations between the product and the softmax are done again on zeros: what
+    comes of zeros is what is added, and of the scores besides, the scale.
+    """
+
+    scale: float
+    top: Tensor  # the largest score of each row, [B, H, Q, 1], or of all
+    linear: bool = False
+    added: Tensor | None = None  # [B or 1, H or 1, Q, K]
+    filled: Tensor | None = None  # bool, alike: where what is added replaces the score
+    multiplied: Tensor | None = None  # [B, H, Q, K]: not masked, but without a say
+    scores: Tensor | None = None  # [B, H, Q, K] by the formula; None where not linear
+
+
+def formula(
+    trail: ScoreTrail, found: Roles, replayed: Replayed, queries: Tensor, keys: Tensor
+) -> ScoreFormula:
+    """Return the formula of a trail's scores, arranged as the weights are.
+
+    Queries [B, H, Q, d] and keys [B, H, K, d] are those of the product.
+    """
+    before, _after = split_at_softmax(trail)
+    product, scores = replayed.product, replayed.scores
+    if replayed.unit > FINE:  # what was rounded hides how it was made
+        product = _wide(trail.product.left) @ _wide(trail.product.right)
+        scores = walked(before, product)
+    dimensions = next((s.softmax[1] for s in trail.steps() if s.softmax), None)
+
+    def in_order(numbers: Tensor) -> Tensor:
+        if dimensions is None:
+            raise Unclear("no softmax")
+        return arranged(numbers, dimensions, found.groups).cpu()
+
+    try:
+        zero, real = (
+            in_order(walked(before, torch.zeros_like(product))),
+            in_order(scores),
+        )
+    except Unclear:
+        top = scores.amax().nan_to_num(0, 0, 0).cpu()
+        return ScoreFormula(_first_slope(before, product), top)
+    flat = queries.to(real.dtype) @ keys.mT.to(real.dtype)
+    scale = _scale(flat, zero, real)
+    if scale is None:  # all is masked
+        scale = _first_slope(before, product)
+    told = torch.add(zero, flat, alpha=scale)
+    apart = torch.sub(real, told, out=flat).abs_()
+    silent, multiplied = (real == zero) & (apart > 0), None
+    if silent.any():  # seldom: filled, or multiplied by zero
+        ones = in_order(walked(before, torch.ones_like(product)))
+        silent = (real == zero) & (ones == zero) & (zero > -torch.inf)
+        multiplied = silent & (zero > HIDING) & in_order(_times_zero(before, product))
+        silent &= ~multiplied
+        told = torch.where(silent, zero, told)
+        apart = (real - told).abs_()
+    off = apart > real.abs().clamp_(min=1).mul_(CLOSE)
+    linear = not bool((off & (zero > MASKED) & (real > MASKED)).any())
+    if not linear and multiplied is None:
+        scale = _first_slope(before, product)
+    return ScoreFormula(
+        scale=scale,
+        top=real.amax(-1, keepdim=True).nan_to_num(0, 0, 0).float(),
+        linear=linear,
+        added=_shared(zero.float()) if zero.any() else None,
+        filled=_shared(silent) if silent.any() else None,
+        multiplied=multiplied if multiplied is not None and multiplied.any() else None,
+        scores=told if linear else None,
+    )
+
+
+def _wide(tensor: Tensor) -> Tensor:
+    return tensor.to(torch.float32 if tensor.device.type == "mps" else torch.float64)
+
+
+def _shared(tensor: Tensor) -> Tensor:
+    """Return a tensor without copies for each row of the batch, or for each head."""
+    for at in (0, 1):
+        first = tensor.narrow(at, 0, 1)
+        if tensor.shape[at] > 1 and bool((tensor == first).all()):
+            tensor = first
+    return tensor.clone()
+
+
+def _scale(product: Tensor, zero: Tensor, real: Tensor) -> float | None:
+    """Return what products are multiplied by; None where nothing tells."""
+    several = [x.reshape(-1) for x in (product, zero, real)]
+    last = product.numel() - 1
+    at = torch.linspace(0, last, MANY, dtype=torch.float64).long()
+    for some in ([x[at] for x in several], several):
+        product, zero, real = (x.double() for x in some)
+        tells = (zero > MASKED) & (real > MASKED) & (real != zero)
+        tells &= real.isfinite() & (product.abs() > SILENT)
+        if tells.any():
+            product, slope = product[tells], (real - zero)[tells] / product[tells]
+            large = product.abs() >= product.abs().median()
+            return float(slope[large].median())
+    return None
+
+
+def _first_slope(before: list[ScoreTrail], product: Tensor) -> float:
+    """Return what little numbers are multiplied by, before all of them are masked."""
+    zeros = torch.zeros_like(_wide(product))
+    little = torch.full_like(zeros, LITTLE)
+    scale = 1.0
+    for step in before:
+        zeros, little = walked([step], zeros), walked([step], little)
+        slope = ((little - zeros) / LITTLE)[zeros > MASKED]
+        slope = slope[slope.abs() > SILENT]
+        if len(slope):
+            scale = float(slope.median())
+    return scale
+
+
+def _times_zero(before: list[ScoreTrail], product: Tensor) -> Tensor:
+    """Return which scores are multiplied by zero and not replaced after it."""
+    zeros, ones = torch.zeros_like(product), torch.ones_like(product)
+    for step in before:
+        differed = zeros != ones
+        zeros, ones = walked([step], zeros), walked([step], ones)
+        if step.operation in ("mul", "mul_"):
+            gone = (zeros == ones) & differed
+            zeros, ones = (x.masked_fill(gone, torch.nan) for x in (zeros, ones))
+    return zeros.isnan()
+
+
+STEPS = 3  # roundings of a score or a result: as a product, scaled, masked
+OF_SUMS = unit_of(torch.zeros(0))  # products are added up in float32
+
+
+class Rounding(NamedTuple):
+    """The relative rounding of single numbers, on the way to weights and to results.
+
+    What a softmax makes of it grows with the size of the largest scores, and what a sum
+    makes of it with its terms.
+    """
+
+    of_weights: float
+    of_results: float
+
+    def weights(self, rows: Tensor, top: Tensor, steps: int = STEPS) -> Apart:
+        """Judge the differences of weights, [..., Q, 1], of scores of some size.
+
+        ``top`` is the largest score of each row, [..., Q, 1], or of all; ``steps``
+        roundings may differ. Scores that are off by x change a weight w by
+        2 x w (1 - w) at most, and only those near the largest have weights.
+        """
+        allowed = 0.5 * steps * self.of_weights * (top.abs() + 1)
+        return _judged(rows, allowed.clamp(max=1.0), self.of_weights)
+
+    def results(self, made: Captured) -> Apart:
+        """Compare results with the weights times the values, relative to their rows."""
+        values = grouped(made.values, made.weights.shape[1])
+        size, sums = _reach(made.result), made.weights.abs().sum(-1, keepdim=True)
+        largest = values.abs().nan_to_num(0, 0, 0).amax((-2, -1), keepdim=True)
+        unit = STEPS * self.of_results + math.sqrt(values.shape[2]) * OF_SUMS
+        allowed = unit * sums.nan_to_num(0, 0, 0) * largest / size
+        rows = rows_apart(made.weights @ values, made.result) / size
+        return _judged(rows, allowed, self.of_results)
+
+
+def _reach(numbers: Tensor) -> Tensor:
+    """Return the largest of each row, at least 1; [..., 1]."""
+    return numbers.abs().nan_to_num(0, 0, 0).amax(-1, keepdim=True).clamp_(min=1.0)
+
+
+def _judged(rows: Tensor, allowed: Tensor, unit: float) -> Apart:
+    """Return the difference that is furthest from what it may be, else the largest."""
+    usual = HALF_TOLERANCE if unit > COARSE else TOLERANCE
+    if not rows.numel():
+        return Apart(0.0, usual)
+    room = allowed.clamp(min=usual).expand(rows.shape)
+    over = rows - room
+    at = int((over if (over > 0).any() else rows).argmax())
+    difference, most = float(rows.reshape(-1)[at]), float(room.reshape(-1)[at])
+    return Apart(difference, usual if difference <= usual else most)
+
+
+def rows_apart(again: Tensor, own: Tensor) -> Tensor:
+    """Return the largest difference of each row, [..., 1], on the CPU.
+
+    What is NaN in both is none.
+    """
+    if again.dtype == own.dtype and torch.equal(again, own):
+        return torch.zeros((*own.shape[:-1], 1))
+    again, own = again.float(), own.float()
+    apart = (again - own).abs_()
+    rows = (
+        apart.amax(-1, keepdim=True) if apart.numel() else apart.sum(-1, keepdim=True)
+    )
+    if not rows.isfinite().all():
+        same = (again == own) | (again.isnan() & own.isnan())
+        rows = apart.masked_fill(same, 0.0).nan_to_num(torch.inf).amax(-1, keepdim=True)
+    return rows.cpu()

@@ -13,6 +13,7 @@ from torch import Tensor
 from visformer.arguments import wrong_value
 from visformer.language import _
 from visformer.values.arrays import Ids
+from visformer.values.facts import SIDES
 from visformer.watching.axes import DataDimension, positions_on
 from visformer.watching.captured import Captured
 from visformer.watching.input_sides import Sides
@@ -138,8 +139,7 @@ def side_ids(layers: Layers) -> dict[str, Ids | None]:
     """Return the ids of either side that there is, [B, N], if all layers agree."""
     several: dict[str, list[Ids | None]] = {}
     for kind, attentions in layers.items():
-        of_queries = "source" if kind == "encoder" else "target"
-        of_keys = "target" if kind == "decoder" else "source"
+        of_queries, of_keys = SIDES[kind]
         for one in attentions:
             several.setdefault(of_queries, []).append(one.query_ids)
             several.setdefault(of_keys, []).append(one.key_ids)

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from visformer.core.all_tokens import whole_distribution
-from visformer.core.sampling import choose
-from visformer.core.token_order import most_probable
+from visformer.core.sampling import choose, most_probable
 from visformer.errors import InputError
 from visformer.language import _
 from visformer.values.arrays import Floats, Ids

@@ -13,6 +13,7 @@ import numpy as np
 from visformer.values.arrays import Bools, Floats, read_only
 from visformer.values.facts import (
     KINDS,
+    SIDES,
     WATCHED,
     AttentionFacts,
     Kind,
@@ -105,8 +106,8 @@ def layers_of(attentions: Sequence[WatchedAttention]) -> Layers:
         if not fit:
             continue
         sizes = Counter(map(_sizes, fit)).most_common(1)[0][0]
-        queries, keys = _sides(kind)
-        wanted = {queries: sizes.queries, keys: sizes.keys}
+        queries, keys = SIDES[kind]
+        wanted: dict[str, int] = {queries: sizes.queries, keys: sizes.keys}
         if any(lengths_of.get(side, n) != n for side, n in wanted.items()):
             continue
         lengths_of |= wanted
@@ -128,14 +129,9 @@ def lengths(layers: Layers) -> tuple[int, int]:
     """Return S and T; 0 for a side that there is not."""
     found = {"source": 0, "target": 0}
     for kind, several in layers.items():
-        queries, keys = _sides(kind)
+        queries, keys = SIDES[kind]
         found[queries], found[keys] = several[0].weights.shape[2:]
     return found["source"], found["target"]
-
-
-def _sides(kind: Kind) -> tuple[str, str]:
-    queries = "source" if kind == "encoder" else "target"
-    return queries, "target" if kind == "decoder" else "source"
 
 
 def _sizes(one: WatchedAttention) -> _Sizes:

@@ -57,7 +57,7 @@ from visformer.watching.watched_runs import (
 from visformer.watching.watched_steps import LogitsKept
 
 if TYPE_CHECKING:
-    from visformer.values.certificate import Certificate
+    from visformer.values.finding import Certificate
     from visformer.values.trace import Trace
 
 Tokens = Sequence[str] | Sequence[Sequence[str]] | None

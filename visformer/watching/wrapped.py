@@ -5,12 +5,15 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from visformer.arguments import is_several, whole_number, wrong_type, wrong_value
+from visformer.engine.messages import Opened
 from visformer.errors import InputError
 from visformer.language import _
 from visformer.values.intervention import Intervention
@@ -82,6 +85,29 @@ class WrappedModel(SteppedModel):
     def reads_text(self) -> bool:
         """Whether texts are typed, not ids."""
         return self._encode is not None
+
+    def opened(self, number: int, path: str) -> Opened:
+        """Say what the model is: by what it does with its first token."""
+        begun = self.begin_decoding([self.bos, self.bos], limit=1)
+        model, certificate = begun.step().model, begun.watched.certificate
+        return Opened(
+            number=number,
+            path=path,
+            model=model,
+            positions=np.zeros((0, 0), np.float32),
+            devices=(model.device,),
+            findings=certificate.findings,
+            assumed=certificate.missed,
+            numbers=0 if self.reads_text else begun.vocabulary,
+        )
+
+    @functools.cached_property
+    def tokenizer(self) -> Any:
+        """What the engine looks tokens up in by their pieces."""
+        size = self.begin_decoding([self.bos, self.bos], limit=1).vocabulary
+        pieces = self.pieces(range(size))
+        target = SimpleNamespace(size=size, token=pieces.__getitem__)
+        return SimpleNamespace(target=target)
 
     def check(self, change: Intervention, source: SourceTokens) -> None:
         """Raise InputError for any change: the model's forward is its own."""

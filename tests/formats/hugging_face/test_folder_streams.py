@@ -13,7 +13,7 @@ import torch
 import visformer
 from tests.formats.hugging_face.parity import opened
 from visformer.engine.messages import Lens
-from visformer.engine.replies import lean, lens
+from visformer.engine.process import lean, lens
 from visformer.pictures.absent import no_lens_words
 from visformer.values.lens import streams
 

@@ -16,8 +16,8 @@ import torch
 import visformer
 from tests.formats.hugging_face.families import FAMILIES, sentences
 from tests.formats.hugging_face.parity import CLOSE, compared, opened
-from visformer.engine.decodes import Decodes
 from visformer.engine.messages import Answer, Decode, Passed
+from visformer.engine.process import Decodes
 from visformer.errors import CheckpointError, InputError
 from visformer.formats.hugging_face import library as hub
 from visformer.formats.hugging_face.folder_model import FolderModel

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 from visformer.arguments import wrong_value
 from visformer.core.modified import as_intervention
-from visformer.core.sampling import as_strategy
+from visformer.core.sampling import as_strategy, most_probable
 from visformer.core.stepping import Pairs, Stepping
-from visformer.core.token_order import most_probable
 from visformer.errors import InputError
 from visformer.language import _
 from visformer.values.intervention import Intervention

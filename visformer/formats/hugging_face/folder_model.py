@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -14,15 +15,13 @@ from torch import Tensor, nn
 
 from visformer.arguments import is_several, whole_number, wrong_type, wrong_value
 from visformer.core.generation import Generation
+from visformer.core.mask_rules import padded
 from visformer.core.sampling import choose_as_generate
 from visformer.core.threads import few_threads
 from visformer.errors import CheckpointError, InputError, VisformerError, is_memory
-from visformer.formats.hugging_face.batches import batch_of, watched_ids
-from visformer.formats.hugging_face.cached_steps import CachedSteps, cache_name
 from visformer.formats.hugging_face.changed_attention import AttentionChanges
 from visformer.formats.hugging_face.filled_masks import FilledMasks
-from visformer.formats.hugging_face.generate_rules import generate_config
-from visformer.formats.hugging_face.library import explained
+from visformer.formats.hugging_face.library import explained, library
 from visformer.formats.hugging_face.modules import FolderTask, not_of_text
 from visformer.language import _
 from visformer.tokenizers.tokenizer import Token, Tokenizer, TokenizerSide
@@ -407,3 +406,171 @@ def _around(side: TokenizerSide, text: str) -> list[Token]:
     return (
         side.around(text) if isinstance(side, TransformersSide) else side.encode(text)
     )
+
+
+NAMES = "past_key_values", "cache"  # of the cache: until transformers 5.23, and since
+
+
+class CachedSteps:
+    """Computes what follows a target; what it has read of it is not read again."""
+
+    def __init__(self, module: nn.Module, *, alone: bool) -> None:
+        """Begin with a module as it is now; ``alone``: it has no encoder."""
+        self._module: Any = module
+        self._name = cache_name(module)
+        self._alone = alone
+        self._source: tuple[int, ...] = ()
+        self._read: tuple[int, ...] = ()  # of the target
+        self._encoded: Any = None
+        self._cache: Any = None
+
+    @torch.no_grad()
+    def __call__(self, source: Sequence[int], target: Sequence[int]) -> Tensor:
+        """Return the logits [V] after a target of at least one token."""
+        target = tuple(target)
+        if not self._alone and (self._source != tuple(source) or self._cache is None):
+            self._cache, self._source = None, tuple(source)
+            self._encoded = self._module.get_encoder()(
+                input_ids=self._tensor(source), return_dict=True
+            )
+        grown = (
+            len(self._read) < len(target) and target[: len(self._read)] == self._read
+        )
+        if self._cache is None or not grown:
+            self._cache, self._read = None, ()
+        fresh = target[len(self._read) :]
+        name = "input_ids" if self._alone else "decoder_input_ids"
+        inputs: dict[str, Any] = {name: self._tensor(fresh), self._name: self._cache}
+        if not self._alone:
+            inputs["encoder_outputs"] = self._encoded
+        output = self._module(**inputs, use_cache=True, return_dict=True)
+        self._cache, self._read = getattr(output, self._name), target
+        logits: Tensor = output.logits[0, -1].float().cpu()
+        return logits
+
+    def _tensor(self, ids: Sequence[int]) -> Tensor:
+        device = next(self._module.parameters()).device
+        return torch.tensor([[*ids]], dtype=torch.long, device=device)
+
+
+def cache_name(module: nn.Module) -> str:
+    """Name a module's cache of keys and values; "" if it is stepped without one."""
+    taken = inspect.signature(module.forward).parameters
+    return next((name for name in NAMES if name in taken), "")
+
+
+def generate_config(
+    rules: Generation,
+    *,
+    beams: int,
+    tokens: int,
+    special: tuple[int, tuple[int, ...], int],
+) -> Any:
+    """Return a ``GenerationConfig`` of rules; ``special`` are start, ends and pad.
+
+    Nothing of a folder is in it that was not read as a rule.
+    """
+    start, ends, pad = special
+    # sequences of one are forbidden, or suppressed: which does the same
+    given = {
+        "num_beams": beams,
+        "length_penalty": rules.length_penalty,
+        "early_stopping": rules.early_stopping,
+        "max_new_tokens": tokens,
+        "min_new_tokens": rules.min_tokens or None,
+        "bad_words_ids": [[*words] for words in rules.forbidden] or None,
+        "begin_suppress_tokens": [*rules.forbidden_first] or None,
+        "forced_bos_token_id": rules.forced_first,
+        "forced_eos_token_id": [*rules.forced_last] or None,
+        "no_repeat_ngram_size": rules.no_repeat or None,
+        "repetition_penalty": rules.repetition_penalty,
+        "renormalize_logits": rules.renormalise,
+        "decoder_start_token_id": start if start >= 0 else None,
+        "bos_token_id": start if start >= 0 else None,
+        "eos_token_id": [*ends] or None,
+        "pad_token_id": pad if pad >= 0 else next(iter(ends), None),
+        "do_sample": False,
+    }
+    told = {name: value for name, value in given.items() if value is not None}
+    return library().GenerationConfig(**told)
+
+
+def batch_of(model: FolderModel, texts: Sequence[str]) -> list[Trace]:
+    """Decode each text, then run all as one batch, whose padding is masked.
+
+    Raises InputError for a model that pads nothing, and for one that goes on with a
+    prompt: its prompts are of different lengths.
+    """
+    pad = model.tokenizer.pad
+    if model.alone or pad < 0:
+        raise InputError(
+            _("“{name}” takes one text at a time: it has no padding.", name=model.name)
+        )
+    sources = [model.read(text) for text in texts]
+    ids = padded([source.ids for source in sources], pad).to(model.device)
+    shown = [[*s.tokens, *model.pieces([pad] * ids.shape[1])] for s in sources]
+    sides, lengths = [ids], [[len(source.ids) for source in sources]]
+    if model.task == "seq2seq":
+        rows = [_consumed(model, text) for text in texts]
+        sides.append(padded(rows, pad))
+        lengths.append([len(row) for row in rows])
+    tokens = [tokens[: ids.shape[1]] for tokens in shown]
+    watched = _watched_rows(model, sides, lengths, source_tokens=tokens)
+    return [
+        replace(trace, model=model.described(trace.model), source_text=text)
+        for trace, text in zip(watched.traces, texts, strict=True)
+    ]
+
+
+def _watched_rows(
+    model: FolderModel,
+    sides: Sequence[Tensor],
+    lengths: Sequence[list[int]],
+    *,
+    source_tokens: list[list[str]] | None = None,
+) -> Watched:
+    """Watch one pass over int64 [B, S] and [B, T]; what follows a length is masked."""
+    inputs: dict[str, Any] = {}
+    for side, ids, real in zip(("", "decoder_"), sides, lengths, strict=False):
+        inputs[f"{side}input_ids"] = ids.to(model.device)
+        inputs[f"{side}attention_mask"] = _real(real, ids.to(model.device))
+    watcher = watch(
+        model.model,
+        tokenizer=lambda id: model.pieces([id])[0],
+        source_tokens=source_tokens,
+        sources=None if model.alone else "input_ids",
+        targets={"seq2seq": "decoder_input_ids", "prompt": "input_ids"}.get(model.task),
+    )
+    with torch.no_grad(), watcher as watched:
+        watched.output = model.model(**inputs)
+    return watched
+
+
+def watched_ids(model: FolderModel, ids: Sequence[Tensor]) -> Watched:
+    """Watch one pass over int64 [B, S] and [B, T]; padding at the end is masked.
+
+    A model of one side reads the first. Raises InputError where one is missing.
+    """
+    needed = 2 if model.task == "seq2seq" else 1
+    if len(ids) < needed:
+        raise InputError(
+            _("“{name}” reads a source and a target: give both.", name=model.name)
+        )
+    lengths = []
+    for one in ids[:needed]:
+        places = torch.arange(1, one.shape[1] + 1, device=one.device)
+        real = places * (one != model.tokenizer.pad)
+        lengths.append(real.amax(1).clamp(min=1).tolist())
+    return _watched_rows(model, ids[:needed], lengths)
+
+
+def _consumed(model: FolderModel, text: str) -> list[int]:
+    """Return what the decoder reads of a text's own translation."""
+    decoding = model.begin_decoding(text)
+    ids: list[int] = decoding.finish().target_ids.tolist()
+    return ids
+
+
+def _real(lengths: list[int], ids: Tensor) -> Tensor:
+    places = torch.arange(ids.shape[1], device=ids.device)[None]
+    return (places < torch.tensor(lengths, device=ids.device)[:, None]).long()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -20,13 +21,14 @@ from visformer.core.assembly import build_model
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.model import Transformer
 from visformer.core.presets import BASE, Preset
-from visformer.errors import CheckpointError, InputError
+from visformer.errors import CheckpointError, InputError, VisformerError
 from visformer.files import (
     exists,
     inside,
     is_file,
     is_folder,
     listed,
+    read_regular,
     short,
     write_whole,
 )
@@ -318,3 +320,17 @@ PRESET = Preset(
     },
 )
 NATIVE = LayoutSpec(name="native", preset=PRESET, read=_read)
+
+
+MOST_BYTES = 1 << 18
+_SMOOTHING = re.compile(r"\b(?:label )?smoothing[ =:]{1,3}(0(?:\.\d{1,6})?)\b")
+
+
+def label_smoothing(checkpoint: Path) -> float | None:
+    """Return the share of label smoothing in training; None where no card names it."""
+    try:
+        text = read_regular(checkpoint / CARD, MOST_BYTES).decode("utf-8", "replace")
+    except VisformerError:
+        return None
+    found = _SMOOTHING.search(text)
+    return float(found[1]) if found else None

@@ -14,7 +14,7 @@ from visformer.pictures.choices import written_axis, written_names
 from visformer.pictures.picture import Label, Table, saved_labels
 from visformer.pictures.selection import AttentionCell, Selection
 from visformer.pictures.token_names import names, writes
-from visformer.values.facts import Kind, SentenceSide
+from visformer.values.facts import SIDES, Kind, SentenceSide
 from visformer.values.trace import Trace
 from visformer.words import head_words
 
@@ -52,7 +52,7 @@ def reserved(
         return counts
     expected = min(max(FEWEST, source * 5 // 4), MOST)
     rows, columns = (doubled(expected, count) for count in counts)
-    queries, keys = sides(kind)
+    queries, keys = SIDES[kind]
     return (
         rows if queries == "target" else counts[0],
         columns if keys == "target" else counts[1],
@@ -64,7 +64,7 @@ def labels(trace: Trace, kind: Kind) -> BothLabels:
 
     They are kept with the Trace: every picture of a step has the same ones.
     """
-    queries, keys = sides(kind)
+    queries, keys = SIDES[kind]
     columns = names(trace, keys)
     if not writes(trace, kind):
         return names(trace, queries), columns
@@ -102,19 +102,13 @@ def marks(cell: AttentionCell | None, kind: Kind) -> Marks:
         return Marks()
     if cell.kind == kind:
         return Marks((cell.query, cell.key), (cell.query,), (cell.key,))
-    row_side, column_side = sides(kind)
+    row_side, column_side = SIDES[kind]
     return Marks(None, _tokens(cell, row_side), _tokens(cell, column_side))
-
-
-def sides(kind: Kind) -> tuple[SentenceSide, SentenceSide]:
-    """Return which tokens a kind's queries and keys are."""
-    queries: SentenceSide = "source" if kind == "encoder" else "target"
-    return queries, "target" if kind == "decoder" else "source"
 
 
 def _tokens(cell: AttentionCell, side: SentenceSide) -> tuple[int, ...]:
     """Return the cell's tokens on one side, each once."""
-    pairs = zip(sides(cell.kind), (cell.query, cell.key), strict=True)
+    pairs = zip(SIDES[cell.kind], (cell.query, cell.key), strict=True)
     return tuple(sorted({index for where, index in pairs if where == side}))
 
 

@@ -22,7 +22,6 @@ from visformer.pictures.attention.maps import (
     border,
     labels,
     layer_and_head,
-    sides,
 )
 from visformer.pictures.attention.reading_words import (
     done_words,
@@ -37,7 +36,7 @@ from visformer.pictures.picture import Label
 from visformer.pictures.selection import AttentionCell, Selection
 from visformer.pictures.token_names import FED_SIGN, marks
 from visformer.values.arrays import Bools, Floats
-from visformer.values.facts import Kind
+from visformer.values.facts import SIDES, Kind
 from visformer.values.pieces import Groups, WordMarks, word_text
 from visformer.values.trace import Trace
 
@@ -299,7 +298,7 @@ def _labels(
         for names, groups, how in zip(
             labels(trace, kind),
             shown,
-            (marks(trace, side) for side in sides(kind)),
+            (marks(trace, side) for side in SIDES[kind]),
             strict=True,
         )
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from visformer.language import _
-from visformer.pictures.attention.maps import Marks, sides
+from visformer.pictures.attention.maps import Marks
 from visformer.pictures.attention.reading import Reading
 from visformer.pictures.attention.telling_head import telling_row
 from visformer.pictures.attention.token_groups import glued, side_tokens
@@ -16,6 +16,7 @@ from visformer.pictures.look import TokenRole
 from visformer.pictures.picture import Matrix
 from visformer.pictures.token_names import marks, writes
 from visformer.values.arrays import Floats
+from visformer.values.facts import SIDES
 from visformer.values.pieces import begins_word
 from visformer.values.trace import Trace
 
@@ -84,7 +85,7 @@ def _pieces(
     masked: Sequence[bool] | np.ndarray[tuple[int, ...], np.dtype[np.bool_]] | None,
     chosen: int | None,
 ) -> tuple[TintedPiece, ...]:
-    of = sides(shown.kind)[side == "key"]
+    of = SIDES[shown.kind][side == "key"]
     tokens, how, joined = side_tokens(trace, of), marks(trace, of), glued(trace, of)
     skipped = side == "query" and writes(trace, shown.kind)
     groups = shown.queries if side == "query" else shown.keys

@@ -7,10 +7,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from visformer.analysis.subwords import glued_source, glued_target, written
-from visformer.pictures.attention.maps import sides
 from visformer.pictures.look import Look, TokenGroup
 from visformer.pictures.token_names import marks, writes
-from visformer.values.facts import Kind, SentenceSide
+from visformer.values.facts import SIDES, Kind, SentenceSide
 from visformer.values.pieces import Groups, is_punctuation, joined, word_groups
 from visformer.values.trace import Trace
 
@@ -21,7 +20,7 @@ def token_groups(trace: Trace, kind: Kind, look: Look) -> tuple[Groups, Groups]:
     A row goes where the token that names it is hidden. A word stays whole as long as
     one of its tokens does.
     """
-    reads, is_read = sides(kind)
+    reads, is_read = SIDES[kind]
     first = int(writes(trace, kind))
     return _groups(trace, reads, look, first), _groups(trace, is_read, look, 0)
 

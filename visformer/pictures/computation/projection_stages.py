@@ -25,8 +25,8 @@ from visformer.pictures.computation.subject import Projected, Subject
 from visformer.pictures.picture import Axis
 from visformer.pictures.position_lab import token_positions
 from visformer.values.arrays import Floats
-from visformer.values.facts import SentenceSide
-from visformer.values.modified_positions import adds_positions
+from visformer.values.encodings import adds_positions
+from visformer.values.facts import SIDES
 from visformer.words import dimension_words, layer_words, number
 
 LETTERS: dict[Projected, str] = {"query": "Q", "key": "K", "value": "V"}
@@ -95,7 +95,7 @@ def _embedding(subject: Subject, x: Floats) -> tuple[StageMap, ...]:
         return ()
     if not adds_positions(subject.trace.model, subject.trace.intervention.positions):
         return ()
-    side: SentenceSide = "source" if subject.kind == "encoder" else "target"
+    side = SIDES[subject.kind][0]
     given = token_positions(subject.trace, subject.positions, side)
     if given is None:
         return ()

@@ -12,7 +12,6 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from visformer.analysis.sublayers import stack_of as stack_name
 from visformer.language import N_, _
 from visformer.pictures.computation.attention_stages import (
     mask_stage,
@@ -41,7 +40,7 @@ from visformer.pictures.computation.projection_stages import (
 from visformer.pictures.computation.scale_stage import scale_stage, scale_title
 from visformer.pictures.computation.stage_picture import StagePicture, of_tokens
 from visformer.pictures.computation.subject import Subject
-from visformer.values.facts import Kind
+from visformer.values.facts import STACK_OF, Kind
 from visformer.values.trace import Trace
 
 # Translated where they are shown, as are the pages and the titles of the stages.
@@ -132,7 +131,7 @@ def picture(stage: Stage, looked_at: Subject) -> StagePicture | str:
     """Return a stage's picture; a sentence if what it needs is not there."""
     if not stage.weighs:
         return _made(stage, looked_at)
-    model, stack = looked_at.trace.model, stack_name(looked_at.kind)
+    model, stack = looked_at.trace.model, STACK_OF[looked_at.kind]
     if model.known is None:
         return _(
             "This stage needs the layer's weights, but only the attention of “{model}” "

@@ -9,15 +9,15 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from visformer.analysis.sublayers import LayerRows, stack_of
+from visformer.analysis.sublayers import LayerRows
 from visformer.language import N_, _
-from visformer.pictures.attention.maps import FEWEST, labels, sides
+from visformer.pictures.attention.maps import FEWEST, labels
 from visformer.pictures.attention.weights import doubled, head_weights
 from visformer.pictures.picture import Axis, named
 from visformer.pictures.selection import AttentionCell, Scale, Selection
 from visformer.pictures.token_names import key_placed, row_placed
 from visformer.values.arrays import Floats
-from visformer.values.facts import AttentionFacts, Kind, StackName
+from visformer.values.facts import SIDES, STACK_OF, AttentionFacts, Kind, StackName
 from visformer.values.intervention import NO_WEIGHT
 from visformer.values.layer_weights import LayerParameters
 from visformer.values.memo import Memo
@@ -120,7 +120,7 @@ class Subject:
         side = axis == "key"
         names = labels(self.trace.whole, self.kind)[side]
         count = len(names)
-        if sides(self.kind)[side] == "target":
+        if SIDES[self.kind][side] == "target":
             count = doubled(FEWEST, len(self.trace.tokens(self.kind)[side]))
             count = count if self.grows else min(count, len(names))
         if whole:
@@ -260,7 +260,7 @@ def fitting(
     trace: Trace, selection: Selection, parameters: tuple[LayerParameters, ...]
 ) -> LayerParameters | None:
     """Return those weights of some layers that are the selected layer's."""
-    here = stack_of(selection.kind), selection.layer
+    here = STACK_OF[selection.kind], selection.layer
     return next(
         (
             layer
@@ -283,7 +283,7 @@ def missing(
     """Return the stack and layer whose weights are missing; None if none are."""
     if trace is None or fitting(trace, selection, parameters) is not None:
         return None
-    return stack_of(selection.kind), selection.layer
+    return STACK_OF[selection.kind], selection.layer
 
 
 def layer_rows(trace: Trace, parameters: LayerParameters, query: int) -> LayerRows:

@@ -28,7 +28,7 @@ from visformer.pictures.diagram.model_words import about, sentence
 from visformer.pictures.diagram.stacks import BUS, MARGIN, Stacks
 from visformer.pictures.diagram.zoom import zoom
 from visformer.pictures.selection import Selection
-from visformer.values.facts import ModelFacts
+from visformer.values.facts import STACK_OF, ModelFacts
 from visformer.values.memo import Memo
 from visformer.values.trace import Trace
 
@@ -94,7 +94,7 @@ def _first(model: ModelFacts, selection: Selection, closed: frozenset[str]) -> s
     It is the attention that is looked at, or the last kind that the model has.
     """
     kind = selection.kind if selection.kind in model.kinds else model.kinds[-1]
-    stack = "encoder" if kind == "encoder" else "decoder"
+    stack = STACK_OF[kind]
     if stack in closed:
         return "output" if model.known is not None else f"{stack}.0"
     part = "cross_attention" if kind == "cross" else "self_attention"

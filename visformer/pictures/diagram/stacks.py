@@ -34,8 +34,8 @@ from visformer.pictures.diagram.model_words import (
     scale_words,
 )
 from visformer.pictures.diagram.token_lists import put_prediction
+from visformer.values.encodings import adds_positions
 from visformer.values.facts import ModelFacts, SentenceSide
-from visformer.values.modified_positions import adds_positions
 from visformer.values.trace import Trace
 
 BUS = 8.0  # characters between the stacks, where the encoder's output runs

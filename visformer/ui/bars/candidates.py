@@ -2,13 +2,39 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
-from PySide6.QtCore import QEvent, QModelIndex, QPoint, QRect, QSize, Qt, Signal
+from PySide6.QtCore import (
+    QEvent,
+    QModelIndex,
+    QPoint,
+    QRect,
+    QSignalBlocker,
+    QSize,
+    Qt,
+    Signal,
+)
+from PySide6.QtGui import (
+    QColor,
+    QFont,
+    QFontMetrics,
+    QKeyEvent,
+    QLinearGradient,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QPalette,
+)
 from PySide6.QtWidgets import (
+    QButtonGroup,
+    QHBoxLayout,
+    QHeaderView,
     QLineEdit,
     QSizePolicy,
+    QTableView,
     QToolButton,
+    QVBoxLayout,
     QWidget,
 )
 
@@ -17,6 +43,7 @@ from visformer.engine.messages import AllTokens
 from visformer.language import _
 from visformer.pictures.absent import has_target
 from visformer.pictures.candidates import (
+    BEST,
     CandidateRow,
     CandidateTable,
     candidate_table,
@@ -28,25 +55,32 @@ from visformer.pictures.candidates import (
 )
 from visformer.pictures.fills import fill_table, listed_row
 from visformer.pictures.picture import Table, raw_label
-from visformer.session.live import fixed_words
+from visformer.pictures.teacher_forcing import is_taught, legend_ends, score_words
+from visformer.session.runs import fixed_words
 from visformer.session.state import State
 from visformer.ui import theme
-from visformer.ui.bars.candidate_bars import CandidateBars
-from visformer.ui.bars.teaching import TeachingPanel
+from visformer.ui.changed import Changed
+from visformer.ui.dress import FONT_PALETTE, FONT_PALETTE_STYLE, Dressed
 from visformer.ui.icons import dress
 from visformer.ui.large import CHOOSES
+from visformer.ui.raw_pieces import written
+from visformer.ui.theme import CAPTION, fed_colour, gap, loss_colour, sized
+from visformer.ui.widgets.arranging import LeastColumn, LeastSize, laid_out_once
 from visformer.ui.widgets.export import Export
-from visformer.ui.widgets.least_size import LeastColumn, LeastSize, laid_out_once
-from visformer.ui.widgets.plain_label import plain_label
+from visformer.ui.widgets.number_table import Index, Role, TableModel
+from visformer.ui.widgets.plain_label import plain_label, write_in
 from visformer.ui.widgets.plain_tip import plain_tip
-from visformer.ui.widgets.table_model import Index, Role, TableModel
+from visformer.ui.widgets.role_label import RoleLabel
+from visformer.values.step import CANDIDATES
 
 COLUMNS = 3
 LOWER_LINES = 2  # the least height of the words below the rows, in lines of text
 
 
-class CandidatesPanel(QWidget):
+class CandidatesPanel(Dressed, QWidget):
     """The current step's distribution, and a field to force any token."""
+
+    dressed_at = FONT_PALETTE_STYLE
 
     chosen = Signal(int)  # token id
     typed = Signal(str)  # what a token is looked for by
@@ -105,7 +139,7 @@ class CandidatesPanel(QWidget):
         self.field.textChanged.connect(self._look_for)
         self.field.returnPressed.connect(self._choose_first)
         self._lay_out()
-        self._dress()
+        self.dress()
 
     def _lay_out(self) -> None:
         self._column = LeastColumn(self)
@@ -124,14 +158,6 @@ class CandidatesPanel(QWidget):
         self._column.addWidget(self._lower, 1)
         if self._brief:
             self._column.addStretch(1)
-
-    def changeEvent(self, event: QEvent) -> None:
-        """Follow the font at once."""
-        super().changeEvent(event)
-        of = QEvent.Type
-        kinds = of.FontChange, of.StyleChange, of.PaletteChange
-        if event.type() in kinds and "_column" in self.__dict__:
-            self._dress()
 
     def _dress(self) -> None:
         space = theme.gap(self)
@@ -295,3 +321,312 @@ def _keep_room(part: QWidget, kept: bool) -> None:
     if policy.retainSizeWhenHidden() != kept:
         policy.setRetainSizeWhenHidden(kept)
         part.setSizePolicy(policy)
+
+
+LEAST_TOKEN = 8  # characters of a token, before its rank is left out
+FEWEST = 4  # rows that what is below the table does not take
+ROW = 1.45  # height of a row, in lines of text
+STRONG, WEAK = 0.42, 0.2  # opacity of the chosen row's bar, and of the others'
+LEFT, RIGHT = (
+    side.value | Qt.AlignmentFlag.AlignVCenter.value
+    for side in (Qt.AlignmentFlag.AlignLeft, Qt.AlignmentFlag.AlignRight)
+)
+
+
+class CandidateBars(QTableView):
+    """Paints its rows itself; Enter chooses one."""
+
+    entered_row = Signal(object)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.chosen_font = QFont(self.font())
+        self._rows: Sequence[CandidateRow] = ()
+        self._hint = ""
+        self._places = BEST  # rows that there is room for, also while there are none
+        self._fitted: tuple[object, ...] = ()  # what rows and columns were sized for
+        self.yields = False  # what is below it comes first where there is little room
+        self.setSelectionBehavior(QTableView.SelectionBehavior.SelectRows)
+        self.setSelectionMode(QTableView.SelectionMode.NoSelection)
+        self.setShowGrid(False)
+        self.setFrameShape(QTableView.Shape.NoFrame)
+        self.setTabKeyNavigation(False)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.horizontalHeader().hide()
+        self.verticalHeader().hide()
+        self.verticalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
+        self.verticalHeader().setMinimumSectionSize(1)
+        self.horizontalHeader().setMinimumSectionSize(1)
+        self.horizontalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
+
+    def fit(self, rows: Sequence[CandidateRow], *, whole: bool) -> None:
+        """Size rows and columns; asking Qt to would measure every cell each step.
+
+        ``whole``: the rows may be so many that they are scrolled. Where there are none,
+        the room of the last ones stays: the first step moves nothing.
+        """
+        self._rows = rows
+        self._places = len(rows) or self._places
+        self.chosen_font = theme.sized(self.font(), 1, bold=True)
+        needs = self._places, whole, self.chosen_font, self._widest()
+        if needs == self._fitted:
+            return
+        self._fitted = needs
+        height = round(ROW * QFontMetrics(self.chosen_font).height())
+        self.verticalHeader().setDefaultSectionSize(height)
+        high = self._places * height
+        self.setMinimumHeight(min(3 * height, high))
+        self.setMaximumHeight(high if not whole else 1 << 20)
+        self.updateGeometry()
+        self._fit_columns()
+
+    def hint(self, words: str) -> None:
+        """Say in place of the rows why there are none."""
+        if words != self._hint:
+            self._hint = words
+            self.setAccessibleDescription(words)
+            self.viewport().update()
+
+    def _widest(self) -> str:
+        """Return digits as many as the longest rank has."""
+        most = max([len(self._rows), *(row.rank for row in self._rows[:CANDIDATES])])
+        return "0" * max(2, len(str(most)))
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Paint row by row, over each bar its texts; a delegate takes several times."""
+        painter, palette = QPainter(self.viewport()), self.palette()
+        if not self._rows:
+            self._paint_hint(painter)
+            return
+        accent = palette.color(QPalette.ColorRole.Highlight)
+        bar, whole = QColor(accent), self.viewport().width()
+        focused = self.currentIndex().row() if self.hasFocus() else -1
+        high = self.verticalHeader().defaultSectionSize()
+        top, bottom = (
+            self.rowAt(y) for y in (event.rect().top(), event.rect().bottom())
+        )
+        last = len(self._rows) - 1 if bottom < 0 else bottom
+        fonts = self.font(), self.chosen_font
+        columns = self._rooms()
+        for index in range(top, last + 1) if top >= 0 else ():
+            row, top = self._rows[index], self.rowViewportPosition(index)
+            if not math.isnan(row.probability):
+                bar.setAlphaF(STRONG if row.chosen else WEAK)
+                length = round(whole * row.probability)
+                painter.fillRect(QRect(0, top + 1, length, high - 2), bar)
+            painter.setFont(fonts[row.chosen])
+            for (left, wide, side, ink), text in zip(columns, _texts(row), strict=True):
+                painter.setPen(ink)
+                if side == LEFT:  # the others' columns are made for what is in them
+                    cut = Qt.TextElideMode.ElideRight
+                    text = painter.fontMetrics().elidedText(text, cut, wide)
+                if wide > 0:
+                    painter.drawText(QRect(left, top, wide, high), side, text)
+            if row.chosen or index == focused:
+                painter.setPen(accent)
+                painter.drawRect(QRect(0, top, whole - 1, high - 1))
+
+    def _paint_hint(self, painter: QPainter) -> None:
+        edge = theme.gap(self)
+        room = self.viewport().rect().adjusted(edge, edge, -edge, -edge)
+        painter.setPen(self.palette().color(QPalette.ColorRole.PlaceholderText))
+        painter.drawText(room, Qt.TextFlag.TextWordWrap, self._hint)
+
+    def _rooms(self) -> list[tuple[int, int, int, QColor]]:
+        """Return where rank, token and probability are written, on which side, how."""
+        palette, edge, rooms = self.palette(), theme.gap(self), []
+        faint = palette.color(QPalette.ColorRole.PlaceholderText)
+        text = palette.color(QPalette.ColorRole.Text)
+        for column, ink in enumerate((faint, text, text)):
+            left, wide = self.columnViewportPosition(column), self.columnWidth(column)
+            start = left + (edge // 2 if column else edge)
+            room = left + wide - edge // 2 - start if wide > 1 else 0
+            rooms.append((start, room, LEFT if column == 1 else RIGHT, ink))
+        return rooms
+
+    def _fit_columns(self) -> None:
+        if self.model() is None:
+            return
+        metrics, room = QFontMetrics(self.chosen_font), self.viewport().width()
+        rank = metrics.horizontalAdvance(self._widest()) + 2 * theme.gap(self)
+        value = metrics.horizontalAdvance("0.0e−00") + theme.gap(self)
+        narrow = room - rank - value < LEAST_TOKEN * metrics.averageCharWidth()
+        rank = 1 if narrow else rank  # the rows stand in the order of the ranks
+        for column, width in enumerate((rank, max(1, room - rank - value), value)):
+            self.setColumnWidth(column, width)
+
+    def resizeEvent(self, event: QEvent) -> None:
+        super().resizeEvent(event)  # type: ignore[arg-type]
+        self._fit_columns()
+
+    def sizeHint(self) -> QSize:
+        """As high as its rows, where they are not scrolled."""
+        high = min(self.maximumHeight(), 10_000)
+        if self.yields:
+            high = min(high, FEWEST * self.verticalHeader().defaultSectionSize())
+        return QSize(super().sizeHint().width(), high)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        """Leave the right button to the menu: it chooses no row."""
+        if event.button() == Qt.MouseButton.LeftButton:
+            super().mousePressEvent(event)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Enter chooses; the window's keys (Space, arrows sideways) are left to it."""
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            self.entered_row.emit(self.currentIndex())
+        elif event.key() in (Qt.Key.Key_Up, Qt.Key.Key_Down):
+            super().keyPressEvent(event)
+        else:
+            event.ignore()
+
+
+def _texts(row: CandidateRow) -> tuple[str, str, str]:
+    """Return rank, token and probability; of what is no candidate the token."""
+    (token,) = written((row.token,))
+    if not row.rank:
+        return "", token, ""
+    return str(row.rank), token, words.probability(row.probability)
+
+
+class TeachingPanel(Dressed, QWidget):
+    """Below the next token, where it pushes no picture; hidden without a reference."""
+
+    dressed_at = FONT_PALETTE
+
+    chosen = Signal(bool)  # whether the reference is to be fed
+    dropped = Signal()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._changed = Changed()
+        self.tag = plain_label("")
+        self.words = RoleLabel(_("how well the model predicts the reference"))
+        self.words.setMinimumWidth(1)
+        self.words.setAlignment(Qt.AlignmentFlag.AlignTop)
+        self.legend = LossLegend()
+        self.fed = _side(_("fed"), _("Feed the reference, token by token"))
+        self.free = _side(
+            _("free running"),
+            _("Let the model decode, and compare it with the reference"),
+        )
+        self._sides = QButtonGroup(self)
+        for button in (self.fed, self.free):
+            self._sides.addButton(button)
+        self.fed.clicked.connect(lambda: self.chosen.emit(True))
+        self.free.clicked.connect(lambda: self.chosen.emit(False))
+        self.end = QToolButton()
+        self.end.setText("×")
+        self.end.setAutoRaise(True)
+        self.end.setToolTip(_("Forget the reference: the model decodes"))
+        self.end.setAccessibleName(_("Forget the reference: the model decodes"))
+        self.end.clicked.connect(self.dropped)
+        self._column = QVBoxLayout(self)
+        self._column.setContentsMargins(0, 0, 0, 0)
+        self._rows = QHBoxLayout(), QHBoxLayout()
+        for row, parts in zip(
+            self._rows, ((self.tag, self.end), (self.fed, self.free)), strict=True
+        ):
+            for part in parts:
+                row.addWidget(part)
+            row.insertStretch(1 if self.tag in parts else len(parts), 1)
+            self._column.addLayout(row)
+        self._column.addWidget(self.words)
+        self._column.addWidget(self.legend)
+        self.dress()
+        self.hide()
+
+    def draw(self, state: State) -> None:
+        """Show whether a reference is fed, and how well the model predicts it."""
+        wish, trace = state.wish, state.trace
+        if not self._changed("all", trace, wish.reference, wish.fed, state.opened):
+            return
+        taught = is_taught(trace)
+        there = taught or bool(wish.reference)
+        self.setVisible(there)
+        if not there:
+            return
+        self.tag.setText(_("teacher forcing") if taught else _("free running"))
+        words = score_words(trace) if taught and trace is not None else ""
+        self.words.setText(words or _("The reference is not fed, only compared with."))
+        tip = "\n".join((words, _words_tip())) if taught else ""
+        self.words.setToolTip(plain_tip(tip))
+        self.legend.setVisible(taught)
+        fixed = fixed_words(state)
+        for button, on in ((self.fed, taught), (self.free, not taught)):
+            with QSignalBlocker(button):
+                button.setChecked(on)
+            button.setEnabled(not fixed)
+        self.end.setVisible(bool(wish.reference) and not fixed)
+
+    def _dress(self) -> None:
+        for row in (self._column, *self._rows):
+            row.setSpacing(gap(self))
+        self.tag.setFont(sized(self.font(), 1.0, bold=True))
+        for label in (self.words, self.legend):
+            label.setFont(sized(self.font(), CAPTION))
+        fed = fed_colour(self.palette())
+        write_in(self.tag, QPalette.ColorRole.WindowText, fed)
+
+
+def _side(name: str, tip: str) -> QToolButton:
+    button = QToolButton()
+    button.setText(name)
+    button.setToolTip(tip)
+    button.setCheckable(True)
+    return button
+
+
+def _words_tip() -> str:
+    return _(
+        "Each row of the decoder reads the reference's tokens before it and is scored "
+        "on the next one: cross-entropy = Σ −ln p of these tokens, perplexity = e to "
+        "the cross-entropy per token. All rows are computed in one pass, as in "
+        "training."
+    )
+
+
+class LossLegend(QWidget):
+    """The colours of losses, with their ends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setAccessibleName(_("colours of the loss, −ln p of a token in nats"))
+        self.setToolTip(_("colours of the loss, −ln p of a token in nats"))
+
+    def sizeHint(self) -> QSize:
+        """Return the room for the name, both ends and the colours."""
+        self.ensurePolished()
+        metrics = self.fontMetrics()
+        texts = sum(metrics.horizontalAdvance(text) for text in self._texts())
+        return QSize(texts + 6 * metrics.height(), metrics.height())
+
+    def minimumSizeHint(self) -> QSize:
+        """Never be cut."""
+        return self.sizeHint()
+
+    @staticmethod
+    def _texts() -> tuple[str, str, str]:
+        return _("loss"), *legend_ends()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setFont(self.font())
+        painter.setPen(self.palette().placeholderText().color())
+        em = self.fontMetrics().height()
+        name, low, high = self._texts()
+        x = 0
+        for text in (f"{name}  {low}", "", high):
+            if not text:
+                bar = QRect(x, self.height() // 2 - em // 4, 4 * em, em // 2)
+                ramp = QLinearGradient(bar.topLeft(), bar.topRight())
+                ramp.setColorAt(0, loss_colour(self.palette(), 0))
+                ramp.setColorAt(1, loss_colour(self.palette(), 1))
+                painter.fillRect(bar, ramp)
+                painter.drawRect(bar)
+                x = bar.right() + em // 2
+                continue
+            wide = painter.fontMetrics().horizontalAdvance(text)
+            box = QRect(x, 0, wide, self.height())
+            painter.drawText(box, Qt.AlignmentFlag.AlignVCenter, text)
+            x += wide + em // 2

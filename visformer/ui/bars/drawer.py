@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QFormLayout, QFrame, QToolButton, QWidget
 
@@ -12,15 +12,18 @@ from visformer.language import _
 from visformer.pictures.teacher_forcing import is_taught
 from visformer.session.state import State
 from visformer.ui import icons, theme
+from visformer.ui.dress import FONT_PALETTE, Dressed
 from visformer.ui.widgets.plain_label import plain_label
 from visformer.values.strategy import Strategy
 
 
-class Drawer(QFrame):
+class Drawer(Dressed, QFrame):
     """Named fields below one another, over the pictures while it is open.
 
     Opened by hand it is ready for typing in its first field.
     """
+
+    dressed_at = FONT_PALETTE
 
     closed = Signal()  # with the focus in it, which goes elsewhere now
 
@@ -42,20 +45,13 @@ class Drawer(QFrame):
             label = plain_label(name)
             label.setBuddy(field)
             self._form.addRow(label, field)
-        self._dress()
+        self.dress()
         self.hide()
 
     def showEvent(self, event: QShowEvent) -> None:
         """Lie over all that is there already."""
         super().showEvent(event)
         self.raise_()
-
-    def changeEvent(self, event: QEvent) -> None:
-        """Follow palette and font."""
-        super().changeEvent(event)
-        kinds = QEvent.Type.PaletteChange, QEvent.Type.FontChange
-        if event.type() in kinds and "_form" in self.__dict__:
-            self._dress()
 
     def _dress(self) -> None:
         icons.dress(self.button, "settings")

@@ -2,31 +2,40 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QAction, QActionGroup
 from PySide6.QtWidgets import (
+    QApplication,
+    QDialog,
+    QDialogButtonBox,
     QHBoxLayout,
     QMenu,
+    QPlainTextEdit,
     QPushButton,
     QToolButton,
+    QVBoxLayout,
     QWidget,
 )
 
 from visformer.engine.messages import Opened
 from visformer.language import _, ngettext
+from visformer.pictures.about import about_text, count_words, watched_text
 from visformer.pictures.absent import facts_words
 from visformer.session.state import State
 from visformer.ui import icons, theme
-from visformer.ui.bars.about import AboutButton
 from visformer.ui.bars.source_line import SourceLine
+from visformer.ui.dress import FONT_PALETTE, Dressed
 from visformer.ui.widgets.plain_tip import plain_tip
 from visformer.values.facts import KINDS, ModelFacts
+from visformer.values.trace import Trace
 
 MOST_NAME = 20  # characters of a model's name for which there is room
 
 
-class Header(QWidget):
+class Header(Dressed, QWidget):
     """One row; what is opened and set stands in the menus of its two ends."""
+
+    dressed_at = FONT_PALETTE
 
     device_chosen = Signal(str)
 
@@ -61,14 +70,7 @@ class Header(QWidget):
         parts = self.model, about, source, self.go, samples, self.present, self.more
         for part in parts:
             self._row.addWidget(part, 1 if part is source else 0)
-        self._dress()
-
-    def changeEvent(self, event: QEvent) -> None:
-        """Follow palette and font."""
-        super().changeEvent(event)
-        kinds = QEvent.Type.PaletteChange, QEvent.Type.FontChange
-        if event.type() in kinds and "_row" in self.__dict__:
-            self._dress()
+        self.dress()
 
     def _dress(self) -> None:
         icons.dress(self.more, "menu")
@@ -141,3 +143,69 @@ def _model_words(model: ModelFacts, *, recorded: bool) -> str:
         "model: {name}, {encoder}+{decoder} layers, {heads}, {millions} M, {device}",
         **fields,
     )
+
+
+COLUMNS, LINES = 100, 32
+
+
+class AboutButton(QPushButton):
+    """Says how many findings there are, and shows all that is known of the model."""
+
+    def __init__(self, window: QWidget) -> None:
+        super().__init__()
+        self._window = window
+        self.opened: Opened | None = None
+        self.watched: Trace | None = None  # of a model that is not open
+        self.setToolTip(_("What is known, assumed and unusual about this model"))
+        self.clicked.connect(self._show)
+
+    def draw(self, state: State) -> None:
+        """Count the findings of the model; hide where there are none."""
+        self.opened, trace = state.about, state.trace
+        is_watched = trace is not None and trace.certificate is not None
+        self.watched = trace if is_watched else None
+        if self.watched is not None and self.watched.certificate is not None:
+            self.setVisible(True)
+            self.setText(count_words(self.watched.certificate.findings))
+            return
+        self.setVisible(state.about is not None and bool(state.about.findings))
+        if state.about is not None:
+            self.setText(count_words(state.about.findings))
+
+    def _show(self) -> None:
+        if self.watched is not None:
+            name = self.watched.model.name
+            show_about(self._window, name, watched_text(self.watched))
+        elif self.opened is not None:
+            name = self.opened.model.name
+            show_about(self._window, name, about_text(self.opened))
+
+
+def show_about(parent: QWidget, name: str, text: str) -> None:
+    """Open a dialog on a model's sizes, assumptions and findings."""
+    dialog = QDialog(parent)
+    dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    dialog.setWindowTitle(_("About {model}", model=name))
+    page = QPlainTextEdit(text)
+    page.setReadOnly(True)
+    page.setTabChangesFocus(True)
+    page.setAccessibleName(_("What is known about the model"))
+    flags = Qt.TextInteractionFlag
+    page.setTextInteractionFlags(
+        flags.TextSelectableByMouse | flags.TextSelectableByKeyboard
+    )
+    kinds = QDialogButtonBox.StandardButton
+    buttons = QDialogButtonBox(kinds.Close)
+    buttons.button(kinds.Close).setText(_("Close"))
+    copy = buttons.addButton(_("Copy all"), QDialogButtonBox.ButtonRole.ActionRole)
+    copy.clicked.connect(lambda: QApplication.clipboard().setText(text))
+    buttons.rejected.connect(dialog.close)
+    column = QVBoxLayout(dialog)
+    column.addWidget(page)
+    column.addWidget(buttons)
+    metrics = dialog.fontMetrics()
+    dialog.resize(
+        min(metrics.averageCharWidth() * COLUMNS, parent.width() * 19 // 20),
+        min(metrics.height() * LINES, parent.height() * 19 // 20),
+    )
+    dialog.open()

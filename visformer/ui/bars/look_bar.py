@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import (
     QButtonGroup,
+    QComboBox,
     QHBoxLayout,
     QMenu,
     QPushButton,
@@ -31,7 +34,7 @@ from visformer.pictures.look import (
 from visformer.pictures.selection import SCALE_TIPS, SCALES, Scale
 from visformer.ui.changed import Changed
 from visformer.ui.theme import gap
-from visformer.ui.widgets.chooser import chooser
+from visformer.ui.widgets.combo_box import ComboBox
 from visformer.ui.widgets.plain_label import plain_label
 
 MASS_STEP = 5  # percent
@@ -183,3 +186,25 @@ def _shown_tokens(look: Look) -> str:
     if look.words:
         return _("some words") if look.hide else _("all words")
     return _("some tokens") if look.hide else _("all tokens")
+
+
+def chooser(
+    name: str, items: Mapping[Any, str], *, most: int | None = None
+) -> QComboBox:
+    """Build a box of titles by their data; ``name`` is its accessible name and tip.
+
+    The titles are those marked for the catalogue. The box is as wide as the longest
+    one, or at most ``most`` characters: longer ones may be cut until they are chosen.
+    """
+    box = ComboBox()
+    titles = {data: _(title) for data, title in items.items()}
+    for data, title in titles.items():
+        box.addItem(title, data)
+    box.setAccessibleName(name)
+    box.setToolTip(name)
+    policy = QComboBox.SizeAdjustPolicy.AdjustToContents
+    if most is not None:
+        policy = QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
+        box.setMinimumContentsLength(min(most, max(map(len, titles.values()))))
+    box.setSizeAdjustPolicy(policy)
+    return box

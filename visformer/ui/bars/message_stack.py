@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QObject, QRect, Signal
-from PySide6.QtGui import QShowEvent
-from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
+from PySide6.QtCore import QEvent, QObject, QRect, Qt, Signal, SignalInstance
+from PySide6.QtGui import QPalette, QShowEvent
+from PySide6.QtWidgets import (
+    QFrame,
+    QHBoxLayout,
+    QPushButton,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
 
-from visformer.ui import theme
+from visformer.language import _
+from visformer.pictures.modified_run import modified_words
+from visformer.session.kept import KeptWork
+from visformer.session.state import State
+from visformer.text import visible
+from visformer.ui import icons, theme
+from visformer.ui.dress import FONT_PALETTE, Dressed
+from visformer.ui.widgets.arranging import in_a_row
+from visformer.ui.widgets.plain_label import plain_label
 
 LEAST_WIDTH, MOST = 10, 16  # of what stands aside, and its height, in lines of text
 SHARE = 0.5  # of the height, that may be taken from the pictures
@@ -78,3 +93,155 @@ class MessageStack(QFrame):
         return max(
             self._column.totalHeightForWidth(width), self.minimumSizeHint().height()
         )
+
+
+class Notice(Dressed, QWidget):
+    """Wraps its sentence; a long word in it never widens the window."""
+
+    dressed_at = FONT_PALETTE
+
+    closed = Signal()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = plain_label("")
+        self.words.setMargin(4)
+        self.words.setWordWrap(True)
+        self.words.setMinimumWidth(1)  # otherwise that of the longest word
+        flags = Qt.TextInteractionFlag
+        self.words.setTextInteractionFlags(flags.TextSelectableByMouse)
+        self._close = QToolButton()
+        self._close.setAutoRaise(True)
+        self._close.setToolTip(_("Close the message (Esc)"))
+        self._close.setAccessibleName(_("Close the message (Esc)"))
+        self._close.clicked.connect(self.closed)
+        row = in_a_row(self.words, self._close, stretch=self.words)
+        row.setContentsMargins(0, 0, 0, 0)
+        self.setLayout(row)
+        self.dress()
+        self.hide()
+
+    def _dress(self) -> None:
+        icons.dress(self._close, "close")
+
+    def text(self) -> str:
+        return self.words.text()
+
+    def draw(self, state: State, damage: str = "") -> None:
+        """Show the error, or else what the engine or the run has to say.
+
+        ``damage`` says why something could not be drawn.
+        """
+        sentence = state.error or damage or state.silence or state.notice
+        if sentence != self.words.text() or self.isHidden() == bool(sentence):
+            self.words.setText(sentence)
+            self.setVisible(bool(sentence))
+
+
+LEAST_SAID = 27  # characters that stay in sight where there is little width
+
+
+class ModifiedBar(Dressed, QWidget):
+    """One line of the status bar, hidden during the original run."""
+
+    undone = Signal()
+    redone = Signal()
+    restored = Signal()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setAutoFillBackground(True)
+        self.setBackgroundRole(QPalette.ColorRole.ToolTipBase)
+        self.setForegroundRole(QPalette.ColorRole.ToolTipText)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(6, 0, 0, 0)
+        row.setSpacing(2)
+        self.words = plain_label("")
+        self.words.setForegroundRole(QPalette.ColorRole.ToolTipText)
+        row.addWidget(self.words, 1)
+        self.buttons: list[QToolButton] = []
+        for title, tip, signal in (
+            (_("Undo"), _("Undo the last change (Ctrl+Z)"), self.undone),
+            (_("Redo"), _("Redo the change (Ctrl+Shift+Z)"), self.redone),
+            (_("Restore"), _("Go back to the original run"), self.restored),
+        ):
+            button = QToolButton()
+            button.setText(title)
+            button.setToolTip(tip)
+            button.clicked.connect(signal)
+            row.addWidget(button)
+            self.buttons.append(button)
+        self.hide()
+
+    def draw(self, state: State) -> None:
+        """Say what is changed, and how the text differs."""
+        baseline = None if state.busy else state.baseline  # known when all is run
+        words = modified_words(state.intervention, state.trace, baseline)
+        self.words.setText(words)
+        self.dress()
+        self.setVisible(bool(words))
+        undo, redo, _restore = self.buttons
+        undo.setEnabled(bool(state.history.undo))
+        redo.setEnabled(bool(state.history.redo))
+
+    def _dress(self) -> None:
+        """Keep what is changed in sight; the rest is cut, a tooltip has all of it."""
+        begins = self.words.text()[:LEAST_SAID]
+        self.words.setMinimumWidth(self.fontMetrics().horizontalAdvance(begins + "…"))
+
+
+MOST_SAID = 80  # characters of its sentence
+
+
+class RestoreBar(QWidget):
+    """One line, hidden unless there is something to offer."""
+
+    wanted = Signal(object)  # the KeptWork
+    unwanted = Signal(object)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setAutoFillBackground(True)
+        self.setBackgroundRole(QPalette.ColorRole.AlternateBase)
+        self._work: KeptWork | None = None
+        self.words = plain_label("")
+        self.words.setWordWrap(True)
+        self.open = QPushButton(_("Open it again"))
+        self.open.clicked.connect(lambda: self._end(self.wanted))
+        self.dismiss = QPushButton(_("Dismiss"))
+        self.dismiss.setToolTip(_("It stays in the menu File, Earlier sessions"))
+        self.dismiss.clicked.connect(lambda: self._end(self.unwanted))
+        row = QHBoxLayout(self)
+        row.setContentsMargins(6, 2, 6, 2)
+        row.addWidget(self.words, 1)
+        row.addWidget(self.open)
+        row.addWidget(self.dismiss)
+        self.hide()
+
+    @property
+    def offered(self) -> KeptWork | None:
+        """What is offered and not yet answered."""
+        return self._work
+
+    def offer(self, work: KeptWork) -> None:
+        """Offer to open a session again."""
+        self._work = work
+        self.words.setText(
+            _(
+                "Visformer ended unexpectedly. The session “{sentence}” was kept.",
+                sentence=title_of(work),
+            )
+        )
+        self.show()
+
+    def _end(self, signal: SignalInstance) -> None:
+        work, self._work = self._work, None
+        self.hide()
+        if work is not None:
+            signal.emit(work)
+
+
+def title_of(work: KeptWork) -> str:
+    """Return what a kept session is called by: its sentence, cut."""
+    text = visible(work.recipe.wanted.sentence[: MOST_SAID + 1])
+    return text if len(text) <= MOST_SAID else f"{text[:MOST_SAID]}…"

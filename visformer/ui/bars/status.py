@@ -5,7 +5,7 @@ During a modified run it says what is changed instead, and the cell.
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, Signal
+from PySide6.QtCore import Signal
 from PySide6.QtWidgets import (
     QProgressBar,
     QPushButton,
@@ -18,15 +18,16 @@ from visformer.language import _
 from visformer.pictures.attention.cell_words import cell_words
 from visformer.pictures.selection import SCALES
 from visformer.session.state import State
+from visformer.ui.dress import Dressed
 from visformer.ui.theme import gap
+from visformer.ui.widgets.arranging import Still
 from visformer.ui.widgets.plain_label import plain_label
-from visformer.ui.widgets.still import Still
 from visformer.words import head_words
 
 WORDS = 2  # the label that takes the free width: what the engine does, or the cell
 
 
-class StatusLine(QStatusBar):
+class StatusLine(Dressed, QStatusBar):
     """Four labels, and a bar that moves while the engine works, with Stop beside it.
 
     Its height is that of all it may ever hold, so that nothing pushes the pictures.
@@ -60,15 +61,9 @@ class StatusLine(QStatusBar):
         self.stop.setToolTip(_("Stop what the engine is doing (Ctrl+.)"))
         self.stop.clicked.connect(self.stopped)
         self.addPermanentWidget(self.stop)
-        self._space()
+        self.dress()
 
-    def changeEvent(self, event: QEvent) -> None:
-        """Follow the font."""
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.FontChange and "_gaps" in self.__dict__:
-            self._space()
-
-    def _space(self) -> None:
+    def _dress(self) -> None:
         """Keep the texts apart, which would read as one, and off the window's edges."""
         self.setContentsMargins(gap(self), 0, gap(self), 0)
         for space in self._gaps:

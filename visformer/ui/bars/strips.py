@@ -9,7 +9,7 @@ from visformer.language import _
 from visformer.pictures.absent import has_source, has_target
 from visformer.pictures.attention.strips import first_chip, source_strip, target_strip
 from visformer.pictures.fills import masked_token
-from visformer.session.source_clicks import reading_kind
+from visformer.session.navigation import reading_kind
 from visformer.session.state import State
 from visformer.ui.bars.strip import TokenStrip
 from visformer.ui.widgets.plain_label import plain_label

@@ -19,9 +19,9 @@ from visformer.pictures.absent import has_target
 from visformer.pictures.teacher_forcing import is_taught
 from visformer.session.state import State
 from visformer.ui.icons import dress
+from visformer.ui.widgets.arranging import in_line
 from visformer.ui.widgets.combo_box import ComboBox
 from visformer.ui.widgets.plain_label import plain_label
-from visformer.ui.widgets.side_by_side import in_line
 from visformer.values.strategy import Strategy
 
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # steps per second

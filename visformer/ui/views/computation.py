@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import QEvent, Qt, QTimer
-from PySide6.QtGui import QKeyEvent, QResizeEvent
+from PySide6.QtCore import QRect, Qt, QTimer
+from PySide6.QtGui import QKeyEvent, QPaintEvent, QPalette, QResizeEvent
 from PySide6.QtWidgets import (
     QComboBox,
     QHBoxLayout,
+    QStyle,
+    QStyleOptionTab,
+    QStylePainter,
     QTabBar,
     QWidget,
 )
@@ -35,15 +38,16 @@ from visformer.pictures.picture import Axis
 from visformer.pictures.role_text import RoleText, role_text
 from visformer.pictures.selection import AttentionCell
 from visformer.session.state import Session, State
+from visformer.ui.dress import Dressed
+from visformer.ui.theme import hue
 from visformer.ui.views.computation_maps import StageMaps
 from visformer.ui.views.view import View
+from visformer.ui.widgets.arranging import LeastColumn, laid_out_once
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.combo_box import ComboBox
-from visformer.ui.widgets.least_size import LeastColumn, laid_out_once
 from visformer.ui.widgets.number_table import NumberTable
 from visformer.ui.widgets.plain_label import Hint, paragraph
 from visformer.ui.widgets.role_label import RoleLabel
-from visformer.ui.widgets.role_tabs import RoleTabs
 from visformer.values.facts import KINDS
 from visformer.words import KIND_NAMES, layer_words
 
@@ -52,7 +56,7 @@ HINT = N_("keys: [ and ]")
 LATE_MS = 100  # usually weights take a few; then the view says that it waits
 
 
-class ComputationView(View):
+class ComputationView(Dressed, View):
     """Pages, stages, the current stage's matrices, and the cell's numbers below."""
 
     name = "computation"
@@ -118,9 +122,9 @@ class ComputationView(View):
         layout.addWidget(self._words)
         layout.addWidget(self.table)
         layout.addStretch()  # takes the room where there are no matrices
-        self._keep_room()
+        self.dress()
 
-    def _keep_room(self) -> None:
+    def _dress(self) -> None:
         """Reserve two lines for the words, so that hovering moves nothing."""
         self._words.setMinimumHeight(2 * self.fontMetrics().lineSpacing())
 
@@ -128,12 +132,6 @@ class ComputationView(View):
         """Leave most of the height to the matrices."""
         super().resizeEvent(event)
         self.table.set_room(int(TABLE_SHARE * self.height()))
-
-    def changeEvent(self, event: QEvent) -> None:
-        """Follow the size of the text."""
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.FontChange and hasattr(self, "_words"):
-            self._keep_room()
 
     # ---- drawing ---------------------------------------------------------------
 
@@ -375,3 +373,36 @@ def _number(
         for index in range(count):
             box.addItem(title(index), index)
     box.setCurrentIndex(chosen)
+
+
+class RoleTabs(QTabBar):
+    """Paints its titles itself: a style sheet allows a tab bar one colour of text."""
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Paint the tabs, the chosen one last, and on them their titles."""
+        painter, chosen = QStylePainter(self), self.currentIndex()
+        for at in sorted(range(self.count()), key=lambda at: at == chosen):
+            option = QStyleOptionTab()
+            self.initStyleOption(option, at)
+            option.text = ""
+            painter.drawControl(QStyle.ControlElement.CE_TabBarTab, option)
+            self._write(painter, option, at)
+
+    def _write(self, painter: QStylePainter, option: QStyleOptionTab, at: int) -> None:
+        text, chosen = self.tabText(at), at == self.currentIndex()
+        role = QPalette.ColorRole.PlaceholderText
+        if chosen and self.hasFocus():
+            role = QPalette.ColorRole.Highlight
+        elif chosen or option.state & QStyle.StateFlag.State_MouseOver:
+            role = QPalette.ColorRole.WindowText
+        element = QStyle.SubElement.SE_TabBarTabText
+        room = self.style().subElementRect(element, option, self)
+        metrics = self.fontMetrics()
+        x = room.x() + (room.width() - metrics.horizontalAdvance(text)) // 2
+        usual = self.palette().color(role)
+        for part, of in role_text(text).parts():
+            wide = metrics.horizontalAdvance(part)
+            painter.setPen(hue(self.palette(), of) if of else usual)
+            box = QRect(x, room.y(), wide, room.height())
+            painter.drawText(box, Qt.AlignmentFlag.AlignVCenter, part)
+            x += wide

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QWidget
 
 from visformer.language import N_, _
@@ -25,24 +24,23 @@ from visformer.pictures.mask_lab import (
 )
 from visformer.pictures.position_lab import text_words
 from visformer.pictures.selection import AttentionCell
-from visformer.session.live import fixed_words
-from visformer.session.runs import change_run
+from visformer.session.runs import change_run, fixed_words
 from visformer.session.state import Session, State
+from visformer.ui.dress import Dressed
 from visformer.ui.large import present_whole
-from visformer.ui.views.both_runs import attention_maps, draw_both
 from visformer.ui.views.mask_fields import MaskFields
+from visformer.ui.views.run_switch import attention_maps, draw_both
 from visformer.ui.views.view import View
+from visformer.ui.widgets.arranging import LeastColumn, TurningRow, set_least
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.heatmap import HeatMap
-from visformer.ui.widgets.least_size import LeastColumn, set_least
 from visformer.ui.widgets.number_table import NumberTable
 from visformer.ui.widgets.plain_label import paragraph
-from visformer.ui.widgets.turning_row import TurningRow
 
 LINES = 16  # the least height of a map, in text
 
 
-class MaskLab(View):
+class MaskLab(Dressed, View):
     """Fields that change the masks of a run, and both runs side by side."""
 
     name, title = "lab", N_("Lab")
@@ -63,7 +61,7 @@ class MaskLab(View):
         self.row = NumberTable(_("the row with and without the change"))
         self.candidates = NumberTable(_("the next token with and without the change"))
         self._lay_out()
-        self._fit()
+        self.dress()
 
     def _lay_out(self) -> None:
         shown, baseline = self.attention
@@ -176,13 +174,8 @@ class MaskLab(View):
         self.candidates.draw(candidates)
         self.candidates.setVisible(candidates is not None)
 
-    def changeEvent(self, event: QEvent) -> None:
-        """Keep the cells visible below labels of the new size."""
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.FontChange and hasattr(self, "attention"):
-            self._fit()
-
-    def _fit(self) -> None:
+    def _dress(self) -> None:
+        """Keep the cells visible below labels of any size."""
         for heat_map in (self.mask_map, *self.attention, self.difference):
             set_least(heat_map, LINES)
 

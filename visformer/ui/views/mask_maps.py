@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from functools import partial
 
-from PySide6.QtCore import QEvent, Qt, Signal
+import numpy as np
+from PySide6.QtCore import QEvent, QRect, QSize, Qt, Signal
+from PySide6.QtGui import QImage, QPainter, QPaintEvent, QPalette, QPen
 from PySide6.QtWidgets import (
+    QAbstractButton,
     QButtonGroup,
     QGridLayout,
     QLabel,
+    QSizePolicy,
     QVBoxLayout,
     QWidget,
 )
 
 from visformer.language import N_, _
 from visformer.pictures.absent import missing_kinds_words
+from visformer.pictures.codes import codes
 from visformer.pictures.leak_words import mask_and_leaks
 from visformer.pictures.masks import (
     PART_NAMES,
@@ -27,15 +32,19 @@ from visformer.pictures.masks import (
     parts_of,
     solid_words,
 )
+from visformer.pictures.picture import Matrix
 from visformer.pictures.selection import AttentionCell
 from visformer.ui import theme
 from visformer.ui.changed import Changed
+from visformer.ui.dress import Dressed
 from visformer.ui.large import can_be_large
+from visformer.ui.pointer import is_over
+from visformer.ui.widgets.arranging import LeastColumn, LeastRow, laid_out_once
 from visformer.ui.widgets.canvas import MapCell
+from visformer.ui.widgets.colour_map import colour_table, image_of
 from visformer.ui.widgets.heatmap import HeatMap
-from visformer.ui.widgets.least_size import LeastColumn, LeastRow, laid_out_once
-from visformer.ui.widgets.mask_thumb import MaskThumb
 from visformer.ui.widgets.plain_label import paragraph, plain_label
+from visformer.ui.widgets.plain_tip import plain_tip
 from visformer.values.facts import KINDS, Kind
 from visformer.values.trace import Trace
 from visformer.words import KIND_NAMES
@@ -52,7 +61,7 @@ MaskPlaces = dict[Kind, tuple[int, int]]  # the selected layer and head of each 
 MaskPlace = tuple[Kind, MaskPart]
 
 
-class _LargeMask(QWidget):
+class _LargeMask(Dressed, QWidget):
     """A map, or words where it would be of one colour; also where it is presented."""
 
     def __init__(self, heat_map: HeatMap) -> None:
@@ -65,7 +74,7 @@ class _LargeMask(QWidget):
         for part in (heat_map, self.solid):
             column.addWidget(part, 1)
         can_be_large(self)
-        self._fit()
+        self.dress()
 
     def say(self, words: str) -> None:
         """Show words instead of the map; "": the map."""
@@ -74,13 +83,7 @@ class _LargeMask(QWidget):
             self.solid.setVisible(bool(words))
             self._map.setVisible(not words)
 
-    def changeEvent(self, event: QEvent) -> None:
-        """Follow the size of the text."""
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.FontChange and "solid" in self.__dict__:
-            self._fit()
-
-    def _fit(self) -> None:
+    def _dress(self) -> None:
         metrics = self.fontMetrics()
         wide = CHARACTERS * metrics.averageCharWidth()
         # where it is presented nothing scrolls
@@ -90,7 +93,7 @@ class _LargeMask(QWidget):
         self.solid.setFont(theme.sized(self.font(), theme.TITLE, bold=True))
 
 
-class MaskMaps(QWidget):
+class MaskMaps(Dressed, QWidget):
     """Nine masks of a sentence, kinds by parts: one large, the others a click away."""
 
     clicked = Signal(object)  # the AttentionCell
@@ -116,7 +119,7 @@ class MaskMaps(QWidget):
         self.thumbs: dict[MaskPlace, MaskThumb] = {}
         self._titles: list[tuple[QLabel, Kind | MaskPart]] = []
         self._lay_out()
-        self._fit()
+        self.dress()
 
     def _lay_out(self) -> None:
         shown = QVBoxLayout()
@@ -159,13 +162,7 @@ class MaskMaps(QWidget):
         self._titles.append((title, of))
         grid.addWidget(title, at[0], at[1], 1, at[2])
 
-    def changeEvent(self, event: QEvent) -> None:
-        """Keep the cells visible below labels of the new size."""
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.FontChange and hasattr(self, "_titles"):
-            self._fit()
-
-    def _fit(self) -> None:
+    def _dress(self) -> None:
         metrics = self.fontMetrics()
         self._legend.setMinimumHeight(2 * metrics.lineSpacing())  # hovering moves none
         for title, _of in self._titles:
@@ -264,3 +261,93 @@ def _legend(trace: Trace | None) -> str:
         false=false_words(trace),
     )
     return " ".join(filter(None, (colours, missing_kinds_words(trace.model))))
+
+
+THUMB_LINES = 4.5  # of text: the height and the width of a thumb
+NOTHING_HIDDEN = N_("hides nothing")
+NO_CELLS_YET = N_("no cells yet")
+
+
+class MaskThumb(QAbstractButton):
+    """A button with the mask on it; checked while that mask is the large one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setCheckable(True)
+        self.setCursor(Qt.CursorShape.PointingHandCursor)
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
+        self._matrix: Matrix | None = None
+        self.said = ""  # in place of a mask without cells, or that hides none
+        self._image: QImage | None = None
+
+    def draw(self, matrix: Matrix | None, words: str) -> None:
+        """Show a mask; ``words`` tell what it hides."""
+        if words != self.accessibleDescription():
+            self.setToolTip(plain_tip(words))
+            self.setAccessibleDescription(words)
+        said, before = self.said, self._matrix
+        self._matrix, self.said = matrix, _said(matrix)
+        if self.said != said or not (said or _is_same(matrix, before)):
+            self._image = None
+            self.update()
+
+    def sizeHint(self) -> QSize:
+        side = round(THUMB_LINES * self.fontMetrics().lineSpacing())
+        return QSize(side, side)
+
+    def minimumSizeHint(self) -> QSize:
+        return self.sizeHint()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Paint the mask in its proportions, or what there is to say of it."""
+        painter, palette = QPainter(self), self.palette()
+        box = self.rect().adjusted(2, 2, -3, -3)
+        if self.said:
+            painter.setFont(theme.sized(self.font(), theme.CAPTION))
+            painter.setPen(palette.color(QPalette.ColorRole.PlaceholderText))
+            flags = Qt.AlignmentFlag.AlignCenter | Qt.TextFlag.TextWordWrap
+            painter.drawText(box.adjusted(2, 2, -2, -2), flags, self.said)
+        elif self._matrix is not None:
+            rows, columns = self._matrix.values.shape
+            size = QSize(columns, rows).scaled(
+                box.size(), Qt.AspectRatioMode.KeepAspectRatio
+            )
+            place = QRect(0, 0, max(1, size.width()), max(1, size.height()))
+            place.moveCenter(box.center())
+            painter.drawImage(place, self._painted(palette))
+        chosen = self.isChecked()
+        role = QPalette.ColorRole.Highlight if chosen else QPalette.ColorRole.Mid
+        framed = chosen or self.hasFocus() or is_over(self)
+        if framed and not chosen:
+            role = QPalette.ColorRole.Highlight
+        painter.setPen(QPen(palette.color(role), 3 if chosen else 1))
+        painter.drawRect(box)
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow palette and font."""
+        super().changeEvent(event)
+        self._image = None
+        if event.type() == QEvent.Type.FontChange:
+            self.updateGeometry()
+
+    def _painted(self, palette: QPalette) -> QImage:
+        if self._image is None and self._matrix is not None:
+            cells = codes(self._matrix.shade, self._matrix.masked)
+            self._image = image_of(cells, colour_table(palette))
+        assert self._image is not None
+        return self._image
+
+
+def _said(matrix: Matrix | None) -> str:
+    if matrix is None:
+        return ""
+    if not matrix.values.size:
+        return _(NO_CELLS_YET)
+    return _(NOTHING_HIDDEN) if matrix.values.all() else ""
+
+
+def _is_same(one: Matrix | None, other: Matrix | None) -> bool:
+    """Tell whether two masks are painted alike."""
+    if one is None or other is None:
+        return one is other
+    return np.array_equal(one.values, other.values)

@@ -18,9 +18,8 @@ from visformer.ui.views.mask_lab import MaskLab
 from visformer.ui.views.mask_maps import MaskMaps, MaskPlaces
 from visformer.ui.views.run_switch import Without
 from visformer.ui.views.view import PagedView, View
+from visformer.ui.widgets.arranging import LeastColumn, TurningRow
 from visformer.ui.widgets.batch_panel import BatchPanel
-from visformer.ui.widgets.least_size import LeastColumn
-from visformer.ui.widgets.turning_row import TurningRow
 from visformer.values.facts import KINDS, Kind
 from visformer.values.intervention import Causal, Intervention
 

@@ -27,17 +27,22 @@ from visformer.pictures.positions import nothing_words
 from visformer.session.state import Session, State
 from visformer.ui.large import present_whole
 from visformer.ui.views.view import View
+from visformer.ui.widgets.arranging import (
+    LEAST_LINES,
+    LEAST_WORDS,
+    LeastColumn,
+    TurningRow,
+    set_least,
+)
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.combo_box import ComboBox
+from visformer.ui.widgets.curves import Plot, pens
 from visformer.ui.widgets.heatmap import HeatMap
-from visformer.ui.widgets.least_size import LEAST_LINES, LeastColumn, set_least
 from visformer.ui.widgets.number_table import NumberTable
 from visformer.ui.widgets.plain_label import paragraph, plain_label
-from visformer.ui.widgets.plots import Plot, pens
-from visformer.ui.widgets.turning_row import LEAST_WORDS, TurningRow
 from visformer.values.arrays import Floats
+from visformer.values.encodings import change_table
 from visformer.values.facts import SentenceSide
-from visformer.values.modified_positions import change_table
 from visformer.words import position_words
 
 SIDES: dict[SentenceSide, str] = {"source": N_("source"), "target": N_("target")}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from PySide6.QtCore import QEvent, QSignalBlocker
+from PySide6.QtCore import QSignalBlocker
 from PySide6.QtWidgets import (
     QDoubleSpinBox,
     QHBoxLayout,
@@ -25,18 +25,17 @@ from visformer.pictures.position_lab import (
     table_pictures,
 )
 from visformer.session import side_requests
-from visformer.session.live import fixed_words
-from visformer.session.runs import change_run
+from visformer.session.runs import change_run, fixed_words
 from visformer.session.state import Session, State
 from visformer.ui import theme
+from visformer.ui.dress import Dressed
 from visformer.ui.large import present_whole
-from visformer.ui.views.both_runs import attention_maps, draw_both
+from visformer.ui.views.run_switch import attention_maps, draw_both
 from visformer.ui.views.view import View
+from visformer.ui.widgets.arranging import LeastColumn, TurningRow, set_least
 from visformer.ui.widgets.combo_box import ComboBox
 from visformer.ui.widgets.heatmap import HeatMap
-from visformer.ui.widgets.least_size import LeastColumn, set_least
 from visformer.ui.widgets.plain_label import paragraph
-from visformer.ui.widgets.turning_row import TurningRow
 from visformer.values.intervention import PositionForm
 
 # Lines of text: the least heights of a table of encodings, and of a map beside it.
@@ -44,7 +43,7 @@ TABLE_LINES, ATTENTION_LINES = 9, 14
 FIRST_AMOUNTS = {"shifted": 5.0, "scaled": 2.0, "permuted": 8.0, "constant": 0.0}
 
 
-class PositionLab(View):
+class PositionLab(Dressed, View):
     """Fields for one change of the encodings, and both runs side by side."""
 
     name, title = "lab", N_("Lab")
@@ -103,15 +102,10 @@ class PositionLab(View):
         self._pairs = TurningRow((attention, 3), (tables, 2))
         layout.addWidget(self._pairs, 1)
         present_whole(attention)
-        self._fit()
+        self.dress()
 
-    def changeEvent(self, event: QEvent) -> None:
-        """Keep the cells visible below labels of the new size."""
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.FontChange and hasattr(self, "_rows"):
-            self._fit()
-
-    def _fit(self) -> None:
+    def _dress(self) -> None:
+        """Keep the cells visible below labels of any size."""
         for table in self._tables:
             set_least(table, TABLE_LINES)
         for heat_map in self._attention:

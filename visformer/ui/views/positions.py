@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from PySide6.QtCore import QEvent, QSignalBlocker, QTimer, Signal
+from PySide6.QtCore import QSignalBlocker, QTimer, Signal
 from PySide6.QtWidgets import (
     QHBoxLayout,
     QLabel,
@@ -31,26 +31,31 @@ from visformer.pictures.positions import (
     waves_of,
 )
 from visformer.session.state import Session, State
+from visformer.ui.dress import Dressed
 from visformer.ui.views.position_input import PositionInput
 from visformer.ui.views.position_lab import PositionLab
 from visformer.ui.views.run_switch import Without
 from visformer.ui.views.view import PagedView, View
+from visformer.ui.widgets.arranging import (
+    LEAST_WORDS,
+    LeastColumn,
+    TurningRow,
+    laid_out_once,
+    set_least,
+)
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.combo_box import ComboBox
-from visformer.ui.widgets.curves import Curves
+from visformer.ui.widgets.curves import Curves, plotting_in_pieces
 from visformer.ui.widgets.heatmap import HeatMap
-from visformer.ui.widgets.least_size import LeastColumn, laid_out_once, set_least
 from visformer.ui.widgets.paint_later import paint_later
 from visformer.ui.widgets.plain_label import paragraph
-from visformer.ui.widgets.plots import plotting_in_pieces
-from visformer.ui.widgets.turning_row import LEAST_WORDS, TurningRow
 from visformer.values.arrays import Floats
 from visformer.values.intervention import Intervention, PositionChange
 
 HINT = N_("Point at the map to read position, dimension and value here.")
 
 
-class PositionTable(View):
+class PositionTable(Dressed, View):
     """Heat map, curves and similarity of the encodings, over one range of positions."""
 
     name, title = "table", N_("Table")
@@ -92,15 +97,10 @@ class PositionTable(View):
         layout.addWidget(line)
         layout.addWidget(self._pictures, 1)
         layout.addStretch()  # takes the space where there are no pictures
-        self._fit()
+        self.dress()
 
-    def changeEvent(self, event: QEvent) -> None:
-        """Keep the cells visible below labels of the new size."""
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.FontChange and hasattr(self, "_pictures"):
-            self._fit()
-
-    def _fit(self) -> None:
+    def _dress(self) -> None:
+        """Keep the cells visible below labels of any size."""
         set_least(self._heat_map)
         letter = self.fontMetrics().averageCharWidth()
         self._hover.setMinimumWidth(LEAST_WORDS * letter)
@@ -285,7 +285,7 @@ class _Range(QWidget):
         self.changed.emit(first, last)
 
 
-class _Similarity(QWidget):
+class _Similarity(Dressed, QWidget):
     """How similar every two positions are, by dot product or cosine."""
 
     failed = Signal(str)
@@ -314,15 +314,10 @@ class _Similarity(QWidget):
         layout.addLayout(line)
         layout.addWidget(self._words)
         layout.addWidget(self._heat_map, 1)
-        self._fit()
+        self.dress()
 
-    def changeEvent(self, event: QEvent) -> None:
-        """Keep the cells visible below labels of the new size."""
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.FontChange and hasattr(self, "_words"):
-            self._fit()
-
-    def _fit(self) -> None:
+    def _dress(self) -> None:
+        """Keep the cells visible below labels of any size."""
         set_least(self._heat_map)
 
     def draw(self, table: Floats | None) -> None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QPushButton
 
 from visformer.language import _
-from visformer.session.live import fixed_words
-from visformer.session.runs import change_run
+from visformer.pictures.picture import Matrix
+from visformer.session.runs import change_run, fixed_words
 from visformer.session.state import Change, Session, State
+from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.plain_tip import plain_tip
 from visformer.values.intervention import Intervention
 
@@ -53,3 +54,17 @@ class RunSwitch(QPushButton):
             session.set(**without.looked(session.state))
             self.led.emit()
         session.do(change_run, without.turned(before))
+
+
+def attention_maps() -> list[HeatMap]:
+    """Return maps of the run on screen and of the baseline."""
+    names = _("attention of the run on screen"), _("attention of the original run")
+    return [HeatMap(name) for name in names]
+
+
+def draw_both(maps: Sequence[HeatMap], pictures: Sequence[Matrix]) -> None:
+    """Draw as many maps as there are pictures; the first map stays, even if empty."""
+    for index, heat_map in enumerate(maps):
+        there = index < len(pictures)
+        heat_map.setVisible(there or index == 0)
+        heat_map.draw(pictures[index] if there else None)

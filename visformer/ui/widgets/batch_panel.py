@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from PySide6.QtCore import (
-    QEvent,
     QSignalBlocker,
     Qt,
     Signal,
@@ -22,13 +21,14 @@ from PySide6.QtWidgets import (
 from visformer.language import N_, _, ngettext
 from visformer.pictures.absent import has_source, has_target
 from visformer.pictures.masks import BatchTable, batch_table, row_name, shortest_row
-from visformer.session.live import fixed_words
+from visformer.session.runs import fixed_words
 from visformer.session.state import State
+from visformer.ui.dress import Dressed
 from visformer.ui.raw_pieces import written
+from visformer.ui.widgets.arranging import LeastColumn
 from visformer.ui.widgets.combo_box import ComboBox
-from visformer.ui.widgets.least_size import LeastColumn
+from visformer.ui.widgets.number_table import Role, TableModel, TitleRow
 from visformer.ui.widgets.plain_label import paragraph
-from visformer.ui.widgets.table_model import Role, TableModel, TitleRow
 from visformer.values.facts import SentenceSide
 
 MOST_SENTENCES = 8
@@ -174,7 +174,7 @@ class BatchPanel(QWidget):
             table.mark(self.row)
 
 
-class _SideTable(QWidget):
+class _SideTable(Dressed, QWidget):
     """One side of the batch, tokens over ids, pads hatched; rows can be picked."""
 
     row_picked = Signal(int)
@@ -214,7 +214,7 @@ class _SideTable(QWidget):
         with QSignalBlocker(self._table.selectionModel()):
             self._model.reset(*picture.ids.shape)
         self._summary.setText(picture.summary)
-        self._fit()
+        self.dress()
 
     def mark(self, row: int) -> None:
         """Mark the row whose masks are shown, and scroll to it."""
@@ -225,13 +225,7 @@ class _SideTable(QWidget):
         last = max(0, self._model.rowCount() - 1)
         self._model.headerDataChanged.emit(Qt.Orientation.Vertical, 0, last)
 
-    def changeEvent(self, event: QEvent) -> None:
-        """Give the tokens the space that the new font needs."""
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.FontChange and hasattr(self, "_model"):
-            self._fit()
-
-    def _fit(self) -> None:
+    def _dress(self) -> None:
         """Fit rows and columns to the text; very many columns share one width."""
         self._table.setFont(self.font())  # now: the measuring below asks the table
         metrics = self.fontMetrics()

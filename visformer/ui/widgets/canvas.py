@@ -23,22 +23,22 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QAbstractScrollArea, QApplication, QWidget
 
 from visformer.pictures.codes import NAN, NOTHING, Bytes
-from visformer.ui.widgets.canvas_marks import (
-    paint_alarms,
-    paint_bars,
-    paint_border,
-    paint_focus,
-    paint_frame,
-)
-from visformer.ui.widgets.cell_digits import have_room, paint_digits
-from visformer.ui.widgets.cell_pixels import first_pixel, paint_pixels
-from visformer.ui.widgets.colour_map import colour_table, inks, nan_crosses
-from visformer.ui.widgets.map_cells import (
+from visformer.ui.widgets.cell_pixels import (
     Run,
     cells_in_sight,
     changed_cells,
+    first_pixel,
+    have_room,
     hidden_runs,
+    paint_alarms,
+    paint_bars,
+    paint_border,
+    paint_digits,
+    paint_focus,
+    paint_frame,
+    paint_pixels,
 )
+from visformer.ui.widgets.colour_map import colour_table, inks, nan_crosses
 from visformer.values.arrays import Bools, Floats
 
 HATCHED = np.uint16(256)  # beside a code

@@ -9,15 +9,14 @@ from typing import NamedTuple
 
 from PySide6.QtCore import QBuffer, QObject, QPoint, QRect, QSize, Qt, Signal
 from PySide6.QtGui import QGuiApplication, QImage, QImageWriter, QPainter, QPalette
-from PySide6.QtWidgets import QMenu, QWidget
+from PySide6.QtWidgets import QFileDialog, QMenu, QWidget
 
 from visformer.errors import InputError
-from visformer.files import check_suffix, save_result
+from visformer.files import check_suffix, exists, save_result, short
 from visformer.language import N_, _
 from visformer.pictures.picture import Table, csv_text
 from visformer.ui.corner_button import CornerButton
 from visformer.ui.large import can_be_large, place_of
-from visformer.ui.widgets.save_dialog import ask_where
 
 SHARPNESS = 2  # pixels of a picture per pixel on screen, in each direction
 MODIFIED = "modified"  # a window's property: what is changed in the run it shows
@@ -157,3 +156,24 @@ CSV = Format(
     lambda _, table: csv_text(table),
 )
 FORMATS = (PNG, CSV)
+
+
+def ask_where(parent: QWidget, title: str, near: str) -> str:
+    """Return the path that was chosen, with the suffix of ``near``; "" for none.
+
+    InputError where a name without a suffix would replace a file: the dialog asked
+    about another name.
+    """
+    suffix = Path(near).suffix
+    path, _kind = QFileDialog.getSaveFileName(parent, title, near, f"*{suffix}")
+    if not path or Path(path).suffix:
+        return path
+    whole = path + suffix
+    if exists(Path(whole)):
+        raise InputError(
+            _(
+                "{file} exists: type the whole name to replace it.",
+                file=short(Path(whole).name),
+            )
+        )
+    return whole

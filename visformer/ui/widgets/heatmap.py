@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import numpy as np
-from PySide6.QtCore import QEvent, QPoint, QRect, QRectF, QSize, Qt, Signal
+from PySide6.QtCore import (
+    QEvent,
+    QPoint,
+    QRect,
+    QRectF,
+    QSize,
+    Qt,
+    QTimer,
+    QVariantAnimation,
+    Signal,
+)
 from PySide6.QtGui import (
     QContextMenuEvent,
+    QFontMetrics,
     QKeyEvent,
     QMouseEvent,
     QPainter,
@@ -16,10 +27,13 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from visformer.language import N_, _
+from visformer.pictures.attention.gist import Gist
 from visformer.pictures.codes import codes
 from visformer.pictures.picture import Matrix, Table
+from visformer.ui.icons import paint_sign
+from visformer.ui.motion import has_motion
 from visformer.ui.raw_pieces import written
-from visformer.ui.theme import gap
+from visformer.ui.theme import gap, hue
 from visformer.ui.widgets.canvas import ZOOM_STEP, Canvas
 from visformer.ui.widgets.cell_value import CellValue, description, is_inside
 from visformer.ui.widgets.colour_bar import ColourBar
@@ -29,12 +43,18 @@ from visformer.ui.widgets.label_text import (
     LongestLabels,
     are_numbers,
     labels_width,
+    title_font,
 )
 from visformer.ui.widgets.labels import Caption, Labels, axis_ink
-from visformer.ui.widgets.map_heading import MapHeading
 from visformer.ui.widgets.map_room import LEAST, MapRoom, map_room, square_cells
-from visformer.ui.widgets.new_row import NewRow, has_grown
-from visformer.ui.widgets.plain_label import plain_label, write_in
+from visformer.ui.widgets.plain_label import (
+    PlainLabel,
+    plain_label,
+    wrapped_height,
+    write_in,
+)
+from visformer.ui.widgets.plain_tip import plain_tip
+from visformer.values.facts import Kind
 
 EMPTY = N_("Nothing to show yet.")
 
@@ -391,3 +411,181 @@ class HeatMap(QWidget):
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         """Offer to copy and to save what is on screen."""
         self.export.popup(event.globalPos())
+
+
+SIDE = 0.7  # of a line
+
+
+class KindSign(QWidget):
+    """A full square, a lower triangle, or a square between two bars."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._kind: Kind | None = None
+        self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
+        self.hide()
+
+    def draw(self, kind: Kind | None) -> None:
+        """Show the sign of a kind; None hides it."""
+        if kind != self._kind:
+            self._kind = kind
+            self.setVisible(kind is not None)
+            self.update()
+
+    def sizeHint(self) -> QSize:
+        side = round(SIDE * self.fontMetrics().height())
+        return QSize(side, side)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        if self._kind is not None:
+            ink = self.palette().color(QPalette.ColorRole.WindowText)
+            paint_sign(QPainter(self), self._kind, QRectF(self.rect()), ink)
+
+
+class GistLabel(PlainLabel):
+    """The gist of a map, faint; the mouse may rest on it."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setTextFormat(Qt.TextFormat.PlainText)
+        self.setForegroundRole(QPalette.ColorRole.PlaceholderText)
+
+    def draw(self, gist: Gist) -> None:
+        """Write it, and say in the tip what its number is."""
+        self.setText(gist.words)
+        self.setToolTip(plain_tip("\n".join(filter(None, gist))))
+
+
+LONG = 32  # letters of a gist that is long
+
+
+class MapHeading(QWidget):
+    """The sign of a kind and the title; beside or below it the gist; what was done."""
+
+    def __init__(self, parent: QWidget, *, gist: bool) -> None:
+        """``gist``: there is room for what ``say`` writes, so that it moves nothing."""
+        super().__init__(parent)
+        self._has_gist = gist
+        self._sign, self.gist = KindSign(self), GistLabel(self)
+        self.title, self.done = plain_label(parent=self), plain_label(parent=self)
+        for label in (self.title, self.done):
+            label.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+        self.done.setWordWrap(True)
+        self._placed: tuple[object, ...] = ()  # what all places follow from
+
+    def draw(self, matrix: Matrix) -> None:
+        """Write a matrix's title in the hue of what it names, and what was done."""
+        self._sign.draw(matrix.sign)
+        self.title.setText(matrix.title)
+        self.done.setText(matrix.done)
+        ink = hue(self.palette(), matrix.role)
+        write_in(self.title, QPalette.ColorRole.WindowText, ink)
+
+    def say(self, gist: Gist) -> None:
+        """Write what there is to see."""
+        self.gist.draw(gist)
+        self.gist.setVisible(bool(gist.words))
+
+    def place(self, width: int) -> int:
+        """Place all in so many pixels of width; return the height that it takes.
+
+        The title is as large as it fits on one line; a long one wraps. The gist stands
+        beside it, or below where most would be too long.
+        """
+        texts = self.title.text(), self.done.text(), self._sign.isHidden()
+        placed = width, self.font(), *texts
+        if placed != self._placed:
+            self._placed = placed
+            self.setGeometry(0, 0, width, self._place(width))
+        return self.height()
+
+    def _place(self, width: int) -> int:
+        edge, text = gap(self) // 2, self.title.text()
+        wide, body, left = width - 2 * edge, self.fontMetrics(), edge
+        side = 0 if self._sign.isHidden() else self._sign.sizeHint().height()
+        left += side + body.averageCharWidth() if side else 0
+        room = wide + edge - left
+        face = title_font(self.font(), text, room)
+        self.title.setFont(face)
+        metrics = QFontMetrics(face)
+        line, title = metrics.height() + 2, metrics.horizontalAdvance(text) + edge
+        if self.title.wordWrap() != (title > room):
+            self.title.setWordWrap(title > room)
+        high = max(line, wrapped_height(metrics, text, room)) if title > room else line
+        title = max(0, min(room, title))
+        self._sign.setGeometry(edge, edge + (line - side) // 2, side, side)
+        self.title.setGeometry(left, edge, title, high)
+        off = metrics.ascent() - body.ascent()  # one baseline
+        left += title + body.averageCharWidth()
+        place = QRect(left, edge + off, max(0, wide - left), body.height() + 2)
+        if self._has_gist and place.width() < LONG * body.averageCharWidth():
+            place = QRect(edge, edge + high, wide, body.height() + 2)
+            high += place.height()
+        self.gist.setGeometry(place)
+        done = wrapped_height(body, self.done.text(), wide)
+        self.done.setGeometry(edge, edge + high, wide, done)
+        return edge + high + done
+
+
+GLOW_MS = 200
+QUIET_MS = 40  # without another step: what comes faster does not glow
+STRONGEST = 0.5  # opacity of the glow at its beginning
+
+
+class NewRow(QWidget):
+    """Lies over a row of cells; the row below it is painted and right already."""
+
+    def __init__(self, canvas: Canvas) -> None:
+        super().__init__(canvas)
+        self._canvas = canvas
+        self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+        self.hide()
+        self._cells = QRectF()
+        self.quiet = QTimer(self, singleShot=True, interval=QUIET_MS)
+        self.quiet.timeout.connect(self._glow)
+        self.glow = QVariantAnimation(self)
+        self.glow.setStartValue(0.0)
+        self.glow.setEndValue(1.0)
+        self.glow.setDuration(GLOW_MS)
+        self.glow.valueChanged.connect(lambda _: self.update())
+        self.glow.finished.connect(self.hide)
+
+    def start(self, cells: QRectF) -> None:
+        """Glow over ``cells`` of the canvas, unless pictures stand still."""
+        self.stop()
+        if has_motion():
+            self._cells = cells
+            self.quiet.start()
+
+    def _glow(self) -> None:
+        place = self._canvas.place(self._cells)
+        if place.height() >= 2:
+            self.setGeometry(place)
+            self.show()
+            self.glow.start()
+
+    def stop(self) -> None:
+        """End at once: another picture is there."""
+        self.quiet.stop()
+        if not self.isHidden():
+            self.glow.stop()
+            self.hide()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Paint a light that runs along the row and goes out; first nothing."""
+        time = float(self.glow.currentValue() or 0.0)
+        if not time:
+            return
+        painter = QPainter(self)
+        painter.setOpacity(STRONGEST * (1 - time))
+        accent = self.palette().color(QPalette.ColorRole.Highlight)
+        painter.fillRect(QRectF(0, 0, self.width() * time, self.height()), accent)
+
+
+def has_grown(before: Matrix | None, now: Matrix | None) -> bool:
+    """Tell whether a step has added the last row of a map."""
+    if before is None or now is None or now.current is None:
+        return False
+    rows = len(now.rows)
+    joined = len(before.rows) + 1 == rows == now.current + 1
+    return joined and before.title == now.title

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from PySide6.QtCore import (
+    QAbstractTableModel,
     QEvent,
     QLine,
     QModelIndex,
+    QPersistentModelIndex,
     QPoint,
     QRect,
     QSize,
@@ -22,6 +26,7 @@ from PySide6.QtGui import (
     QKeySequence,
     QPainter,
     QPaintEvent,
+    QPalette,
     QResizeEvent,
 )
 from PySide6.QtWidgets import (
@@ -30,25 +35,19 @@ from PySide6.QtWidgets import (
     QStyle,
     QStyleOptionViewItem,
     QTableView,
+    QWidget,
 )
 
 from visformer import words
 from visformer.language import N_, _
+from visformer.pictures.codes import HIGH, LOW
 from visformer.pictures.picture import Numbers, Table, is_same
 from visformer.ui.raw_pieces import written
 from visformer.ui.widgets.canvas import MapCell
+from visformer.ui.widgets.colour_map import colour_table
 from visformer.ui.widgets.export import CSV, Export
 from visformer.ui.widgets.label_text import short
-from visformer.ui.widgets.number_bars import bar_box, bar_colour, bar_shares
 from visformer.ui.widgets.plain_tip import plain_tip
-from visformer.ui.widgets.table_model import (
-    Role,
-    Section,
-    TableModel,
-    TitleRow,
-    box_of,
-    sections,
-)
 from visformer.values.arrays import Floats
 
 NOT_KEPT = N_("not kept by the run")
@@ -384,3 +383,132 @@ class NumberTable(QTableView):
 
 def _place(at: QModelIndex) -> MapCell:
     return MapCell(at.row(), at.column())
+
+
+def bar_shares(numbers: Numbers) -> Floats:
+    """Return every number as a share of the largest one it is compared with.
+
+    float32 [R, C] in [-1, 1], or NaN.
+    """
+    axis = {"row": 1, "column": 0, "all": None}[numbers.by]
+    magnitude = np.abs(numbers.values)
+    # next to a masked value no other bar would be visible
+    magnitude = np.where(magnitude < 1e5, magnitude, np.float32(0))
+    if not magnitude.size:
+        return magnitude
+    top = magnitude.max(axis, keepdims=True)
+    if numbers.full:
+        top = np.array(numbers.full, np.float32)[:, None]
+    shares = np.sign(numbers.values) * magnitude / np.where(top > 0, top, 1)
+    scaled: Floats = shares.astype(np.float32)
+    return scaled
+
+
+def bar_box(box: QRect, share: float, signed: bool) -> QRect:
+    """Return a bar's place: from the middle if there are negative numbers."""
+    inner = box.adjusted(1, 2, -2, -2)
+    room = inner.width() // 2 if signed else inner.width()
+    length = round(room * abs(share))
+    start = inner.left() + (room if signed else 0)
+    left = start - length if share < 0 else start
+    return QRect(left, inner.top(), length, inner.height())
+
+
+def bar_colour(palette: QPalette, share: float) -> QColor:
+    """Return a heat map's colour of a share of its range, faint enough to read over."""
+    code = LOW + round((HIGH - LOW) * share)
+    red, green, blue, _ = colour_table(palette, signed=True)[code].tolist()
+    return QColor(red, green, blue, 120)
+
+
+Index = QModelIndex | QPersistentModelIndex
+NOWHERE = QModelIndex()
+Role = Qt.ItemDataRole
+TITLE_ROLES = frozenset(map(int, (Role.DisplayRole, Role.ToolTipRole, Role.FontRole)))
+
+
+class TableModel(QAbstractTableModel):
+    """Gives Qt what two functions return for the visible cells and titles."""
+
+    def __init__(
+        self,
+        parent: QWidget,
+        cell: Callable[[int, int, int], object],
+        title: Callable[[int, Qt.Orientation, int], object],
+    ) -> None:
+        """``cell`` takes row, column and role; ``title`` the section instead."""
+        super().__init__(parent)
+        self._cell, self._title = cell, title
+        self._shape = (0, 0)
+
+    def reset(self, rows: int, columns: int) -> None:
+        """Ask for everything again; there are this many rows and columns."""
+        self.beginResetModel()
+        self._shape = rows, columns
+        self.endResetModel()
+
+    def rowCount(self, parent: Index = NOWHERE) -> int:
+        return 0 if parent.isValid() else self._shape[0]
+
+    def columnCount(self, parent: Index = NOWHERE) -> int:
+        return 0 if parent.isValid() else self._shape[1]
+
+    def headerData(
+        self, section: int, orientation: Qt.Orientation, role: int = Role.DisplayRole
+    ) -> object:
+        """Return the title of a row or column in a role; Qt asks in many more."""
+        told = role in TITLE_ROLES
+        return self._title(section, orientation, role) if told else None
+
+    def data(self, index: Index, role: int = Role.DisplayRole) -> object:
+        """Return a cell in a role."""
+        return self._cell(index.row(), index.column(), role)
+
+
+MEASURED = 8  # titles whose size is that of all
+
+
+class TitleRow(QHeaderView):
+    """Titles of one line: a few are measured, where Qt asks for 200 in four roles."""
+
+    _measured: tuple[object, QSize] | None = None  # titles and font, and their size
+
+    def sizeHint(self) -> QSize:
+        """Return the largest room that the first few titles need, or last needed."""
+        count, model = min(MEASURED, self.count()), self.model()
+        if not count:
+            return self._measured[1] if self._measured else super().sizeHint()
+        titles = [model.headerData(at, self.orientation()) for at in range(count)]
+        if self._measured is None or self._measured[0] != (titles, self.font()):
+            size = QSize()
+            for section in range(count):
+                size = size.expandedTo(self.sectionSizeFromContents(section))
+            self._measured = (titles, self.font()), size
+        return self._measured[1]
+
+
+class Section(NamedTuple):
+    """A row or a column that can be seen, and where it lies in the viewport."""
+
+    at: int
+    start: int  # pixels
+    end: int  # the pixel of the grid after it
+
+
+def sections(header: QHeaderView, first: int, last: int) -> list[Section]:
+    """Return the sections that have a pixel from ``first`` to ``last``."""
+    found, at = [], header.logicalIndexAt(max(0, first))
+    while 0 <= at < header.count():
+        start = header.sectionViewportPosition(at)
+        if start > last:
+            break
+        found.append(Section(at, start, start + header.sectionSize(at) - 1))
+        at += 1
+    return found
+
+
+def box_of(row: Section, column: Section) -> QRect:
+    """Return a cell without its lines of the grid."""
+    return QRect(
+        column.start, row.start, column.end - column.start, row.end - row.start
+    )

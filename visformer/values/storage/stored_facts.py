@@ -12,7 +12,6 @@ import msgspec
 import numpy as np
 
 from visformer.errors import VisformerError
-from visformer.values.certificate import Certificate
 from visformer.values.config import LIMITS
 from visformer.values.facts import (
     KINDS,
@@ -22,6 +21,7 @@ from visformer.values.facts import (
     Kind,
     ModelFacts,
 )
+from visformer.values.finding import Certificate
 from visformer.values.intervention import Intervention
 from visformer.values.step import Candidates, chosen_tokens
 from visformer.values.storage.file_blocks import Payload

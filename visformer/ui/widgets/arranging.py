@@ -1,4 +1,8 @@
-"""A scroll area that keeps its widget as large as there is room, but not smaller."""
+"""How widgets share the room: least sizes, rows that turn, words that move nothing.
+
+Qt arranges every layout up to the window's whenever a label has another text, also
+where that moves nothing: what is ``Still`` keeps it from that.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +15,11 @@ from PySide6.QtGui import QPalette, QResizeEvent
 from PySide6.QtWidgets import (
     QBoxLayout,
     QFrame,
+    QHBoxLayout,
     QLayoutItem,
     QScrollArea,
+    QSizePolicy,
+    QSplitter,
     QWidget,
 )
 
@@ -236,3 +243,127 @@ def set_least(picture: QWidget, lines: int = LEAST_LINES) -> None:
     metrics = picture.fontMetrics()
     width = max(240, LEAST_CHARACTERS * metrics.averageCharWidth())
     picture.setMinimumSize(width, lines * metrics.lineSpacing())
+
+
+class Still(QWidget):
+    """Gives a widget all of its room, and asks for other room only if it needs it."""
+
+    def __init__(self, inside: QWidget) -> None:
+        super().__init__()
+        self._inside, self._known = inside, QSize()
+        inside.setParent(self)
+
+    def event(self, event: QEvent) -> bool:
+        """Pass on that another size is needed; it is not where Qt only thinks so."""
+        if event.type() == QEvent.Type.LayoutRequest:
+            needed = self.sizeHint().boundedTo(self.maximumSize())
+            needed = needed.expandedTo(self.minimumSize())
+            if self.sizePolicy().horizontalPolicy() == QSizePolicy.Policy.Ignored:
+                needed.setWidth(0)
+            if needed != self._known:
+                self._known = needed
+                self.updateGeometry()
+        return super().event(event)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._inside.setGeometry(self.rect())
+
+    def sizeHint(self) -> QSize:
+        """Return what the widget inside asks for now."""
+        return self._inside.sizeHint()
+
+    def minimumSizeHint(self) -> QSize:
+        return self._inside.minimumSizeHint()
+
+
+class StillSplitter(QSplitter):
+    """Arranges its parts anew only where one needs another least size, or is hidden."""
+
+    def event(self, event: QEvent) -> bool:
+        """Leave out the requests that change nothing."""
+        if event.type() == QEvent.Type.LayoutRequest:
+            parts = self.findChildren(
+                QWidget, options=Qt.FindChildOption.FindDirectChildrenOnly
+            )
+            needs = [
+                (part.isHidden(), part.minimumSizeHint(), part.minimumSize())
+                for part in parts
+            ]
+            if needs == self.__dict__.get("_needs"):
+                return True
+            self._needs = needs
+        return super().event(event)
+
+
+LEAST_WORDS = 32  # letters: the least width of words that stand beside fields
+
+
+class TurningRow(QWidget):
+    """Asks for the width of its widest part; a row needs ``room`` times the sum."""
+
+    def __init__(self, *parts: tuple[QWidget, int], room: float = 1.0) -> None:
+        """``parts``: widgets, each with its share of the space."""
+        super().__init__()
+        self._room = room
+        self._below = False  # whatever room there is
+        self._parts = tuple(part for part, _share in parts)
+        self._row = LeastRow(self)
+        self._row.setContentsMargins(0, 0, 0, 0)
+        for part, share in parts:
+            self._row.addWidget(part, share)
+
+    @property
+    def beside(self) -> bool:
+        """Whether the parts stand beside each other."""
+        return self._row.direction() == QBoxLayout.Direction.LeftToRight
+
+    def minimumSizeHint(self) -> QSize:
+        """As wide as the widest part."""
+        widest = max((width for width in self._widths()), default=0)
+        return QSize(widest, super().minimumSizeHint().height())
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Put the parts beside each other or below each other."""
+        super().resizeEvent(event)
+        self._turn()
+
+    def keep_below(self, *, below: bool) -> None:
+        """Leave the parts below each other, also where they have room beside."""
+        self._below = below
+        self._turn()
+
+    def _turn(self) -> None:
+        has_room = self.width() >= self._room * sum(self._widths())
+        beside = has_room and not self._below
+        if beside != self.beside:
+            way = QBoxLayout.Direction
+            self._row.setDirection(way.LeftToRight if beside else way.TopToBottom)
+
+    def _widths(self) -> list[int]:
+        return [
+            part.minimumSizeHint().expandedTo(part.minimumSize()).width()
+            for part in self._parts
+            if not part.isHidden()
+        ]
+
+
+def in_a_row(*parts: QWidget | None, stretch: QWidget | None = None) -> QHBoxLayout:
+    """Lay widgets out side by side; None is a stretch."""
+    row = QHBoxLayout()
+    row.setSpacing(6)
+    for part in parts:
+        if part is None:
+            row.addStretch(1)
+        else:
+            row.addWidget(part, 1 if part is stretch else 0)
+    return row
+
+
+def in_line(*parts: QWidget) -> QWidget:
+    """Return a widget of widgets side by side, the first with the free width."""
+    line = QWidget()
+    row = in_a_row(*parts, stretch=parts[0])
+    row.setContentsMargins(0, 0, 0, 0)
+    line.setLayout(row)
+    return line

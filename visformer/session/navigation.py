@@ -1,4 +1,4 @@
-"""A click on a source token: what it reads; on another one: which head reads that."""
+"""Where the user goes: Back and Forward, and what a source token reads."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from visformer.pictures.absent import has_source
 from visformer.pictures.attention.finder import best_head
 from visformer.pictures.fills import cell_of
 from visformer.pictures.selection import AttentionCell
-from visformer.session.state import Change, State
+from visformer.session.places import Place, Trail
+from visformer.session.state import Change, Next, State
 from visformer.values.facts import Kind
 from visformer.values.trace import Trace
 
@@ -41,3 +42,29 @@ def reading_kind(trace: Trace) -> Kind | None:
     """Return the attention among the tokens of the source strip, or of a prompt."""
     kind: Kind = "encoder" if has_source(trace) else "decoder"
     return kind if kind in trace.kinds else None
+
+
+def back(state: State) -> Next:
+    """Go to the place before the current one."""
+    return _gone(state, state.trail.go_back(state.place, state.trace))
+
+
+def forward(state: State) -> Next:
+    """Go to the place that Back came from."""
+    return _gone(state, state.trail.go_forward(state.place, state.trace))
+
+
+def ways(state: State) -> tuple[bool, bool]:
+    """Tell whether Back and Forward lead anywhere."""
+    here = state.place, state.trace
+    return (
+        state.trail.go_back(*here) is not None,
+        state.trail.go_forward(*here) is not None,
+    )
+
+
+def _gone(state: State, to: tuple[Place, Trail] | None) -> Next:
+    if to is None:
+        return Next(state)
+    place, trail = to
+    return Next(replace(state, trail=trail, **place._asdict()))
