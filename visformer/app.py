@@ -55,7 +55,7 @@ from visformer.values.trace_file import read_session
 
 log = logging.getLogger(__name__)
 GARBAGE_MS = 1000
-FULL_EVERY = 60  # of so many collections, one is of all objects
+FULL_EVERY = 60  # collections: the last of these is of all objects
 
 
 class App:

@@ -36,8 +36,8 @@ class Stepping(ABC):
     """What every decoding can do, whoever computes its steps."""
 
     in_rows: ClassVar[bool] = False  # whether ``rows`` gives what each step adds
-    limit: int  # at most so many target tokens
-    _position: int  # the current step: so many tokens are chosen
+    limit: int  # the largest number of target tokens
+    _position: int  # the current step: how many tokens are chosen
 
     @property
     @abstractmethod

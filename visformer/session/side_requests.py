@@ -193,8 +193,8 @@ WANTS: dict[str, Callable[[State], Next]] = {"computation": _weights, "output": 
 def parameters_done(state: State, event: ParametersDone) -> Next:
     """Keep the weights of a layer; if there are none, do not ask again.
 
-    Those of layers looked at before stay too, as far as there is room: who goes to and
-    fro between layers waits for each once.
+    Those of layers looked at before stay too while there is room: going back and forth
+    between layers, one waits for each only once.
     """
     if event.parameters is None:
         return Next(replace(state, awaiting=state.awaiting.end(event.number)))

@@ -84,7 +84,7 @@ class SteppedModel(ABC):
         """Return the text of target ids, without what ends it."""
 
     def batch(self, texts: Sequence[str]) -> list[Trace]:
-        """Refuse a batch: how its padding would be masked is the model's own affair."""
+        """Refuse a batch: only the model knows how its padding would be masked."""
         raise InputError(_("“{name}” takes one text at a time.", name=self.name))
 
     def lens(

@@ -156,7 +156,7 @@ class WrappedDecoding(Stepping):
         return self.checkpoint.target_id(token)
 
     def _consumed(self, steps: int) -> tuple[int, ...]:
-        """Return what the decoder reads to choose so many tokens."""
+        """Return what the decoder reads to choose this many tokens."""
         chosen = [choice.id for choice in self._made[: steps - 1]]
         return (*self._given, *chosen)
 

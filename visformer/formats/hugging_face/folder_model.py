@@ -370,7 +370,7 @@ class FolderModel(SteppedModel):
         return bound.under_rules(free)
 
     def _rules(self, given: int) -> Generation:
-        """Return the rules after so many given tokens, which some lengths count."""
+        """Return the rules after this many given tokens, which some lengths count."""
         if not self.alone or self.limits.fewest is None:
             return self.generation
         return replace(self.generation, min_tokens=max(0, self.limits.fewest - given))

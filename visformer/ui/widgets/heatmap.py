@@ -167,7 +167,7 @@ class HeatMap(QWidget):
             self.new_row.start(QRectF(0, len(matrix.rows) - 1, len(matrix.columns), 1))
 
     def stretch(self, most: float) -> None:
-        """Let cells be up to so many times as wide as high, or as high as wide."""
+        """Let cells be up to this many times as wide as high, or as high as wide."""
         self._stretch = most
         self._arrange()
 
@@ -487,7 +487,7 @@ class MapHeading(QWidget):
         self.gist.setVisible(bool(gist.words))
 
     def place(self, width: int) -> int:
-        """Place all in so many pixels of width; return the height that it takes.
+        """Place all parts in this width, in pixels; return the height that they take.
 
         The title is as large as it fits on one line; a long one wraps. The gist stands
         beside it, or below where most would be too long.

@@ -55,7 +55,7 @@ class _Spacing(NamedTuple):
     metrics: QFontMetrics
     pitch: float  # pixels of a cell along the axis
     needed: float  # pixels from the middle of one label to that of the next
-    every: int  # one of so many labels is painted
+    every: int  # of this many labels one is painted
 
 
 class Labels(QWidget):

@@ -526,7 +526,7 @@ class HeadsHeader(QWidget):
         return self.height() + min(wide, room) + self._letter()
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Paint the title, the key of NaN, and the words as far as there is room."""
+        """Paint the title, the key of NaN, and as many of the words as fit."""
         painter, palette = QPainter(self), self.palette()
         cut, flags = Qt.TextElideMode.ElideRight, Qt.AlignmentFlag.AlignVCenter
         line = QRectF(self.rect()).adjusted(self.height(), 0, 0, 0)

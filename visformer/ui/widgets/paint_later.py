@@ -49,7 +49,7 @@ class _Later(QTimer):
         self.start()
 
     def wait_for(self, turns: int) -> None:
-        """Wait for so many turns from now on, if fewer are left."""
+        """Wait for this many frames from now on, if fewer are left."""
         self._left = max(self._left, turns)
 
     def _turn(self) -> None:

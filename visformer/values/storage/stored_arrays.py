@@ -57,7 +57,7 @@ class BlockedArray:
         return unpacked(np.frombuffer(payload, np.uint8).reshape(shape), columns)
 
     def _size(self, rows: int) -> int:
-        """Return how many bytes so many rows take."""
+        """Return how many bytes this many rows take."""
         *outer, _rows, columns = self.shape
         row = _bytes(columns) if self.packed else columns * NUMBER.itemsize
         return math.prod(outer) * rows * row
