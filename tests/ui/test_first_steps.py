@@ -81,6 +81,9 @@ def test_card_and_messages_hide_neither_pictures_nor_each_other(
             continue
         assert window.rect().contains(stack)
         assert whole(window.messages)
+        if presented:  # what is said is as large as all that an audience reads
+            read = window.large.words.fontMetrics()
+            assert window.notice.words.fontMetrics().height() == read.height()
         pictures = window.large.pictures()
         assert pictures
         for part in (*pictures, window.candidates.summary, window.status):
@@ -89,6 +92,8 @@ def test_card_and_messages_hide_neither_pictures_nor_each_other(
         if said and not presented:
             assert not place(window, card).intersects(place(window, window.notice))
     window.presentation.end()
+    usual = window.status.fontMetrics().height()
+    assert window.notice.words.fontMetrics().height() == usual
     window.appearance.zoom_by(0)
 
 

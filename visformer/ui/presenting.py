@@ -11,6 +11,7 @@ from PySide6.QtCore import QPoint, QRectF, Qt, QTimer
 from PySide6.QtGui import (
     QColor,
     QCursor,
+    QFont,
     QFontMetricsF,
     QGuiApplication,
     QPainter,
@@ -178,6 +179,7 @@ class Presentation:
             set_first_steps_aside(window, False)
             window.setWindowState(how)
         window.large.alone.setFont(window.font())
+        window.messages.setFont(QFont())
         window.large.restore()
         if picture is not None:
             window.large.enlarge(picture)
@@ -195,7 +197,10 @@ class Presentation:
             font = QApplication.font()
             high = CAPITALS / QFontMetricsF(font).capHeight()
             larger = max(1, 100 * TEXT / self._window.appearance.zoom, high)
-            self._window.large.alone.setFont(theme.sized(font, larger))
+            font = theme.sized(font, larger)
+            self._window.large.alone.setFont(font)
+            here = self._screen is None  # where all see what is said
+            self._window.messages.setFont(font if here else QFont())
             self._place()
 
     def _place(self) -> None:
