@@ -113,11 +113,16 @@ def test_pieces_of_a_word_join_whatever_the_vocabulary(
         assert joins == ["vers", "é"], marks
 
 
-def test_what_the_model_decodes_later_stays_hidden() -> None:
-    trace = fed(make_trace(), {0: "forced"})
+def test_what_the_model_decodes_later_is_shown_where_it_may_be_known() -> None:
+    trace = fed(make_trace(target=80), {0: "forced"})
     session = Session()
     session.set(trace=trace, step=2)
-    assert len(target_strip(*looked(session.state))) == 3
+    state = session.state
+    assert len(target_strip(*looked(state))) == 3
+    chips = target_strip(*looked(state), state.ahead)
+    assert [chip.later for chip in chips] == [False] * 3 + [True] * 64
+    session.set(look=replace(state.look, ahead=False))
+    assert session.state.ahead is None
 
 
 def test_empty() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+
 from PySide6.QtWidgets import QLabel, QWidget
 
 from tests.formats import layout_models
@@ -101,7 +103,7 @@ class Reader:
 
     def note(self, text: str) -> None:
         """Read one text."""
-        self.read_texts.add(text)
+        self.read_texts.add(html.unescape(text))  # tool tips are rich text
 
     def note_line(self, text: str) -> None:
         """Read a line that may be a part of a text, cut off at its end."""

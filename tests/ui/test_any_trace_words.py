@@ -56,10 +56,11 @@ def test_a_prompt_is_the_source_and_what_follows_the_target(
     window.transport.first()
     assert window.session.state.step == 3
     assert window.transport._where.text() == "step 3 of 7, prompt 3"
-    (first,) = window.strips.target.row.chips
+    first, *later = window.strips.target.row.chips
+    assert all(chip.later for chip in later)
     assert "▁" + first.token == shown(window).steps[-1].token
     window.transport.forward()
-    texts = [chip.token for chip in window.strips.target.row.chips]
+    texts = [c.token for c in window.strips.target.row.chips if not c.later]
     assert texts == ["d", shown(window).steps[-1].token.removeprefix("▁")]
     window.strips.target.clicked.emit(0)
     assert window.session.state.step == 3
@@ -167,7 +168,7 @@ def test_captured_weights_are_named(window: MainWindow) -> None:
     assert said in attention.maps["cross"].table().about
     assert said in attention.overview.export._table().about
     window.session.set(locked=AttentionCell("cross", 1, 2))
-    assert window.status.labels[2].text().endswith(", as captured from the model")
+    assert window.status.words.text().endswith(", as captured from the model")
     window.session.set(tab="computation", stage="softmax", locked=None)
     computation = view(window, ComputationView, "computation")
     trace, picture = shown(window), computation._picture

@@ -199,7 +199,7 @@ def test_a_trace_is_shown_from_a_script(qtbot: QtBot, tmp_path: Path) -> None:
     def look() -> None:
         window = next(w for w in QApplication.topLevelWidgets() if w.isVisible())
         assert isinstance(window, MainWindow)
-        seen.append(window.status.labels[0].text())
+        seen.append(window.status.engine.text())
         window.translate("more")  # there is no engine: one sentence
         QApplication.processEvents()
         seen.append(window.notice.text())

@@ -75,7 +75,7 @@ def test_the_arrows_of_a_strip_grow_with_the_text(window: MainWindow) -> None:
 
 
 def test_the_status_bar_keeps_off_the_edges(window: MainWindow) -> None:
-    colour = window.status.labels[-1]
+    colour = window.status.engine
     right = colour.mapTo(window, QPoint(colour.width(), 0)).x()
     assert theme.gap(window) <= window.width() - right <= 2 * theme.gap(window)
 

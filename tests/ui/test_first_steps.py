@@ -46,7 +46,7 @@ def place(window: MainWindow, part: QWidget) -> QRect:
 
 def settled(window: MainWindow) -> QRect:
     """Return where the messages have come to rest."""
-    for _turn in range(4):  # the font, then what it moves, then the messages
+    for _turn in range(8):  # the font, then what it moves, then the messages
         QApplication.processEvents()
     stack = place(window, window.messages)
     QApplication.processEvents()

@@ -110,7 +110,7 @@ def test_strips_candidates_and_words_say_nan(window: MainWindow) -> None:
     assert model.index(0, 2).data() == "NaN"
     assert "NaN" in window.candidates.summary.text()
     assert not window.candidates.grab().isNull()  # painted without a bar
-    assert "so all its weights are NaN" in window.status.labels[2].text()
+    assert "so all its weights are NaN" in window.status.words.text()
     view = window.tabs.view("attention")
     assert isinstance(view, AttentionView)
     assert "NaN" in view.maps["cross"].accessibleDescription()
@@ -131,7 +131,7 @@ def test_equal_weights_are_said_to_come_of_the_mask(window: MainWindow) -> None:
     trace = padded_row(masked_value=-1e9)
     np.testing.assert_allclose(trace.attention("cross", 0), 1 / 3, atol=1e-6)
     window.session.set(trace=trace, step=3, locked=AttentionCell("cross", 1, 2))
-    assert "so all keys get equal weights" in window.status.labels[2].text()
+    assert "so all keys get equal weights" in window.status.words.text()
     view = window.tabs.view("attention")
     assert isinstance(view, AttentionView)
     assert share(view.maps["cross"].canvas) == 0

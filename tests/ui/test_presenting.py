@@ -52,7 +52,7 @@ def test_presenting_shows_one_picture_and_goes_back_to_what_was_there(
     strips, aside = presentation.strips, presentation.aside
     shown = window.session.state.shown
     assert shown is not None
-    chips = strips.target.row.chips
+    chips = [chip for chip in strips.target.row.chips if not chip.later]
     assert [chip.current for chip in chips] == [False] * 3 + [True]
     assert "▁" + chips[-1].token == shown.steps[-1].token
     assert strips.isVisible()

@@ -80,36 +80,23 @@ def test_where_there_is_little_room_the_sentence_itself_is_read(pair: Pair) -> N
     assert sentence.words.width() >= min(wanted, sentence.width() - 60)
 
 
-def test_where_there_is_little_height_the_transport_stands_at_the_target(
+def test_the_transport_stands_beside_the_target_and_the_sentence_below(
     pair: Pair,
 ) -> None:
     window, _engine = pair
     window.session.set(trace=make_trace(6, 5), step=3)
-    words, strips, play = window.sentence.words, window.strips, window.transport
-
-    def shares_a_row() -> bool:
+    words, target, play = window.sentence.words, window.strips.target, window.transport
+    for zoom in (100, 150):
+        window.appearance.zoom_by(zoom - window.appearance.zoom)
         for _ in range(10):  # the font, then the rows, then what stands in them
             QApplication.processEvents()
-        target = strips.target.mapTo(window, strips.target.rect().center()).y()
-        return abs(play.mapTo(window, play.rect().center()).y() - target) < 20
-
-    def below() -> bool:
-        """Tell whether the sentence is read below the pictures."""
-        assert words.isVisible()
+        middle = target.mapTo(window, target.rect().center()).y()
+        assert abs(play.mapTo(window, play.rect().center()).y() - middle) < 20
         wanted = words.fontMetrics().horizontalAdvance(words.text())
         assert words.visibleRegion().boundingRect().width() >= wanted > 0
-        return words.mapTo(window, words.rect().center()).y() > window.large.y()
-
-    assert (shares_a_row(), below()) == (False, False)
-    before = window.large.y()
-    window.appearance.zoom_by(50)
-    assert (shares_a_row(), below()) == (True, True)
-    assert window.sentence.copy.isVisible()
-    assert window.large.y() < 1.3 * before
-    window.strategy.name.setFocus()
+        assert words.mapTo(window, words.rect().center()).y() > window.large.y()
+        assert window.sentence.copy.isVisible()
     window.appearance.zoom_by(0)
-    assert (shares_a_row(), below()) == (False, False)
-    assert window.strategy.name.hasFocus()
 
 
 def test_the_translation_follows_the_size_of_text_wherever_it_stands(
@@ -127,13 +114,13 @@ def test_the_translation_follows_the_size_of_text_wherever_it_stands(
 def test_texts_of_the_status_line_stand_apart(pair: Pair) -> None:
     window, _engine = pair
     window.session.set(trace=make_trace(6, 5), step=5)
-    for zoom in (100, 200):  # there the translation is among them
+    for zoom in (100, 200):
         window.appearance.zoom_by(zoom - window.appearance.zoom)
         for _ in range(3):
             QApplication.processEvents()
         seen = painted(window, window.status).words
         line = sorted(seen, key=lambda word: word.x)
-        assert len(line) >= 3
+        assert len(line) >= 2
         ends = [w.x + window.fontMetrics().horizontalAdvance(w.text) for w in line]
         least = window.fontMetrics().height() * 0.8
         for end, word in zip(ends, line[1:], strict=False):
@@ -144,7 +131,7 @@ def test_texts_of_the_status_line_stand_apart(pair: Pair) -> None:
 def test_folded_tokens_leave_the_transport_and_give_pictures_room(pair: Pair) -> None:
     window, _engine = pair
     window.session.set(trace=make_trace(6, 5), step=3)
-    for zoom in (100, 150):  # there the transport stands beside the tokens
+    for zoom in (100, 150):
         window.appearance.zoom_by(zoom - window.appearance.zoom)
         heights = []
         for shown in (True, False):
@@ -156,19 +143,6 @@ def test_folded_tokens_leave_the_transport_and_give_pictures_room(pair: Pair) ->
         assert heights[1] > heights[0], zoom
     window.appearance.show_tokens(True)
     window.appearance.zoom_by(0)
-
-
-def test_transport_and_translation_change_their_places_together(pair: Pair) -> None:
-    window, _engine = pair
-    play, words = window.transport, window.sentence.words
-    for zoom, height in ((200, 600), (100, 600), (150, 700), (100, 600), (100, 800)):
-        window.resize(800, height)
-        window.appearance.zoom_by(zoom - window.appearance.zoom)
-        for _ in range(20):
-            QApplication.processEvents()
-        beside = window.strips.isAncestorOf(play)
-        below = window.status.isAncestorOf(words)
-        assert beside == below, (zoom, height)
 
 
 def test_the_transport_has_its_own_row_where_there_is_little_width(pair: Pair) -> None:

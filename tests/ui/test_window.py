@@ -81,9 +81,10 @@ def test_where_nothing_is_shown_ahead_enter_begins_at_step_one(
 
 def test_the_status_line_says_where_and_how_fast(translated: Pair) -> None:
     window, _ = translated
-    window.session.set(layer=1, head=0)
-    texts = [label.text() for label in window.status.labels]
-    assert texts[:2] == ["cpu | 2.5 ms/step", "layer 2, head 1"]
+    trace = window.session.state.shown
+    assert trace is not None
+    assert window.status.engine.text() == "cpu | 2.5 ms/step"
+    assert window.sentence.words.text().startswith(trace.until(3).text)
 
 
 def test_typing_alone_asks_for_nothing(pair: Pair, qtbot: QtBot) -> None:
@@ -255,7 +256,7 @@ def test_a_locked_cell_moves_and_is_freed(translated: Pair, qtbot: QtBot) -> Non
     qtbot.keyClick(window, Qt.Key.Key_Down, shift)
     qtbot.keyClick(window, Qt.Key.Key_Left, shift)
     assert window.session.state.locked == AttentionCell("cross", 2, 0)
-    assert "reads" in window.status.labels[2].text()
+    assert "reads" in window.status.words.text()
     qtbot.keyClick(window, Qt.Key.Key_Escape)
     assert window.session.state.locked is None
 
@@ -445,7 +446,7 @@ def test_what_is_folded_stays_folded_until_the_layout_is_reset(
     again, _engine = make_window(qtbot, tmp_path)
     again.session.set(trace=make_trace(), step=2)
     folded = again.candidates, again.tabs.explanation, again.transport.steps
-    parts = *folded, again.strips
+    parts = *folded, again.strips.target
     assert [part.isVisible() for part in parts] == [False] * 4
     assert again.transport._where.text() == "step 2"
     again.appearance.reset()

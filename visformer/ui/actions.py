@@ -117,8 +117,8 @@ def _build_view_menu(window: MainWindow, view: QMenu) -> None:
         _add(
             view,
             _("So&urce and target tokens"),
-            lambda: appearance.show_tokens(window.strips.isHidden()),
-        ): lambda: not window.strips.isHidden(),
+            lambda: appearance.show_tokens(window.strips.folded),
+        ): lambda: not window.strips.folded,
         _add(
             view,
             _("S&entence on what is seen"),

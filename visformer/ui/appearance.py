@@ -104,7 +104,8 @@ class Appearance:
     def show_tokens(self, shown: bool) -> None:
         """Show or fold the source and target tokens."""
         self._memory.keep("tokens", "shown" if shown else "hidden")
-        self._window.body.show_strips(shown)
+        self._window.strips.folded = not shown
+        self._window.session.set()
 
     def _apply(self, name: str) -> None:
         if self._window.isVisible():

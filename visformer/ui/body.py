@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QObject, QPoint, QRect, QTimer
+from PySide6.QtCore import QEvent, QObject, QPoint, QRect
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QSizePolicy, QStatusBar, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QSizePolicy, QToolButton, QVBoxLayout, QWidget
 
 from visformer.language import _
 from visformer.session.state import State
@@ -12,16 +12,11 @@ from visformer.ui import icons, theme
 from visformer.ui.bars.candidates import CandidatesPanel
 from visformer.ui.bars.drawer import Drawer
 from visformer.ui.bars.message_stack import MessageStack
-from visformer.ui.bars.sentence import Sentence
-from visformer.ui.bars.strips import Strips
 from visformer.ui.dress import Dressed
 from visformer.ui.large import LargePlace
 from visformer.ui.memory import Memory
 from visformer.ui.tabs import Tabs
 
-# In lines of text: below this height, and with this width, the transport stands at the
-# target tokens.
-LOW, WIDE = 40, 40
 MOVES = frozenset(
     (
         QEvent.Type.Resize,
@@ -34,11 +29,7 @@ MOVES = frozenset(
 
 
 class Body(Dressed, QWidget):
-    """Header, strips and transport; below them the pictures, which nothing pushes.
-
-    Where there is little height the transport shares the row of the target tokens, and
-    the sentence that they make stands in the status line.
-    """
+    """Header and target; below them the pictures, which nothing pushes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,25 +43,13 @@ class Body(Dressed, QWidget):
         self._over: (
             tuple[LargePlace, QWidget, CandidatesPanel, Drawer, MessageStack] | None
         ) = None
-        self._play: tuple[Strips, QWidget, Sentence, QStatusBar] | None = None
-        self._low = self._sharing = False
         self._said = 0  # the height of what is said below the pictures, in pixels
-        self._late = QTimer(self, singleShot=True, interval=0)
-        self._late.timeout.connect(self._share_rows)
         self._column.addWidget(self.chrome)
         self.dress()
 
-    def add_rows(
-        self,
-        header: QWidget,
-        strips: Strips,
-        play: QWidget,
-        sentence: Sentence,
-        status: QStatusBar,
-    ) -> None:
-        """Add the rows above the pictures; the sentence is a part of the last one."""
-        self._play = strips, play, sentence, status
-        for row in (header, strips, play):
+    def add_rows(self, *rows: QWidget) -> None:
+        """Add the rows above the pictures."""
+        for row in rows:
             self._rows.addWidget(row)
 
     def fill(
@@ -94,7 +73,6 @@ class Body(Dressed, QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._share_rows()
         self._settle()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
@@ -108,47 +86,6 @@ class Body(Dressed, QWidget):
         self._column.setContentsMargins(space, space, space, self._said)
         self._column.setSpacing(space)
         self._rows.setSpacing(space)
-        self._late.start()  # what moves while fonts change would keep the one before
-
-    def show_strips(self, shown: bool) -> None:
-        """Show or fold the tokens; the transport stays."""
-        if self._play is not None:
-            self._play[0].setVisible(shown)
-            self._share_rows()
-
-    def _share_rows(self) -> None:
-        """Put the transport beside the target tokens, or into a row of its own."""
-        if self._play is None:
-            return
-        line, folded = self.fontMetrics().height(), self._play[0].isHidden()
-        low = self.height() < LOW * line and self.width() >= WIDE * line
-        low = low and not folded
-        if low == self._low:
-            return
-        if self._sharing:  # what moves now changes the height
-            self._late.start()
-            return
-        self._low, self._sharing = low, True
-        self._move(*self._play, low=low)
-        self._sharing = False
-
-    def _move(
-        self,
-        strips: Strips,
-        play: QWidget,
-        sentence: Sentence,
-        status: QStatusBar,
-        *,
-        low: bool,
-    ) -> None:
-        focused = self.window().focusWidget()
-        sentence.stand_in(status if low else None)
-        if low:
-            strips.put_beside_target(play)
-        else:
-            self._rows.addWidget(play)
-        if focused is not None and play.isAncestorOf(focused):
-            focused.setFocus()  # it was lost on the way
 
     def _settle(self) -> None:
         if self._over is None:

@@ -52,6 +52,7 @@ from visformer.ui.bars.message_stack import (
 from visformer.ui.bars.open_form import OpenForm
 from visformer.ui.bars.samples import sample_button
 from visformer.ui.bars.sentence import Sentence
+from visformer.ui.bars.source_box import SourceBox
 from visformer.ui.bars.source_line import SourceLine
 from visformer.ui.bars.status import StatusLine
 from visformer.ui.bars.strips import Strips
@@ -67,7 +68,7 @@ from visformer.ui.session_files import SessionFiles, TraceOpener
 from visformer.ui.tabs import Tabs
 from visformer.ui.term_tips import TermTip
 from visformer.ui.ways import Ways
-from visformer.ui.widgets.arranging import in_line
+from visformer.ui.widgets.arranging import TurningRow, in_line
 from visformer.ui.widgets.export import MODIFIED
 from visformer.ui.widgets.plain_tip import plain_tip
 from visformer.values.facts import WATCHED, Kind
@@ -153,7 +154,8 @@ class MainWindow(QMainWindow):
 
     def _lay_out(self) -> None:
         self.about = AboutButton(self)
-        self.header = Header(self.about, self.source, sample_button(self))
+        self.source_box = SourceBox(self.source, self.strips)
+        self.header = Header(self.about, self.source_box, sample_button(self))
         self.header.device_chosen.connect(self._change_device)
         self.tabs = Tabs(self.session)
         self.tabs.turned.connect(self._tab_turned)
@@ -164,11 +166,10 @@ class MainWindow(QMainWindow):
         body = self.body = Body()
         self.drawer = Drawer(body, self._drawer_fields())
         self.drawer.closed.connect(self.tabs.setFocus)
-        parts = (self.sentence, self.transport, self.strategy)
-        play = in_line(*parts, self.drawer.button)
-        self.status = StatusLine(self.modified)
+        play = in_line(self.transport, self.strategy, self.drawer.button)
+        self.status = StatusLine(self.modified, self.sentence)
         self.status.stopped.connect(self.stop)
-        body.add_rows(self.header, self.strips, play, self.sentence, self.status)
+        body.add_rows(self.header, TurningRow((self.strips, 1), (play, 0)))
         self.messages = MessageStack(body, self.notice, self.restore)
         over = self.drawer, self.messages
         body.fill(self.large, self.tabs.middle, self.candidates, *over)
@@ -217,7 +218,7 @@ class MainWindow(QMainWindow):
             *(self.ways.draw, self.files.draw),
             *(self.form.draw, self.strategy.draw, self._draw_rest, self.status.draw),
             self.drawer.draw,
-            *(self.strips.draw, self.sentence.draw),
+            *(self.strips.draw, self.source_box.draw, self.sentence.draw),
             *(self.side.draw, self.candidates.draw),
             *((self.tabs.draw,) if pictures else ()),
             *(self.tabs.say, self.presentation.draw),

@@ -37,6 +37,8 @@ from visformer.values.pieces import running_text
 from visformer.values.step import step_origins
 from visformer.values.trace import Trace
 
+MOST_LATER = 64  # tokens after the current step's that are shown
+
 
 class Chip(NamedTuple):
     """One token of a strip."""
@@ -50,7 +52,7 @@ class Chip(NamedTuple):
     fed: str = ""  # forced or fed: what the model would have said, in words
     below: str = ""  # in short: whether the model would have said the same
     loss: float | None = None  # −ln p in nats, of a token of a reference
-    later: bool = False  # fed after the current step
+    later: bool = False  # written after the current step
     filled: bool = False  # masked, and the best tokens in its place are known
     read: bool = False  # by the row in focus: its tint is a weight
     joins: bool = False  # it goes on the word of the chip before it
@@ -131,11 +133,12 @@ def source_strip(
 
 
 def target_strip(
-    trace: Trace | None, selection: Selection, look: Look
+    trace: Trace | None, selection: Selection, look: Look, ahead: Trace | None = None
 ) -> tuple[Chip, ...]:
     """Return the target tokens read so far, then the current step's choice.
 
-    Of a decoder that ran alone, only what follows its prompt.
+    Of a decoder that ran alone, only what follows its prompt. ``ahead``: the whole run
+    where what is not yet stepped to is shown too.
     """
     if trace is None or not len(trace):
         return ()
@@ -143,15 +146,21 @@ def target_strip(
     if not trace.steps:
         return chips
     current = _after(trace, len(trace.steps) - 1, current=True)
-    return (*chips, current, *_later(trace))
+    return (*chips, current, *_later(trace, ahead))
 
 
-def _later(trace: Trace) -> tuple[Chip, ...]:
-    """Return what the reference feeds after the current step: it is known already."""
-    whole = trace.whole
+def _later(trace: Trace, ahead: Trace | None) -> tuple[Chip, ...]:
+    """Return what follows the current step, where it is shown.
+
+    All that a reference feeds is known before it is read; of what is ahead there are as
+    many as may have room.
+    """
+    whole, most = trace.whole, None
     if not is_taught(whole):
-        return ()
-    rest = range(len(trace), len(whole.steps))
+        if ahead is None:
+            return ()
+        whole, most = ahead, MOST_LATER
+    rest = range(len(trace), len(whole.steps))[:most]
     return tuple(_after(whole, row, later=True) for row in rest)
 
 

@@ -23,7 +23,7 @@ from visformer.pictures.about import about_text, count_words, watched_text
 from visformer.pictures.absent import facts_words
 from visformer.session.state import State
 from visformer.ui import icons, theme
-from visformer.ui.bars.source_line import SourceLine
+from visformer.ui.bars.source_box import SourceBox
 from visformer.ui.dress import FONT_PALETTE, Dressed
 from visformer.ui.widgets.plain_tip import plain_tip
 from visformer.values.facts import KINDS, ModelFacts
@@ -40,7 +40,7 @@ class Header(Dressed, QWidget):
     device_chosen = Signal(str)
 
     def __init__(
-        self, about: AboutButton, source: SourceLine, samples: QPushButton
+        self, about: AboutButton, source: SourceBox, samples: QPushButton
     ) -> None:
         super().__init__()
         self._about = about
@@ -64,7 +64,7 @@ class Header(Dressed, QWidget):
             button.setAutoRaise(True)
             button.setToolTip(name)
             button.setAccessibleName(name)
-        self.go.clicked.connect(source.submit)
+        self.go.clicked.connect(source.line.submit)
         self._row = QHBoxLayout(self)
         self._row.setContentsMargins(0, 0, 0, 0)
         parts = self.model, about, source, self.go, samples, self.present, self.more

@@ -11,7 +11,7 @@ from PySide6.QtGui import (
     QPen,
     QResizeEvent,
 )
-from PySide6.QtWidgets import QStatusBar, QToolButton, QWidget
+from PySide6.QtWidgets import QToolButton, QWidget
 
 from visformer.language import _
 from visformer.pictures.translation_text import AGAINST, TextPart
@@ -27,13 +27,11 @@ class Sentence(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._text, self._compared = "", False
-        self._at_home = True  # the words stand in this row
+        self._text = ""
         self.words, self.other = MarkedLabel(), MarkedLabel()
         self.words.setAccessibleName(_("the translation"))
         self.other.setAccessibleName(_("what the translation is compared with"))
         self.other.setForegroundRole(QPalette.ColorRole.PlaceholderText)
-        self.words.setMinimumWidth(1)  # in the status line it is cut, too
         self.copy = QToolButton()
         self.copy.setAutoRaise(True)
         self.copy.setToolTip(_("Copy the translation"))
@@ -71,12 +69,11 @@ class Sentence(QWidget):
 
     def _place(self) -> None:
         """Put the button after the words, and what they are compared with after it."""
-        high, size, space, x = self.height(), self.copy.sizeHint(), gap(self), 0
-        if self._at_home:
-            room = max(1, self.width() - size.width() - space)
-            wide = min(room, self.words.sizeHint().width())
-            self.words.setGeometry(0, 0, wide, high)
-            x = wide + space
+        high, size, space = self.height(), self.copy.sizeHint(), gap(self)
+        room = max(1, self.width() - size.width() - space)
+        wide = min(room, self.words.sizeHint().width())
+        self.words.setGeometry(0, 0, wide, high)
+        x = wide + space
         self.copy.setGeometry(
             x, (high - size.height()) // 2, size.width(), size.height()
         )
@@ -92,21 +89,9 @@ class Sentence(QWidget):
         if said.against:
             around = _(AGAINST[said.against], text="\0").split("\0")
             self.other.set_parts(said.other, *around)
-        self._compared = bool(said.other)
-        self.other.setVisible(self._compared and self._at_home)
+        self.other.setVisible(bool(said.other))
         self.copy.setEnabled(bool(self._text))
         self._place()
-
-    def stand_in(self, line: QStatusBar | None) -> None:
-        """Write the sentence in another line, or beside its button again."""
-        if line is None:
-            self.words.setParent(self)
-        else:
-            line.insertWidget(0, self.words)  # as wide as it is, or cut
-        self.words.show()
-        self._at_home = line is None
-        self._place()
-        self.other.setVisible(self._compared and self._at_home)
 
 
 class MarkedLabel(PlainLabel):

@@ -116,6 +116,7 @@ class SourceLine(QLineEdit):
 
     def take_focus(self) -> None:
         """Begin to edit the text: what is typed next replaces it."""
+        self.show()  # the tokens may stand in its place
         self.setFocus(Qt.FocusReason.ShortcutFocusReason)
         self.selectAll()
 

@@ -1,7 +1,4 @@
-"""The status bar: device and speed, layer and head, the cell in words, the colours.
-
-During a modified run it says what is changed instead, and the cell.
-"""
+"""The status bar: the translation, what is changed, the cell in words, the speed."""
 
 from __future__ import annotations
 
@@ -16,42 +13,36 @@ from PySide6.QtWidgets import (
 
 from visformer.language import _
 from visformer.pictures.attention.cell_words import cell_words
-from visformer.pictures.selection import SCALES
 from visformer.session.state import State
 from visformer.ui.dress import Dressed
 from visformer.ui.theme import gap
 from visformer.ui.widgets.arranging import Still
 from visformer.ui.widgets.plain_label import plain_label
-from visformer.words import head_words
-
-WORDS = 2  # the label that takes the free width: what the engine does, or the cell
 
 
 class StatusLine(Dressed, QStatusBar):
-    """Four labels, and a bar that moves while the engine works, with Stop beside it.
+    """The translation first; a bar moves while the engine works, with Stop beside it.
 
     Its height is that of all it may ever hold, so that nothing pushes the pictures.
     """
 
     stopped = Signal()
 
-    def __init__(self, modified: QWidget) -> None:
-        """Take in what says how the run is modified, hidden where it is not."""
+    def __init__(self, modified: QWidget, sentence: QWidget) -> None:
+        """Take in the translation, and what says how the run is modified, if it is."""
         super().__init__()
-        self._modified = modified
-        self.addWidget(modified, 4)
         self.setSizeGripEnabled(False)
-        self.labels = tuple(plain_label("") for _ in range(4))
-        self._places = tuple(map(Still, self.labels))
-        self._gaps = tuple(QWidget() for _ in self.labels)
-        for index, (space, place) in enumerate(
-            zip(self._gaps, self._places, strict=True)
-        ):
+        self.addWidget(sentence, 4)
+        self.addWidget(modified, 4)
+        self.words, self.engine = plain_label(""), plain_label("")  # words: of the cell
+        self._gaps = QWidget(), QWidget()
+        places = Still(self.words), Still(self.engine)
+        for space, place in zip(self._gaps, places, strict=True):
             self.addWidget(space)
             place.setMinimumWidth(1)  # it is cut; a tooltip has all of it
-            self.addWidget(place, 1 if index == WORDS else 0)
+            self.addWidget(place, 2 if place is places[0] else 0)
         policy = QSizePolicy.Policy
-        self._places[WORDS].setSizePolicy(policy.Ignored, policy.Preferred)
+        places[0].setSizePolicy(policy.Ignored, policy.Preferred)
         self._progress = QProgressBar()
         self._progress.setMaximumWidth(120)
         self._progress.setRange(0, 0)
@@ -74,18 +65,8 @@ class StatusLine(Dressed, QStatusBar):
         self._progress.setVisible(bool(state.busy))
         self.stop.setVisible(bool(state.busy))
         cell = cell_words(state.shown, state.selection, state.look)
-        modified = not self._modified.isHidden()
-        for index, parts in enumerate(zip(self._gaps, self._places, strict=True)):
-            for part in parts:
-                part.setVisible(index == WORDS or not modified)
-        texts = (
-            _engine_words(state),
-            "" if cell else head_words(state.layer, state.head),  # it says it too
-            state.busy or cell,
-            _("colour: {scale}", scale=_(SCALES[state.scale])),
-        )
-        for label, text in zip(self.labels, texts, strict=True):
-            label.setText(text)
+        self.words.setText(state.busy or cell)
+        self.engine.setText(_engine_words(state))
 
 
 def _engine_words(state: State) -> str:

@@ -45,6 +45,7 @@ CHIP_WORDS = {  # by whether it is masked, and read: has a weight
 }
 WALKS = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}
 ENTER = Qt.Key.Key_Return, Qt.Key.Key_Enter
+LEAST = 28  # letters: the least width of a strip
 WIDTHS = 4096  # of texts that are kept
 
 
@@ -57,10 +58,13 @@ class TokenStrip(QScrollArea):
     """
 
     clicked = Signal(int)
+    beside = Signal()  # a click beside the tokens, or a double click
 
-    def __init__(self, name: str, empty: str) -> None:
+    def __init__(self, name: str, empty: str, *, tall: bool = False) -> None:
+        """``tall``: there is room for a large chip before there is one."""
         super().__init__()
-        self.row = _ChipRow(empty)
+        self.row = _ChipRow(empty, tall=tall)
+        self.row.beside.connect(self.beside)
         self._tokens = ""  # all of them
         self.row.clicked.connect(self.clicked)
         # only then is there room to scroll to
@@ -218,6 +222,7 @@ class TokenStrip(QScrollArea):
 
     def _fit(self) -> None:
         self.setFixedHeight(self.row.sizeHint().height())
+        self.setMinimumWidth(LEAST * self.fontMetrics().averageCharWidth())
 
 
 def _looks(chips: tuple[Chip, ...]) -> list[ChipLook]:
@@ -233,8 +238,9 @@ def _copy(text: str) -> None:
 
 class _ChipRow(QWidget):
     clicked = Signal(int)
+    beside = Signal()
 
-    def __init__(self, empty: str) -> None:
+    def __init__(self, empty: str, *, tall: bool) -> None:
         super().__init__()
         self.clicks = ""  # what a click does, in words
         self.chips: tuple[Chip, ...] = ()
@@ -244,7 +250,7 @@ class _ChipRow(QWidget):
         self._height = self._band = 0  # of the row, and of what is below the tokens
         self._end = 0  # where the next chip would be
         self.focused: int | None = None  # the chip that keys act on
-        self._tall = False  # there was a large chip: its room stays
+        self._tall = tall  # or there was a large chip: its room stays
         self.setMouseTracking(True)
         self.lay_out()
 
@@ -352,6 +358,12 @@ class _ChipRow(QWidget):
         index = self._at(event.position().toPoint())
         if index is not None:
             self.clicked.emit(index)
+        else:
+            self.beside.emit()
+
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        """Tell of it, wherever it is."""
+        self.beside.emit()
 
     def _at(self, point: QPoint) -> int | None:
         return next(

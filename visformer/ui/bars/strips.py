@@ -27,21 +27,21 @@ class Strips(QWidget):
         self._trace: Trace | None = None
         self.source = TokenStrip(_("Source tokens"), _("source tokens appear here"))
         self.target = TokenStrip(
-            _("Target tokens"), _("nothing decoded yet: step forward")
+            _("Target tokens"), _("nothing decoded yet: step forward"), tall=True
         )
         self.target.explain_clicks(_("Click: go to the step that wrote it."))
         self._source_name, self._target_name = (
             plain_label("", faint=True),
             plain_label("", faint=True),
         )
-        self._rows = (
-            _row(self._source_name, self.source),
-            _row(self._target_name, self.target),
-        )
+        self.folded = False  # the tokens are not wanted
+        self.has_source = True  # or a prompt
+        self.source_row = _row(self._source_name, self.source)  # may stand elsewhere
+        self._target_row = _row(self._target_name, self.target)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(3)
-        for row in self._rows:
+        for row in (self.source_row, self._target_row):
             layout.addWidget(row)
         self.source.clicked.connect(self.source_chosen)
         self.target.clicked.connect(self._choose_step)
@@ -52,12 +52,12 @@ class Strips(QWidget):
         self._trace = trace = state.shown
         looked = trace, state.selection, state.look
         self.source.draw(source_strip(*looked, masked_token(trace, state.locked)))
-        self.target.draw(target_strip(*looked))
+        self.target.draw(target_strip(*looked, state.ahead))
         self._name(trace)
 
     def put_beside_target(self, play: QWidget) -> None:
         """Put a widget at the end of the target's row."""
-        layout = self._rows[1].layout()
+        layout = self._target_row.layout()
         assert layout is not None
         layout.addWidget(play)
 
@@ -70,10 +70,11 @@ class Strips(QWidget):
             "from it?"
         )
         self.source.explain_clicks(asked if trace and reading_kind(trace) else "")
-        prompted = trace is None or has_source(trace) or trace.prompt > 0
-        self._rows[0].setVisible(prompted)
+        self.has_source = trace is None or has_source(trace) or trace.prompt > 0
+        if self.isAncestorOf(self.source_row):
+            self.source_row.setVisible(self.has_source)
         for part in (self._target_name, self.target):
-            part.setVisible(trace is None or has_target(trace))
+            part.setVisible(not self.folded and (trace is None or has_target(trace)))
 
     def _choose_step(self, index: int) -> None:
         if self._trace is not None:

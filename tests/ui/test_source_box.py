@@ -1,0 +1,102 @@
+"""The sentence's tokens stand in its place, and give way where it is edited."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+
+from tests.traces import make_trace
+from tests.ui.windows import Pair, answer
+from visformer.ui.views.attention import AttentionView
+from visformer.ui.window import MainWindow
+
+HIGHEST = 150  # pixels above the picture at 1280 x 800 and the usual size of text
+LEFT = Qt.MouseButton.LeftButton
+
+
+@pytest.fixture
+def window(pair: Pair) -> MainWindow:
+    window, engine = pair
+    window.translate("a b c d e f")
+    answer(window, engine, make_trace(source=6, target=5))
+    window.tabs.setFocus()
+    QApplication.processEvents()
+    return window
+
+
+def seen(window: MainWindow) -> tuple[bool, bool]:
+    """Tell whether the line and the tokens are in sight."""
+    return window.source.isVisible(), window.strips.source.isVisible()
+
+
+def beside(window: MainWindow, qtbot: QtBot) -> None:
+    row = window.strips.source.row
+    at = QPoint(row.width() - 4, row.height() // 2)
+    assert at.x() > row.boxes[-1].right()
+    qtbot.mouseClick(row, LEFT, pos=at)
+
+
+def twice(window: MainWindow, qtbot: QtBot) -> None:
+    row = window.strips.source.row
+    qtbot.mouseDClick(row, LEFT, pos=row.boxes[1].center())
+
+
+def pen(window: MainWindow, qtbot: QtBot) -> None:
+    qtbot.mouseClick(window.source_box.edit, LEFT)
+
+
+def slash(window: MainWindow, qtbot: QtBot) -> None:
+    qtbot.keyClick(window.tabs, Qt.Key.Key_Slash)
+
+
+@pytest.mark.parametrize("way", [beside, twice, pen, slash])
+def test_the_tokens_give_way_to_the_line_and_come_back(
+    window: MainWindow, qtbot: QtBot, way: Callable[[MainWindow, QtBot], None]
+) -> None:
+    assert seen(window) == (False, True)
+    place = window.large.geometry()
+    way(window, qtbot)
+    QApplication.processEvents()
+    assert seen(window) == (True, False)
+    assert window.source.hasFocus()
+    assert window.source.selectedText() == "a b c d e f"
+    assert window.large.geometry() == place  # nothing moves
+    window.tabs.setFocus()
+    assert seen(window) == (False, True)
+
+
+def test_what_is_typed_and_not_yet_run_stays_in_sight(
+    window: MainWindow, pair: Pair, qtbot: QtBot
+) -> None:
+    window.source.take_focus()
+    qtbot.keyClicks(window.source, "g h")
+    window.tabs.setFocus()
+    assert seen(window) == (True, False)
+    window.source.submit()
+    assert seen(window) == (True, False)
+    answer(*pair, make_trace(source=2, target=5))
+    assert seen(window) == (False, True)
+
+
+def test_without_a_run_and_with_folded_tokens_there_is_the_line(
+    pair: Pair, window: MainWindow
+) -> None:
+    window.appearance.show_tokens(False)
+    assert seen(window) == (True, False)
+    window.appearance.show_tokens(True)
+    assert seen(window) == (False, True)
+    window.session.set(trace=None)
+    assert seen(window) == (True, False)
+
+
+def test_the_picture_begins_high(window: MainWindow) -> None:
+    window.resize(1280, 800)
+    QApplication.processEvents()
+    view = window.tabs.view("attention")
+    assert isinstance(view, AttentionView)
+    panel = view.panels["cross"]
+    assert panel.mapTo(window, QPoint()).y() < HIGHEST
