@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 
 from PySide6.QtWidgets import QLabel, QWidget
 
@@ -103,7 +104,8 @@ class Reader:
 
     def note(self, text: str) -> None:
         """Read one text."""
-        self.read_texts.add(html.unescape(text))  # tool tips are rich text
+        plain = re.sub("</?(qt|br)>", " ", text)  # tool tips are rich text
+        self.read_texts.add(html.unescape(plain))
 
     def note_line(self, text: str) -> None:
         """Read a line that may be a part of a text, cut off at its end."""
