@@ -65,3 +65,15 @@ def test_a_long_token_leaves_room_for_its_number(
     for token, number in zip(tokens, numbers, strict=False):
         wide = QFontMetricsF(token.font).horizontalAdvance(token.text)
         assert token.x + wide < number.x
+
+
+def test_a_number_that_is_nearly_0_is_not_written(qtbot: Any) -> None:
+    heat_map = shown_map(qtbot, HeatMap("map"))
+    values = np.zeros((1, 2), np.float32)
+    heat_map.draw(named(values=values, shade=values))
+    written = CellTexts(heat_map.canvas)
+    written.setGeometry(heat_map.canvas.rect())
+    written.show()
+    written.draw(heat_map.matrix, ((("il", ".57"), ("on", "~0")),))
+    texts = {word.text for word in painted(written).words}
+    assert texts == {"il", ".57", "on"}

@@ -14,6 +14,7 @@ from visformer.pictures.picture import Matrix
 from visformer.ui.raw_pieces import written
 from visformer.ui.widgets.canvas import Canvas
 from visformer.ui.widgets.colour_map import colour_table, inks
+from visformer.words import NOUGHT
 
 STACKED = 2.3  # lines of height from which the number goes below the token
 FEWEST = 3  # characters of a token that are worth writing
@@ -121,6 +122,7 @@ class _Writer:
     def write(self, left: float, top: float, text: Text) -> None:
         """Write the token above the number, or before it, or alone, as space allows."""
         token, number = text
+        number = "" if number == NOUGHT else number  # as in a map's cells
         room, high, line = self._room, self._high, self._line
         if room < FEWEST * self._letter or high < 0.8 * line:
             return
