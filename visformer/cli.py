@@ -15,11 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple, NoReturn
 
-from visformer.commands.load_options import (
-    add_overrides,
-    checkpoint_paths,
-    overrides,
-)
+from visformer.commands.load_options import add_overrides, checkpoint_paths, overrides
 from visformer.commands.shared import check_text, complain, explained_qt
 from visformer.errors import InputError, VisformerError, is_memory
 from visformer.files import exists, short

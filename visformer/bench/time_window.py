@@ -11,12 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from PySide6.QtCore import (
-    QCoreApplication,
-    QEvent,
-    QObject,
-    Qt,
-)
+from PySide6.QtCore import QCoreApplication, QEvent, QObject, Qt
 from PySide6.QtWidgets import QWidget
 
 from visformer.bench.measurements import Measurement, seconds, spread, take_turns

@@ -6,11 +6,7 @@ import argparse
 from collections.abc import Iterable
 from pathlib import Path
 
-from visformer.commands.load_options import (
-    add_checkpoint,
-    checkpoint_paths,
-    overrides,
-)
+from visformer.commands.load_options import add_checkpoint, checkpoint_paths, overrides
 from visformer.commands.shared import check_text, explained_qt
 from visformer.errors import InputError
 from visformer.files import short

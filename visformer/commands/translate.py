@@ -6,11 +6,7 @@ import argparse
 import sys
 from collections.abc import Iterator
 
-from visformer.commands.load_options import (
-    add_checkpoint,
-    checkpoint_paths,
-    overrides,
-)
+from visformer.commands.load_options import add_checkpoint, checkpoint_paths, overrides
 from visformer.commands.shared import results
 from visformer.errors import InputError
 from visformer.language import _

@@ -216,11 +216,7 @@ def _stands_alone(request: Request) -> bool:
 
 
 def _open(server: Server, number: int, request: Open) -> None:
-    from visformer.core.checkpoint import (
-        Checkpoint,
-        available_devices,
-        choose_device,
-    )
+    from visformer.core.checkpoint import Checkpoint, available_devices, choose_device
     from visformer.core.incremental import warm_up
     from visformer.formats.layouts.native import label_smoothing
     from visformer.formats.loading import checkpoint_files

@@ -14,9 +14,7 @@ from visformer.errors import CheckpointError
 from visformer.files import listed
 from visformer.formats.diagnoses import findings_of
 from visformer.formats.found_vocabularies import FoundSides, sides_of
-from visformer.formats.given_options import (
-    GivenOptions,
-)
+from visformer.formats.given_options import GivenOptions
 from visformer.formats.layout_spec import Files, LayoutSpec
 from visformer.formats.misfits import checked
 from visformer.formats.sizes import sizes_of

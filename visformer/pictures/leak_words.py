@@ -21,12 +21,7 @@ from visformer.values.arrays import Bools
 from visformer.values.facts import Kind
 from visformer.values.reading_order import LEAST, reads_later, sealed
 from visformer.values.trace import Trace
-from visformer.words import (
-    KIND_NAMES,
-    head_words,
-    layer_words,
-    number,
-)
+from visformer.words import KIND_NAMES, head_words, layer_words, number
 
 MOST_NAMED = 1  # leaks in words: the maps show the others
 

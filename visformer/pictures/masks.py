@@ -16,12 +16,7 @@ from visformer.pictures.token_names import key_placed, names, row_placed
 from visformer.values.arrays import Bools, Floats, Ids, later
 from visformer.values.facts import SIDES, Kind, SentenceSide
 from visformer.values.trace import Trace
-from visformer.words import (
-    KIND_NAMES,
-    layer_words,
-    masked_value_text,
-    number,
-)
+from visformer.words import KIND_NAMES, layer_words, masked_value_text, number
 
 MaskPart = Literal["padding", "causal", "combined"]
 PART_NAMES: dict[MaskPart, str] = {  # translated where they are shown

@@ -23,12 +23,7 @@ from visformer.pictures.choices import (
     short_choice,
     written_names,
 )
-from visformer.pictures.picture import (
-    Matrix,
-    Numbers,
-    largest,
-    signed_shade,
-)
+from visformer.pictures.picture import Matrix, Numbers, largest, signed_shade
 from visformer.pictures.token_names import candidate, chosen_name, marks, names, word
 from visformer.values.lens import LensRow, LensRows
 from visformer.values.memo import same

@@ -21,12 +21,7 @@ from visformer.session.awaiting import (
 )
 from visformer.session.history import History, OpenWish
 from visformer.session.recipe import Recipe, resumed
-from visformer.session.runs import (
-    decode,
-    leave_other_model,
-    picture_again,
-    translate,
-)
+from visformer.session.runs import decode, leave_other_model, picture_again, translate
 from visformer.session.state import Next, State
 from visformer.values.facts import ModelFacts
 from visformer.values.intervention import NO_CHANGES

@@ -10,11 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from visformer.analysis.checks.observation import (
-    Comparisons,
-    Observation,
-    StrangeToken,
-)
+from visformer.analysis.checks.observation import Comparisons, Observation, StrangeToken
 from visformer.language import _
 from visformer.values.arrays import Bools, Ids
 from visformer.values.watched_attention import HALF_TOLERANCE, WatchedAttention

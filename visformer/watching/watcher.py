@@ -17,11 +17,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflat
 
 from visformer.arguments import wrong_type
 from visformer.language import _
-from visformer.values.watched_attention import (
-    WatchedAttention,
-    WatchedKind,
-    is_causal,
-)
+from visformer.values.watched_attention import WatchedAttention, WatchedKind, is_causal
 from visformer.watching.captured import Captured, worst
 from visformer.watching.fast_path import FastPath, fast_paths
 from visformer.watching.input_sides import Sides, border_of, sides_of
@@ -48,12 +44,7 @@ from visformer.watching.surroundings import (
     plain_paths,
     same_chances,
 )
-from visformer.watching.watched_runs import (
-    RunRows,
-    RunStep,
-    history_of,
-    run_steps,
-)
+from visformer.watching.watched_runs import RunRows, RunStep, history_of, run_steps
 from visformer.watching.watched_steps import LogitsKept
 
 if TYPE_CHECKING:

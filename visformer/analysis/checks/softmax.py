@@ -7,11 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
-from visformer.analysis.checks.observation import (
-    READ,
-    LayerPlace,
-    Observation,
-)
+from visformer.analysis.checks.observation import READ, LayerPlace, Observation
 from visformer.language import N_, _
 from visformer.values.arrays import Floats
 from visformer.values.finding import Finding

@@ -20,13 +20,7 @@ from visformer.formats.generation_config import Settings, read_generation
 from visformer.formats.given_options import GivenOptions, config_value
 from visformer.formats.hugging_face.folder_files import CONFIG, read_tensors
 from visformer.formats.layout_spec import Files, LayoutSpec
-from visformer.formats.names import (
-    Names,
-    Spelling,
-    in_our_names,
-    layer_names,
-    our_name,
-)
+from visformer.formats.names import Names, Spelling, in_our_names, layer_names, our_name
 from visformer.formats.sizes import sizes_of
 from visformer.language import _, ngettext
 from visformer.tokenizers.sides import NumberSide

@@ -13,13 +13,7 @@ from visformer.pictures.attention.reading import reading
 from visformer.pictures.attention.reading_words import done_words, title_words
 from visformer.pictures.attention.token_groups import joined_tokens
 from visformer.pictures.attention.weights import head_weights
-from visformer.pictures.choices import (
-    FED,
-    is_best,
-    is_fed,
-    kept_of_step,
-    short_choice,
-)
+from visformer.pictures.choices import FED, is_best, is_fed, kept_of_step, short_choice
 from visformer.pictures.look import Look
 from visformer.pictures.selection import AttentionCell, Selection
 from visformer.pictures.teacher_forcing import is_taught

@@ -9,11 +9,7 @@ import numpy as np
 from visformer.analysis.formulas import cosine, size
 from visformer.analysis.sublayers import Residual
 from visformer.language import N_, _
-from visformer.pictures.computation.norms import (
-    norm_numbers,
-    norm_steps,
-    norm_words,
-)
+from visformer.pictures.computation.norms import norm_numbers, norm_steps, norm_words
 from visformer.pictures.computation.scale_stage import is_root
 from visformer.pictures.computation.stage_picture import (
     StagePicture,

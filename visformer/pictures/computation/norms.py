@@ -5,11 +5,7 @@ from __future__ import annotations
 from visformer.analysis.formulas import Standard, batch_standard
 from visformer.analysis.sublayers import standard
 from visformer.language import _, ngettext
-from visformer.pictures.computation.stage_picture import (
-    StagePicture,
-    queries,
-    vectors,
-)
+from visformer.pictures.computation.stage_picture import StagePicture, queries, vectors
 from visformer.pictures.computation.subject import Subject
 from visformer.pictures.picture import largest
 from visformer.values.arrays import Floats

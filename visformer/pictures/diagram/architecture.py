@@ -9,13 +9,7 @@ from dataclasses import replace
 
 from visformer.language import _
 from visformer.pictures.diagram.block_names import block_path
-from visformer.pictures.diagram.blocks import (
-    depth,
-    goal,
-    model_of,
-    shape,
-    width_of,
-)
+from visformer.pictures.diagram.blocks import depth, goal, model_of, shape, width_of
 from visformer.pictures.diagram.columns import (
     BLOCK,
     Arrow,

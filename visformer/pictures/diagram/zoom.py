@@ -10,12 +10,7 @@ import numpy as np
 from visformer.language import N_, _, ngettext
 from visformer.pictures.attention.mosaic import is_large
 from visformer.pictures.attention.weights import layers_weights
-from visformer.pictures.diagram.block_names import (
-    PARTS,
-    BlockPath,
-    block_path,
-    title,
-)
+from visformer.pictures.diagram.block_names import PARTS, BlockPath, block_path, title
 from visformer.pictures.diagram.blocks import (
     depth,
     goal,
@@ -40,12 +35,7 @@ from visformer.values.config import ModelConfig
 from visformer.values.facts import ModelFacts, SentenceSide
 from visformer.values.reading_order import reads_later
 from visformer.values.trace import Trace
-from visformer.words import (
-    KIND_NAMES,
-    layer_words,
-    masked_value_text,
-    number,
-)
+from visformer.words import KIND_NAMES, layer_words, masked_value_text, number
 
 LEADS = {  # by the tab with the block's numbers
     "attention": N_(

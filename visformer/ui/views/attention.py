@@ -21,11 +21,7 @@ from visformer.pictures.attention.attention import (
 )
 from visformer.pictures.attention.finder import find_words, head_finder
 from visformer.pictures.attention.gist import gist_of
-from visformer.pictures.attention.maps import (
-    all_numbers,
-    layer_and_head,
-    reserved,
-)
+from visformer.pictures.attention.maps import all_numbers, layer_and_head, reserved
 from visformer.pictures.attention.mosaic import Mosaic, is_large, mosaic, mosaic_parts
 from visformer.pictures.attention.ranking import Ranking, order_words, ranking_parts
 from visformer.pictures.attention.reading import Reading, reading, whole_labels

@@ -30,10 +30,7 @@ from visformer.pictures.computation.stages import (
     stages_on,
     titles_on,
 )
-from visformer.pictures.computation.subject import (
-    Subject,
-    subject,
-)
+from visformer.pictures.computation.subject import Subject, subject
 from visformer.pictures.picture import Axis
 from visformer.pictures.role_text import RoleText, role_text
 from visformer.pictures.selection import AttentionCell

@@ -6,12 +6,7 @@ import math
 
 import numpy as np
 from PySide6.QtCore import QEvent, QSignalBlocker
-from PySide6.QtWidgets import (
-    QHBoxLayout,
-    QLabel,
-    QSpinBox,
-    QWidget,
-)
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QSpinBox, QWidget
 
 from visformer.language import N_, _
 from visformer.pictures.absent import sides_of

@@ -6,14 +6,7 @@ import math
 
 import numpy as np
 from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, QSize, Qt
-from PySide6.QtGui import (
-    QPainter,
-    QPainterPath,
-    QPaintEvent,
-    QPalette,
-    QPen,
-    QPixmap,
-)
+from PySide6.QtGui import QPainter, QPainterPath, QPaintEvent, QPalette, QPen, QPixmap
 
 from visformer.pictures.attention.arcs import Arcs, arcs
 from visformer.pictures.attention.maps import Marks

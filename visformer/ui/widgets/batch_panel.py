@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import (
-    QSignalBlocker,
-    Qt,
-    Signal,
-)
+from PySide6.QtCore import QSignalBlocker, Qt, Signal
 from PySide6.QtGui import QBrush, QPalette, QResizeEvent
 from PySide6.QtWidgets import (
     QHBoxLayout,
