@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from PySide6.QtCore import QPoint, Qt
-from PySide6.QtWidgets import QApplication
+from PySide6.QtCore import QPoint, QRect, Qt
+from PySide6.QtWidgets import QApplication, QToolButton
 from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
@@ -100,3 +100,27 @@ def test_the_picture_begins_high(window: MainWindow) -> None:
     assert isinstance(view, AttentionView)
     panel = view.panels["cross"]
     assert panel.mapTo(window, QPoint()).y() < HIGHEST
+
+
+def test_the_current_word_is_whole_between_the_buttons_at_the_ends(pair: Pair) -> None:
+    window, engine = pair
+    window.resize(900, 700)
+    window.translate("a b c d e f")
+    answer(window, engine, make_trace(source=6, target=60))
+    strip = window.strips.target
+    for step in (1, 20, 21, 40, 60):
+        window.session.set(step=step)
+        for _turn in range(3):
+            QApplication.processEvents()
+        chips = zip(strip.row.chips, strip.row.boxes, strict=True)
+        (box,) = (box for chip, box in chips if chip.current)
+        buttons = [b for b in strip.findChildren(QToolButton) if b.isVisible()]
+        free = strip.rect()
+        for button in buttons:
+            place = button.geometry()
+            if place.left() > strip.width() // 2:
+                free.setRight(place.left())
+            else:
+                free.setLeft(place.right())
+        place = QRect(strip.row.mapTo(strip, box.topLeft()), box.size())
+        assert free.left() <= place.left() < place.right() <= free.right(), step

@@ -108,11 +108,16 @@ class TokenStrip(QScrollArea):
         """Say at each token what a click on it does; "" for nothing."""
         self.row.clicks = words
 
+    def _show(self, box: QRect) -> None:
+        """Scroll to a chip, and past the buttons at the ends."""
+        around = box.width() // 2 + 2 * self._end_width
+        self.ensureVisible(box.center().x(), 0, around, 0)
+
     def _follow(self) -> None:
         """Scroll to the current token."""
         for chip, box in zip(self.row.chips, self.row.boxes, strict=True):
             if chip.current:
-                self.ensureVisible(box.center().x(), 0, box.width(), 0)
+                self._show(box)
 
     def changeEvent(self, event: QEvent) -> None:
         """Follow palette and font."""
@@ -158,7 +163,7 @@ class TokenStrip(QScrollArea):
         self.row.update()
         if self.row.focused is not None:
             box = self.row.boxes[self.row.focused]
-            self.ensureVisible(box.center().x(), 0, box.width(), 0)
+            self._show(box)
         self._say()
 
     def _say(self) -> None:
