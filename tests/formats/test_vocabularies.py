@@ -314,6 +314,8 @@ def test_a_module_in_memory_looks_into_no_folder(
     ("value", "found"),
     [
         ({"<pad>": 0, "a": 1}, True),
+        ({"<pad>": 0, "a": 12}, True),  # as many gaps as there may be
+        ({"<pad>": 0, "a": 13}, False),
         ({"lr": 1, "epochs": 30, "seed": 0}, False),
         ({"a": 0.5}, False),
         ([], False),

@@ -176,7 +176,8 @@ def test_halves_have_their_own_wavelengths() -> None:
     paper = sinusoid(40, 8)
     table = np.concatenate([paper[:, ::2], paper[:, 1::2]], axis=1)
     assert waves_of(table) == "halves"
-    slow, cosine = curves(table, (1, 5), 0, 39, waves="halves")
+    slow, first, cosine = curves(table, (1, 4, 5), 0, 39, waves="halves")
     assert "1 (sin): wavelength 2π·10000^(2/8) = 62.8" in slow.words
+    assert "4 (cos): wavelength 2π·10000^(0/8) = 6.3" in first.words
     assert "5 (cos): wavelength 2π·10000^(2/8) = 62.8" in cosine.words
     assert "cos in dim 4+i" in table_words(table, waves="halves")

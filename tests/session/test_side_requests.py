@@ -69,6 +69,15 @@ def test_a_layer_looked_at_before_is_not_asked_for_again(
     assert [known.stack for known in session.state.parameters] == ["decoder"]
 
 
+def test_weights_of_another_model_are_not_kept() -> None:
+    other = replace(weights(1), model=replace(TRACE.model, digest="other"))
+    state = State(parameters=(weights(0), weights(1)))
+    made = side_requests.parameters_done(
+        state, ParametersDone(number=1, parameters=other)
+    )
+    assert made.state.parameters == (other,)
+
+
 def test_the_tab_in_sight_asks_once_for_what_it_lacks(
     session: Session, engine: Engine
 ) -> None:
