@@ -189,3 +189,20 @@ def test_of_several_masked_values_the_lowest_is_told(
 ) -> None:
     trace = watch(One(causal, *fills))(padded_ids()).traces[0]
     assert trace.model.attention["decoder"].masked_value == min(fills)
+
+
+class Adding(One):
+    """What hides is added to the scores, as BERT's programs do."""
+
+    def forward(self, ids: Tensor, *_masks: Tensor) -> Tensor:
+        x = self.embed(ids)[:, None]
+        for fill in self.fills:
+            added = fill * (~self.may(ids)).float()
+            x = x + nn.functional.scaled_dot_product_attention(x, x, x, added)
+        y: Tensor = self.out(x[:, 0])
+        return y
+
+
+def test_what_is_added_to_hide_may_be_as_little_as_minus_ten_thousand() -> None:
+    trace = watch(Adding(causal, -1e4))(padded_ids()).traces[0]
+    assert trace.mask("decoder", 0).tolist() == causal(padded_ids())[0, 0].tolist()
