@@ -157,13 +157,6 @@ def test_control_and_a_number_turn_to_a_tab(window: MainWindow, qtbot: QtBot) ->
     assert window.session.state.kind == "cross"  # a number alone chooses the kind
 
 
-def test_playing_from_the_end_begins_again(window: MainWindow, qtbot: QtBot) -> None:
-    window.session.set(step=5)
-    qtbot.keyClick(window.tabs, Key.Key_Space)
-    assert window.session.state.step == 0
-    qtbot.keyClick(window.tabs, Key.Key_Space)  # pauses
-
-
 def test_a_head_is_asked_for_from_the_tokens_by_keyboard(
     window: MainWindow, qtbot: QtBot
 ) -> None:
