@@ -55,6 +55,7 @@ class SourceBox(Dressed, QWidget):
         for part in (self._tokens, self.edit):
             part.setHidden(shown)
         self.line.setVisible(shown)
+        self.setMinimumHeight(self._tokens.sizeHint().height())  # the line is lower
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Follow the line's focus."""

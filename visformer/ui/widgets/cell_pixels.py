@@ -216,7 +216,7 @@ def paint_digits(
 ) -> None:
     """Write the numbers [R, C] of the visible cells, which ``have_room``.
 
-    Their size grows with the cells. What would be written as nearly 0 is left out, and
+    Their size grows with the cells. A weight that would be written as nearly 0 is left out, and
     all of them where one is too wide. ``codes`` [R, C] index ``inks``; ``view`` is what
     is visible, in cells, and ``room`` where that is, in pixels.
     """
@@ -282,10 +282,7 @@ def _texts(values: Floats, more: int) -> list[str]:
     if largest <= 1 and finite.min() >= 0:
         return [share(value) for value in numbers]
     count = more + (2 if largest < 1 else 1 if largest < 100 else 0)
-    texts = [decimals(value, count) for value in numbers]
-    nought = decimals(0, count), decimals(-0.0, count)
-    pairs = zip(numbers, texts, strict=True)
-    return [NOUGHT if text in nought and value else text for value, text in pairs]
+    return [decimals(round(value, count) + 0.0, count) for value in numbers]
 
 
 ALARM = "#c62828", "#ff8a80"  # on light and on dark grounds
