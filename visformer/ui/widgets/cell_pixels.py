@@ -216,9 +216,9 @@ def paint_digits(
 ) -> None:
     """Write the numbers [R, C] of the visible cells, which ``have_room``.
 
-    Their size grows with the cells. A weight that would be written as nearly 0 is left out, and
-    all of them where one is too wide. ``codes`` [R, C] index ``inks``; ``view`` is what
-    is visible, in cells, and ``room`` where that is, in pixels.
+    Their size grows with the cells. A weight that would be written as nearly 0 is left
+    out, and all of them where one is too wide. ``codes`` [R, C] index ``inks``;
+    ``view`` is what is visible, in cells, and ``room`` where that is, in pixels.
     """
     if not values.size:
         return
