@@ -14,7 +14,7 @@ from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
 from visformer.core.translation import translate
 from visformer.formats.loading import load
-from visformer.pictures.attention.telling_head import telling_head
+from visformer.pictures.scene import telling_head
 from visformer.values.trace_file import read_trace
 
 

@@ -13,7 +13,7 @@ import torch
 from visformer.bench import time_decoding
 from visformer.bench import time_decoding as decoding
 from visformer.bench.measurements import Measurement
-from visformer.bench.models import random_checkpoint, random_source
+from visformer.bench.time_decoding import random_checkpoint, random_source
 from visformer.core.decoding import Decoding
 
 TINY = {

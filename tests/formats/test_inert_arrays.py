@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from visformer.formats.inert_arrays import array_of
 from visformer.formats.inert_pickle import read_inert
-from visformer.formats.whole_model import read_whole
+from visformer.formats.whole_model import array_of, read_whole
 
 
 @pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))

@@ -11,8 +11,8 @@ import pytest
 from tests.traces import make_trace
 from visformer import paths
 from visformer.analysis.head_measures import agreement, maximum, place_correlation
-from visformer.pictures.attention import telling_head as telling
-from visformer.pictures.attention.telling_head import telling_head
+from visformer.pictures import scene as telling
+from visformer.pictures.scene import telling_head
 from visformer.session.runs import look_at_telling_head
 from visformer.session.state import State
 from visformer.values.arrays import Floats

@@ -28,7 +28,7 @@ from visformer.app import FULL_EVERY, App
 from visformer.core.decoding import Decoding
 from visformer.engine.handle import Engine
 from visformer.formats.loading import load
-from visformer.pictures.attention.telling_head import telling_head
+from visformer.pictures.scene import telling_head
 from visformer.session.side_requests import batch
 from visformer.ui.views.computation import ComputationView
 from visformer.ui.views.mask_lab import MaskLab

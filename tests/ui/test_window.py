@@ -15,7 +15,7 @@ from tests.ui.windows import Pair, answer, make_window
 from visformer.bench.windows import attention_of
 from visformer.engine.messages import FindTokens, Refused, Replaced, TokensFound
 from visformer.engine.mirror import Decoded
-from visformer.pictures.attention.telling_head import telling_head
+from visformer.pictures.scene import telling_head
 from visformer.pictures.selection import AttentionCell
 from visformer.ui.bars.transport import SPEEDS
 from visformer.ui.views import VIEWS

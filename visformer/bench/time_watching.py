@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from visformer.bench.measurements import Measurement, seconds, take_turns
-from visformer.bench.models import SHAPES, random_checkpoint
+from visformer.bench.time_decoding import SHAPES, random_checkpoint
 from visformer.bench.time_training import (
     PAD,
     BaselineLoop,

@@ -12,9 +12,9 @@ from visformer.engine.messages import Decode, Down, Finished, Refused, Replaced,
 from visformer.engine.mirror import Decoded
 from visformer.language import _, ngettext
 from visformer.pictures.attention.strips import source_line
-from visformer.pictures.attention.telling_head import telling_head
 from visformer.pictures.choices import has_fed
 from visformer.pictures.run_notices import end_notice, source_notice
+from visformer.pictures.scene import telling_head
 from visformer.pictures.teacher_forcing import is_taught
 from visformer.pictures.translation_text import (
     Against,

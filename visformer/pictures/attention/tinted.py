@@ -10,10 +10,10 @@ import numpy as np
 from visformer.language import _
 from visformer.pictures.attention.maps import Marks
 from visformer.pictures.attention.reading import Reading
-from visformer.pictures.attention.telling_head import telling_row
 from visformer.pictures.attention.token_groups import glued, side_tokens
 from visformer.pictures.look import TokenRole
 from visformer.pictures.picture import Matrix
+from visformer.pictures.scene import telling_row
 from visformer.pictures.token_names import marks, writes
 from visformer.values.arrays import Floats
 from visformer.values.facts import SIDES
