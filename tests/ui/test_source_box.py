@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import QPoint, QRect, Qt
@@ -79,6 +80,17 @@ def test_what_is_typed_and_not_yet_run_stays_in_sight(
     window.source.submit()
     assert seen(window) == (True, False)
     answer(*pair, make_trace(source=2, target=5))
+    assert seen(window) == (False, True)
+
+
+def test_ids_that_are_typed_give_way_to_their_tokens_too(
+    window: MainWindow, pair: Pair
+) -> None:
+    window.translate("5 6 7")
+    answer(*pair, make_trace(source=3, target=5))
+    trace = window.session.state.trace
+    assert trace is not None
+    window.session.set(trace=replace(trace, source_text=""))
     assert seen(window) == (False, True)
 
 

@@ -45,7 +45,8 @@ class SourceBox(Dressed, QWidget):
     def draw(self, state: State) -> None:
         """Follow the run on screen."""
         trace = state.trace
-        self._run = source_line(trace) if trace is not None else ""
+        typed = state.wish.sentence  # ids, where the run knows of no text
+        self._run = "" if trace is None else source_line(trace) or typed
         self._settle()
 
     def _settle(self) -> None:
