@@ -182,6 +182,7 @@ def start(use: str) -> None:
     names = ["sympy"]
     if use != "native":
         names.append("transformers.models.marian.modeling_marian")
+        names.append("visformer.watching.wrapped_decoding")
     for name in names:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
