@@ -319,21 +319,25 @@ def test_the_spotlight_begins_at_the_row_that_is_looked_at(
     window.presentation.end()
 
 
-@pytest.mark.parametrize("zoom", [100, 150, 200])
+@pytest.mark.parametrize("size", [(1280, 800), (1920, 1080)])
+@pytest.mark.parametrize("zoom", [100, 130, 150, 200])
 def test_the_window_has_its_size_again_whatever_was_presented(
-    pair: Pair, zoom: int
+    pair: Pair, zoom: int, size: tuple[int, int]
 ) -> None:
     window, _engine = pair
     reader = Reader(*pair, tiny_checkpoint())
     reader.run()
     window.appearance.zoom_by(zoom - 100)
-    window.resize(1280, 800)
+    window.resize(*size)
     shown = [("computation", stage.name) for stage in STAGES]
     for tab, stage in [*shown, *((tab, "scores") for tab in TABS)]:
         window.session.set(tab=tab, stage=stage)
         reader.answer()
         QApplication.processEvents()
         before = window.geometry()
+        window.large.toggle_focused()
+        QApplication.processEvents()
+        window.large.restore()
         window.presentation.begin()
         assert window.presentation.on, (tab, stage)
         QApplication.processEvents()
