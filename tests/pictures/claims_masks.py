@@ -309,6 +309,9 @@ CLAIMS: Claims = {
         lambda s: not leaking(s.trace) and bool(pads(s.trace.whole, "target").any())
     ),
     "No leak: no target token reads a later one, and none reads a pad.": no_leak,
+    "no row has read it yet": lambda s: (
+        not reads_later(s.trace) or len(s.trace) == len(s.trace.whole)
+    ),
     "No leak: no token reads a pad.": lambda s: not reads_pad(s.trace),
     "{n:,} leak.": lambda s: leaking(s.trace),
     "{n:,} leaks, at most one for each layer and query.": lambda s: leaking(s.trace),

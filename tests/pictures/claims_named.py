@@ -100,7 +100,6 @@ NAMED: dict[str, tuple[str, ...]] = {
         "{tokens} hidden, not renormalised",
         "maximum of {n} heads: rows",
         "read by “{query}” · {title}",
-        "no row has read it yet",
         "not read by {title}",
         "keys, tinted by what “{query}”",
         "each query, tinted by how",

@@ -216,7 +216,7 @@ def _attention(run: SweptRun, trace: Trace, scene: Scene) -> None:
     if selection.cell is not None:
         find_words(trace, selection.cell)
     source_strip(trace, selection, look)
-    target_strip(trace, selection, look)
+    target_strip(trace, selection, look, trace.whole)
 
 
 def _masks(run: SweptRun, trace: Trace, scene: Scene) -> None:

@@ -125,6 +125,15 @@ def test_what_the_model_decodes_later_is_shown_where_it_may_be_known() -> None:
     assert session.state.ahead is None
 
 
+def test_of_a_run_that_reads_on_it_is_not_said_that_a_token_is_unread() -> None:
+    leaking = make_trace(masked_value=0.0)  # its masks hide nothing
+    for trace, said in ((make_trace(), {"no row has read it yet"}), (leaking, {""})):
+        session = Session()
+        session.set(trace=trace, step=2)
+        chips = target_strip(*looked(session.state), session.state.ahead)
+        assert {chip.done for chip in chips if chip.current or chip.later} == said
+
+
 def test_empty() -> None:
     assert source_strip(*looked(State())) == ()
     assert target_strip(*looked(state(0))) == ()

@@ -28,6 +28,7 @@ from visformer.pictures.token_names import (
 from visformer.values.arrays import Floats
 from visformer.values.facts import Kind, SentenceSide
 from visformer.values.pieces import running_text
+from visformer.values.reading_order import reads_later
 from visformer.values.step import step_origins
 from visformer.values.trace import Trace
 
@@ -161,10 +162,11 @@ def _later(trace: Trace, ahead: Trace | None) -> tuple[Chip, ...]:
 def _after(
     trace: Trace, row: int, *, current: bool = False, later: bool = False
 ) -> Chip:
-    """Return the chip of a step's own token, which no row has read yet."""
+    """Return the chip of a step's own token, which is after all rows shown."""
     step = trace.steps[row]
     token = name(step.token, marks(trace, "target"))
-    unread = _("no row has read it yet")
+    in_pass = later or row + 1 < len(trace.whole)  # so that a row may have read it
+    unread = "" if in_pass and reads_later(trace) else _("no row has read it yet")
     joins = row + 1 in joined_tokens(trace, "target")
     chip = Chip(token, step.id, 0.0, current, False, unread, later=later, joins=joins)
     return chip._replace(**_fed(trace, row)) if is_fed(step) else chip

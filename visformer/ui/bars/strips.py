@@ -30,10 +30,8 @@ class Strips(QWidget):
             _("Target tokens"), _("nothing decoded yet: step forward"), tall=True
         )
         self.target.explain_clicks(_("Click: go to the step that wrote it."))
-        self._source_name, self._target_name = (
-            plain_label("", faint=True),
-            plain_label("", faint=True),
-        )
+        self._source_name = plain_label("", faint=True)
+        self._target_name = plain_label(_("target"), faint=True)
         self.folded = False  # the tokens are not wanted
         self.has_source = True  # or a prompt
         self.source_row = _row(self._source_name, self.source)  # may stand elsewhere
@@ -64,7 +62,6 @@ class Strips(QWidget):
     def _name(self, trace: Trace | None) -> None:
         alone = trace is not None and not has_source(trace)
         self._source_name.setText(_("prompt") if alone else _("source"))
-        self._target_name.setText(_("target"))
         asked = _(
             "Click: see what it reads. Then click another one: which head reads that "
             "from it?"
