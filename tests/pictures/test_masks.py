@@ -8,10 +8,10 @@ import pytest
 
 from tests.traces import make_trace, with_config
 from visformer.pictures.attention.maps import labels
-from visformer.pictures.batch_examples import batch_examples
 from visformer.pictures.masks import (
     PARTS,
     attends_to_nothing,
+    batch_examples,
     batch_table,
     cell_words,
     chosen,

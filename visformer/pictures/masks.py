@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -378,3 +379,15 @@ def _empty_row_words(trace: Trace, kind: Kind, layer: int, weights: Floats) -> s
             weight=number(float(weights[0])),
         )
     return _("See the Attention tab for the weights.")
+
+
+def batch_examples(sentence: str) -> tuple[str, ...]:
+    """Return what a batch begins with: a sentence and two beginnings of it.
+
+    Its model can read these, too.
+    """
+    words = sentence.split()
+    parts, between = (words, " ") if len(words) > 2 else (list(sentence.strip()), "")
+    halves = (math.ceil(len(parts) / share) for share in (2, 5))
+    begun = (between.join(parts[:count]).strip() for count in halves)
+    return tuple(dict.fromkeys((sentence, *begun)))

@@ -6,10 +6,9 @@ from PySide6.QtWidgets import QPushButton, QWidget
 
 from visformer.language import N_
 from visformer.pictures.attention.maps import layer_and_head
-from visformer.pictures.batch_examples import batch_examples
 from visformer.pictures.leak_words import batch_words, run_words
 from visformer.pictures.mask_lab import causal_of
-from visformer.pictures.masks import chosen
+from visformer.pictures.masks import batch_examples, chosen
 from visformer.pictures.selection import AttentionCell
 from visformer.session import side_requests
 from visformer.session.state import Session, State

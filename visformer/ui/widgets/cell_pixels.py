@@ -6,6 +6,7 @@ Where cells are large enough their numbers are written in them; marks are painte
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import lru_cache
 
 import numpy as np
@@ -290,6 +291,13 @@ BAR = 0.5  # opacity of a bar
 DARK_BELOW = 128  # lightness of a ground
 
 
+def _edged(painter: QPainter, palette: QPalette, colour: QColor) -> Iterator[None]:
+    """Take a wide pen of the ground's colour, then a narrow one: seen on any cell."""
+    for ink, wide in ((palette.color(QPalette.ColorRole.Base), 4), (colour, 2)):
+        painter.setPen(QPen(ink, wide))
+        yield
+
+
 def paint_border(
     painter: QPainter, palette: QPalette, sides: tuple[bool, bool], corner: QPointF
 ) -> None:
@@ -298,9 +306,7 @@ def paint_border(
     ``sides``: whether each of them is there.
     """
     whole = painter.viewport()
-    colours = palette.color(QPalette.ColorRole.Base), palette.windowText().color()
-    for colour, wide in zip(colours, (4, 2), strict=True):
-        painter.setPen(QPen(colour, wide))
+    for _edge in _edged(painter, palette, palette.windowText().color()):
         if sides[0]:
             end = QPointF(whole.width(), corner.y())
             painter.drawLine(QPointF(0, corner.y()), end)
@@ -312,9 +318,7 @@ def paint_border(
 def paint_frame(painter: QPainter, palette: QPalette, box: QRectF) -> None:
     """Frame some columns from top to bottom."""
     painter.setBrush(Qt.BrushStyle.NoBrush)
-    colours = palette.color(QPalette.ColorRole.Base), palette.windowText().color()
-    for colour, wide in zip(colours, (4, 2), strict=True):
-        painter.setPen(QPen(colour, wide))
+    for _edge in _edged(painter, palette, palette.windowText().color()):
         painter.drawRect(box.adjusted(1, 1, -1, -1))
 
 
@@ -336,8 +340,7 @@ def paint_alarms(painter: QPainter, palette: QPalette, cells: list[QRectF]) -> N
     font.setBold(True)
     painter.setFont(font)
     frames = [cell.adjusted(1.5, 1.5, -1.5, -1.5) for cell in cells]
-    for edge, wide in ((ground, 4), (colour, 2)):
-        painter.setPen(QPen(edge, wide))
+    for _edge in _edged(painter, palette, colour):
         painter.drawRects(frames)  # many at once, many times faster
     for cell in cells:
         if min(cell.width(), cell.height()) >= sign:
