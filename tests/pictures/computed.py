@@ -42,7 +42,7 @@ def state_of(checkpoint: Checkpoint, trace: Trace, **changes: Any) -> State:
 
 def looked_at(state: State, dimensions: dict[Axis, int] | None = None) -> Subject:
     cell = subject(
-        state.shown,
+        state.visible,
         state.selection,
         parameters=state.parameters,
         positions=state.positions,

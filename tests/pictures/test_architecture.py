@@ -33,7 +33,7 @@ def choosing(trace: Trace, **choices: Any) -> Trace:
 
 
 def drawn(state: State, **options: Any) -> Drawing:
-    made = architecture(state.shown, state.model, state.selection, **options)
+    made = architecture(state.visible, state.model, state.selection, **options)
     assert made is not None
     return made
 

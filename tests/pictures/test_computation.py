@@ -173,17 +173,17 @@ def test_weights_that_are_missing_or_of_another_layer_are_asked_for() -> None:
     state = state_of(checkpoint, trace, layer=1)
 
     def wanted(state: State) -> tuple[StackName, int] | None:
-        return missing(state.shown, state.selection, state.parameters)
+        return missing(state.visible, state.selection, state.parameters)
 
     assert wanted(state) is None
     assert wanted(replace(state, layer=0)) == ("decoder", 0)
     assert wanted(replace(state, kind="encoder")) == ("encoder", 1)
     other = replace(trace.model, digest="other")
-    assert state.shown is not None
-    foreign = replace(state, shown=replace(state.shown, model=other))
+    assert state.visible is not None
+    foreign = replace(state, visible=replace(state.visible, model=other))
     assert wanted(foreign) == ("decoder", 1)
     elsewhere = replace(trace.model, device="cuda:0")
-    assert wanted(replace(state, shown=replace(trace, model=elsewhere))) is None
+    assert wanted(replace(state, visible=replace(trace, model=elsewhere))) is None
     assert wanted(State()) is None
 
 

@@ -40,7 +40,7 @@ def test_a_run_that_grows_has_room_for_tokens_to_come() -> None:
 
 def looked(state: State) -> tuple[Trace | None, Selection, Look]:
     """Return what a State shows, as pictures take it."""
-    return state.shown, state.selection, state.look
+    return state.visible, state.selection, state.look
 
 
 def by_hand() -> Trace:

@@ -52,13 +52,13 @@ def shown(trace: Trace, **changes: Any) -> State:
 
 
 def runs_of(state: State) -> Runs | None:
-    return compare(state.baseline, state.shown)
+    return compare(state.baseline, state.visible)
 
 
 def clicked(state: State, query: int, key: int, field: int | None) -> Intervention:
     """Return what a click on a cell asks for."""
-    assert state.shown is not None
-    change = turned(state.shown, state.selection, (query, key), field)
+    assert state.visible is not None
+    change = turned(state.visible, state.selection, (query, key), field)
     return toggled(state.intervention, state.baseline, change)
 
 
@@ -120,7 +120,7 @@ def test_nothing_is_compared_with_an_untouched_run() -> None:
 def test_a_row_from_score_to_weight() -> None:
     trace = make_trace(source=3, target=3, masked_value=-1e9)
     state = shown(trace, kind="decoder", locked=AttentionCell("decoder", 1, 0))
-    numbers = row_numbers(state.shown, None, state.selection)
+    numbers = row_numbers(state.visible, None, state.selection)
     assert numbers is not None
     score, allowed, masked, weight = numbers.values
     assert numbers.rows == ("score", "may attend", "masked score", "weight")
@@ -131,9 +131,9 @@ def test_a_row_from_score_to_weight() -> None:
     e = np.exp(score[:2] - score[:2].max())
     np.testing.assert_allclose(weight, [*(e / e.sum()), 0], atol=1e-6)
     assert "(token 2): a hidden score is replaced by −1e9" in row_words(
-        state.shown, state.selection
+        state.visible, state.selection
     )
-    assert row_words(state.shown, state.selection).endswith("add up to 1.0000.")
+    assert row_words(state.visible, state.selection).endswith("add up to 1.0000.")
 
 
 def test_multiplying_shows_the_mask_as_a_factor() -> None:
@@ -147,7 +147,7 @@ def test_multiplying_shows_the_mask_as_a_factor() -> None:
     e = np.exp(masked)
     np.testing.assert_allclose(weight, e / e.sum(), rtol=1e-5)
     leaky = shown(trace, kind="decoder", locked=AttentionCell("decoder", 0, 0))
-    assert "e⁰ = 1 still gets a weight" in row_words(leaky.shown, leaky.selection)
+    assert "e⁰ = 1 still gets a weight" in row_words(leaky.visible, leaky.selection)
 
 
 def test_candidates_of_both_runs() -> None:
@@ -261,7 +261,7 @@ def test_the_layer_in_the_field_is_painted() -> None:
     state = shown(by_layer, kind="decoder", layer=0)
     assert clicked(state, 0, 2, 1).masks == (Cell("decoder", 0, 2, False, 1),)
     assert clicked(state, 0, 2, 0).masks == (Cell("decoder", 0, 2, True, 0),)
-    picture = paint_picture(state.shown, state.selection, 1)
+    picture = paint_picture(state.visible, state.selection, 1)
     assert picture is not None
     assert "layer 2" in picture.title
     np.testing.assert_array_equal(picture.values, opened)
@@ -283,7 +283,7 @@ def test_the_untouched_weights_of_the_row_stand_below_the_altered_ones() -> None
     assert runs is not None
     for query in (3, 1):
         selection = replace(state.selection, cell=AttentionCell("cross", query, 0))
-        numbers = row_numbers(state.shown, runs, selection)
+        numbers = row_numbers(state.visible, runs, selection)
         assert numbers is not None
         assert numbers.rows[-2:] == ("weight", "original weight")
         modified, plain = (run.attention("cross", 0, 1) for run in runs[1::-1])
@@ -291,7 +291,7 @@ def test_the_untouched_weights_of_the_row_stand_below_the_altered_ones() -> None
         np.testing.assert_array_equal(numbers.values[-1], plain[query])
     other = runs._replace(rows=3)  # the last row read another token
     last = replace(state.selection, cell=AttentionCell("cross", 3, 0))
-    numbers = row_numbers(state.shown, other, last)
+    numbers = row_numbers(state.visible, other, last)
     assert numbers is not None
     assert "original weight" not in numbers.rows
 

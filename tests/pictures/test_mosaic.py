@@ -23,10 +23,10 @@ def made(shown: State, kind: Kind, thumbnail: tuple[int, int] = (999, 999)) -> M
 
 def parts(shown: State, kind: Kind, thumbnail: tuple[int, int]) -> list[Mosaic]:
     assert shown.trace is not None
-    assert shown.shown is not None
+    assert shown.visible is not None
     queries, keys = shown.trace.tokens(kind)
     made = mosaics.mosaic_parts(
-        shown.shown,
+        shown.visible,
         shown.selection,
         kind,
         extent=(len(queries), len(keys)),

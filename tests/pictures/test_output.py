@@ -67,12 +67,12 @@ def state_of(
 
 
 def of(state: State) -> tuple[Trace | None, LensRows | None]:
-    return state.shown, state.lens
+    return state.visible, state.lens
 
 
 def output_picture_of(state: State) -> Matrix:
-    assert state.shown is not None
-    picture = output_picture(state.shown)
+    assert state.visible is not None
+    picture = output_picture(state.visible)
     assert picture is not None
     return picture
 
@@ -95,15 +95,15 @@ def test_future_rows_are_not_shown() -> None:
     assert "tokens 1 to 3 (“<s>” … “t1”) only." in words
     assert "predicts “t2” (0." in words
     assert "token 1 (“<s>”) only." in output_words(state.trace, 0)
-    assert flow_words(state.shown).startswith("Step 3: target tokens 1 to 3 (")
-    assert " → row 3 of Z → times W: 50 logits z → " in flow_words(state.shown)
+    assert flow_words(state.visible).startswith("Step 3: target tokens 1 to 3 (")
+    assert " → row 3 of Z → times W: 50 logits z → " in flow_words(state.visible)
 
 
 def test_nothing_decoded_is_drawn() -> None:
     state = state_of(0)
     picture = output_picture_of(state)
     assert picture.values.shape == (0, 8)
-    assert "Nothing is decoded yet" in flow_words(state.shown)
+    assert "Nothing is decoded yet" in flow_words(state.visible)
     tables = (
         product_table(*of(state)),
         logit_table(*of(state)),
@@ -168,7 +168,7 @@ def test_products_sum_to_the_logit() -> None:
     assert look.bias is not None
     summed = float(table.values[2].sum()) + look.bias
     assert summed == pytest.approx(float(look.chosen_logits[-1]), abs=1e-5)
-    bare = product_table(state.shown, None)
+    bare = product_table(state.visible, None)
     assert bare is not None
     assert bare.rows == ("Z[t]",)
 
@@ -278,19 +278,19 @@ def test_only_missing_rows_are_asked_for_the_nearest_first() -> None:
     state = state_of(4, known=range(2), trace=trace)
     assert wanted(state) == (3, 2, *range(4, 4 + AHEAD))
     assert wanted(replace(state, busy="decoding")) == (3,)
-    assert wanted(replace(state, step=1, shown=trace.until(1), busy="x")) == ()
-    end = replace(state, step=2 * AROUND, shown=trace)
+    assert wanted(replace(state, step=1, visible=trace.until(1), busy="x")) == ()
+    end = replace(state, step=2 * AROUND, visible=trace)
     assert wanted(end) == tuple(range(2 * AROUND - 1, AROUND - 2, -1))
     assert state.lens is not None
     assert wanted(replace(state, lens=replace(state.lens, refused=True))) == ()
-    short = replace(state, shown=replace(trace.until(4), cut_from=None))
+    short = replace(state, visible=replace(trace.until(4), cut_from=None))
     assert wanted(short) == (3, 2)  # a pass has no rows ahead
 
 
 def test_rows_of_another_run_are_not_shown() -> None:
     state = state_of(3)
     other = make_trace(target=6, layers=3, seed=1)
-    moved = replace(state, trace=other, shown=other.until(3))
+    moved = replace(state, trace=other, visible=other.until(3))
     assert not known_rows(*of(moved))
     assert wanted(moved)[0] == 2
     assert "requested" in softmax_words(*of(moved))
@@ -318,7 +318,7 @@ def test_how_the_lens_was_made_is_said(choices: dict[str, Any], words: str) -> N
 def test_the_lens_in_full_names_what_the_model_would_have_said() -> None:
     trace = fed(make_trace(target=6, layers=3), {1: "reference"}, wrong=(1,))
     state = state_of(2, trace=trace)
-    steps, layers = all_lens(*of(state), "best"), step_lens(state.shown, state.lens)
+    steps, layers = all_lens(*of(state), "best"), step_lens(state.visible, state.lens)
     assert steps is not None
     assert layers is not None
     said = "▁w (fed; the model would say: “t1” "

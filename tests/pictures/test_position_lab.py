@@ -53,7 +53,7 @@ def decoded(*changes: str) -> tuple[State, np.ndarray]:
 
 
 def inputs(state: State, side: SentenceSide) -> tuple[Matrix, ...]:
-    return input_pictures(state.shown, state.positions, side)
+    return input_pictures(state.visible, state.positions, side)
 
 
 def tables(state: State) -> tuple[Matrix, ...]:
@@ -62,7 +62,7 @@ def tables(state: State) -> tuple[Matrix, ...]:
 
 
 def attentions(state: State) -> tuple[Matrix, ...]:
-    return attention_pictures(state.shown, state.baseline, state.selection)
+    return attention_pictures(state.visible, state.baseline, state.selection)
 
 
 @pytest.mark.parametrize("changes", [(), ("positions shifted 5",)])
@@ -71,10 +71,10 @@ def test_embedding_and_position_add_up_to_the_input(changes: tuple[str, ...]) ->
     checkpoint = tiny_checkpoint()
     first = 5 if changes else 0
     for side, ids in (("source", "source_ids"), ("target", "target_ids")):
-        assert state.shown is not None
-        parts = input_parts(state.shown, table, side)  # type: ignore[arg-type]
+        assert state.visible is not None
+        parts = input_parts(state.visible, table, side)  # type: ignore[arg-type]
         assert parts is not None
-        tokens = getattr(state.shown, ids)
+        tokens = getattr(state.visible, ids)
         weights = checkpoint.model.target_embedding.weight.detach().numpy()
         np.testing.assert_allclose(parts.embedding, 4 * weights[tokens], atol=1e-5)
         expected = table[first : first + len(tokens)]
@@ -162,7 +162,7 @@ def test_a_bag_of_words_is_told_from_a_sentence() -> None:
 
 def test_one_tokens_vectors_are_written_out_with_its_id() -> None:
     state, table = decoded()
-    trace = state.shown
+    trace = state.visible
     assert trace is not None
     longer = replace(trace, source=("a", "bcd", "e", "</s>"[:1]))
     assert telling_position(longer, "source") == 1

@@ -61,7 +61,7 @@ def test_a_residuals_steps_have_no_mean_and_no_shift() -> None:
 def norm_page(**choices: Any) -> str:
     state = with_norm(**choices)
     drawing = architecture(
-        state.shown, None, state.selection, chosen="decoder.0.self_attention_norm"
+        state.visible, None, state.selection, chosen="decoder.0.self_attention_norm"
     )
     assert drawing is not None
     return " ".join(box.title for box in drawing.boxes if box.x >= drawing.beside)

@@ -58,17 +58,17 @@ def test_weights_and_masks_are_not_signed_and_differences_are() -> None:
         check(attention_map(*looked(state), kind), signed=False)
         for part in PARTS:
             check(mask_picture(state.trace, kind, part, 0), signed=False)
-    check(paint_picture(state.shown, state.selection, None), signed=False)
+    check(paint_picture(state.visible, state.selection, None), signed=False)
     check(difference_picture(mask_lab.runs_of(state), state.selection), signed=True)
 
 
 def test_the_decoders_output_is_signed_and_the_lens_is_not() -> None:
     state = output.state_of()
-    assert state.shown is not None
-    check(output_picture(state.shown), signed=True)
+    assert state.visible is not None
+    check(output_picture(state.visible), signed=True)
     for written in (
-        step_lens(state.shown, state.lens),
-        *(all_lens(state.shown, state.lens, shows) for shows in SHOWS),
+        step_lens(state.visible, state.lens),
+        *(all_lens(state.visible, state.lens, shows) for shows in SHOWS),
     ):
         check(written.matrix if written else None, signed=False)
 

@@ -88,7 +88,7 @@ def test_rows_of_nan_are_said_to_be_left_out() -> None:
 
 def test_the_logit_and_its_sum_are_the_steps() -> None:
     state = state_of(4)
-    look = known_rows(state.shown, state.lens)[3]
+    look = known_rows(state.visible, state.lens)[3]
     said = term_words("logit", state.scene)
     z, total = float(look.chosen_logits[-1]), float(look.log_sums[-1])
     assert f"{z:.4f}".replace("-", "−") in said

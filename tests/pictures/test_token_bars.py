@@ -49,9 +49,9 @@ def test_the_layer_from_which_the_token_is_the_best(
     ranks: list[int], layer: int | None
 ) -> None:
     state = state_of(3)
-    look = known_rows(state.shown, state.lens)[2]
+    look = known_rows(state.visible, state.lens)[2]
     assert state.lens is not None
     changed = replace(look, chosen_ranks=np.array(ranks))
     lens = LensRows(of=state.lens.of, strategy=state.lens.strategy, rows={2: changed})
-    assert settled_layer(state.shown, lens) == layer
-    assert settled_layer(state.shown, None) is None
+    assert settled_layer(state.visible, lens) == layer
+    assert settled_layer(state.visible, None) is None

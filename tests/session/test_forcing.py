@@ -128,8 +128,8 @@ def test_other_forced_tokens_stay_when_one_is_taken_back(
     session.do(forcing.force, 7)
     answer(session, engine, fed(TRACE, {0: "forced"}, wrong=(0,)))
     session.set(step=4)
-    assert session.state.shown is not None
-    own = session.state.shown.steps[-1].id
+    assert session.state.visible is not None
+    own = session.state.visible.steps[-1].id
     session.do(forcing.force, 8)
     answer(session, engine, fed(TRACE, {0: "forced", 3: "forced"}, wrong=(0, 3)))
     session.do(forcing.force, own)

@@ -94,9 +94,9 @@ def test_a_recorded_trace_leaves_the_passes_of_another_run(
     recorded = make_trace(source=4, target=3, seed=1)
     session.do(runs.show_trace, recorded)
     session.set(step=2)
-    assert session.state.shown is not None
-    assert session.state.shown.target == recorded.target[:2]
-    assert session.state.shown.source == recorded.source
+    assert session.state.visible is not None
+    assert session.state.visible.target == recorded.target[:2]
+    assert session.state.visible.source == recorded.source
 
 
 def test_a_recording_without_an_encoder_is_shown_and_not_run_again(

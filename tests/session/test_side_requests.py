@@ -125,7 +125,7 @@ def test_every_token_is_asked_for_while_they_are_listed(
     assert two.distribution.whole is None
     three = take(session, AllTokensDone(number=count + 2, distribution=ALL))
     assert three.distribution is not None
-    assert three.distribution.is_of(three.shown, 2)
+    assert three.distribution.is_of(three.visible, 2)
     assert three.distribution.whole is ALL
     session.set(tab="masks")
     assert len(engine.asked) == count + 2  # it is known
@@ -186,7 +186,7 @@ def test_a_new_answer_is_one_entry(
 def test_every_field_can_be_set_by_its_name() -> None:
     """``Change`` says again what State says; ``shown`` follows from the others."""
     fields = dict(State.__annotations__)
-    assert fields.pop("shown") == "Trace | None"
+    assert fields.pop("visible") == "Trace | None"
     assert Change.__annotations__.keys() == fields.keys()
     for name, kind in Change.__annotations__.items():
         assert kind.__forward_arg__ == fields[name]

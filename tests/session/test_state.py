@@ -12,18 +12,18 @@ def test_steps_are_clamped_and_shown_follows(asked: int, step: int) -> None:
     session = Session()
     session.set(trace=make_trace(), step=asked)
     assert session.state.step == step
-    assert session.state.shown is not None
-    assert len(session.state.shown) == step
+    assert session.state.visible is not None
+    assert len(session.state.visible) == step
 
 
 def test_shown_stays_the_same_object_while_it_shows_the_same() -> None:
     session = Session()
     session.set(trace=make_trace(), step=2)
-    before = session.state.shown
+    before = session.state.visible
     session.set(head=1)
-    assert session.state.shown is before
+    assert session.state.visible is before
     session.set(step=3)
-    assert session.state.shown is not before
+    assert session.state.visible is not before
 
 
 def test_cells_beyond_what_is_shown_are_dropped() -> None:

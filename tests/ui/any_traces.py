@@ -96,7 +96,7 @@ def show_in(window: MainWindow, trace: Trace) -> None:
 
 
 def shown(window: MainWindow) -> Trace:
-    trace = window.session.state.shown
+    trace = window.session.state.visible
     assert trace is not None
     return trace
 

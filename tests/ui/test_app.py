@@ -126,7 +126,7 @@ def test_the_weights_of_the_layer_looked_at_come(
         assert ("decoder", layer) in {(one.stack, one.layer) for one in known}
         view = window.tabs.view("computation")
         assert isinstance(view, ComputationView)
-        trace, made = window.session.state.shown, view.maps.matrices[3]
+        trace, made = window.session.state.visible, view.maps.matrices[3]
         assert trace is not None
         assert made is not None  # post-norm: the fourth matrix leaves the layer
         own = trace.hidden("decoder", layer + 1)

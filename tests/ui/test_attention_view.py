@@ -315,10 +315,10 @@ def test_the_overview_of_a_long_sentence_comes_in_slices(
     shown = state(make_trace(20, 20, layers=3))
     view.draw(shown)
     qtbot.waitUntil(lambda: not view.drawing)
-    assert shown.shown is not None
+    assert shown.visible is not None
     size = view.overview.thumbnail(3, 2)
     whole = mosaic(
-        shown.shown, shown.selection, "cross", extent=(20, 20), thumbnail=size
+        shown.visible, shown.selection, "cross", extent=(20, 20), thumbnail=size
     )
     assert drawn
     assert drawn[-1] is not None
@@ -337,7 +337,7 @@ def test_before_the_first_step_the_encoder_follows_the_head(
     """A Trace without a decoder row has a length of 0, and is one all the same."""
     trace = make_trace(5, 4, layers=3, heads=2)
     for layer, head in ((0, 0), (2, 1)):
-        view.draw(replace(state(trace), shown=trace.until(0), layer=layer, head=head))
+        view.draw(replace(state(trace), visible=trace.until(0), layer=layer, head=head))
         matrix = view.maps["encoder"].matrix
         assert matrix is not None
         expected = trace.attention("encoder", layer, head)

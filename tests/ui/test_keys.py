@@ -175,7 +175,7 @@ def test_a_head_is_asked_for_from_the_tokens_by_keyboard(
         qtbot.keyClick(strip, key)
     state, last = window.session.state, len(tokens) - 1
     cell = AttentionCell("encoder", 2, last)
-    trace = state.shown
+    trace = state.visible
     assert trace is not None
     assert state.locked == cell
     assert (state.layer, state.head) == best_head(trace, cell)
@@ -187,7 +187,7 @@ def test_a_head_is_asked_for_from_the_tokens_by_keyboard(
 
 def looked(window: MainWindow) -> tuple[Trace | None, Selection, Look]:
     state = window.session.state
-    return state.shown, state.selection, state.look
+    return state.visible, state.selection, state.look
 
 
 def test_a_target_token_is_gone_to_by_keyboard(

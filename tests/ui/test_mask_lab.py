@@ -161,7 +161,7 @@ def test_hovering_does_not_search_for_leaks_again(
     lab.attention[0].hovered.emit((2, 1))
     assert not searched
     window.session.set(step=3)
-    assert searched == [window.session.state.shown]
+    assert searched == [window.session.state.visible]
 
 
 def test_a_hover_derives_no_whole_head(

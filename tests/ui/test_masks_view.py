@@ -50,7 +50,7 @@ def row(pads: int, text: str) -> Trace:
 def single(**changes: Any) -> State:
     trace = row(0, "I have  a cat.")
     return State(
-        opened=opened_model(trace.model), trace=trace, shown=trace, step=4, **changes
+        opened=opened_model(trace.model), trace=trace, visible=trace, step=4, **changes
     )
 
 
@@ -106,7 +106,7 @@ def test_one_sentence_has_no_padding_and_says_so(view: MasksView) -> None:
 def test_nothing_decoded_yet_is_drawn(view: MasksView) -> None:
     state = single()
     assert state.trace is not None
-    show(view, replace(state, shown=state.trace.until(0), step=0))
+    show(view, replace(state, visible=state.trace.until(0), step=0))
     assert "Nothing is decoded" in about(view, "combined mask of cross attention")
 
 
@@ -271,7 +271,7 @@ def test_the_masks_are_those_of_the_layer_looked_at(
     own = trace.mask("decoder", 0)
     masks = {**trace.masks, "decoder": np.stack([own, np.ones_like(own)])}
     trace = replace(trace, masks=masks)
-    state = replace(state, trace=trace, shown=trace)
+    state = replace(state, trace=trace, visible=trace)
     show(view, state)
     heat_map = large(view, "combined mask of decoder self attention")
     for layer, count, verb in ((0, "10", "may not"), (1, "16", "may")):
@@ -313,7 +313,9 @@ def without_causal_mask(step: int) -> State:
     masks = {**made.masks, "decoder": np.ones_like(made.masks["decoder"])}
     change = Intervention(masks=(Causal(None),))
     trace = replace(made, masks=masks, intervention=change)
-    return replace(single(), trace=trace, shown=trace.until(step), intervention=change)
+    return replace(
+        single(), trace=trace, visible=trace.until(step), intervention=change
+    )
 
 
 def test_without_the_causal_mask_the_leak_is_painted(view: MasksView) -> None:

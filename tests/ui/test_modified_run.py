@@ -152,7 +152,7 @@ def test_each_step_shows_its_own_pass(qtbot: QtBot, tmp_path: Path) -> None:
     window.receive(Finished(number=number, step_ms=1.0))
     for step in (2, 5, 1):
         window.session.set(step=step, tab="attention")
-        assert window.session.state.shown is passes[step]
+        assert window.session.state.visible is passes[step]
         found = head_weights(passes[step], "decoder", 0, 0)
         expected = passes[step].attention("decoder", 0, 0)
         np.testing.assert_array_equal(found, expected)

@@ -77,7 +77,7 @@ def said(view: OutputView, name: str) -> str:
 
 def known(window: MainWindow) -> Mapping[int, LensRow]:
     state = window.session.state
-    return known_rows(state.shown, state.lens)
+    return known_rows(state.visible, state.lens)
 
 
 def heat_map(view: OutputView, name: str) -> HeatMap:

@@ -122,7 +122,7 @@ def test_what_stands_around_the_pictures_follows_a_step(
     window.receive(Decoded(number=number, trace=traces[-1], limit=9))
     map_of_it = attention_of(window).maps["cross"].matrix
     assert map_of_it is not None
-    assert len(map_of_it.rows) == len(window.session.state.shown or ())
+    assert len(map_of_it.rows) == len(window.session.state.visible or ())
     qtbot.waitUntil(lambda: len(window.strips.source.row.chips) == 6)
 
 

@@ -63,7 +63,7 @@ def test_the_shuffled_run_is_said(qtbot: QtBot, tmp_path: Path) -> None:
     asked = engine.shuffles[-1]
     assert asked.source == "one two"
     assert len(asked.target) == 3
-    shown = window.session.state.shown
+    shown = window.session.state.visible
     assert shown is not None
     moved = replace(shown, source=shown.source[::-1])
     order = tuple(reversed(range(6)))
@@ -179,7 +179,7 @@ def test_the_input_page_opens_on_a_word_with_its_digits(
     window, _engine, view = opened(qtbot, tmp_path)
     view.turn("input")
     page = view.page(PositionInput)
-    trace = window.session.state.shown
+    trace = window.session.state.visible
     assert trace is not None
     longest = max(range(len(trace.source)), key=lambda at: len(trace.source[at]))
     assert page.position.value() == longest

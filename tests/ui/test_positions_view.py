@@ -35,7 +35,7 @@ TABLE = sinusoid(64, 16)
 def shown(**changes: Any) -> State:
     trace = make_trace(source=5, target=4)
     made = State(
-        opened=opened_model(trace.model, TABLE), trace=trace, shown=trace, step=4
+        opened=opened_model(trace.model, TABLE), trace=trace, visible=trace, step=4
     )
     return replace(made, **changes)
 

@@ -50,7 +50,7 @@ def test_presenting_shows_one_picture_and_goes_back_to_what_was_there(
     assert not window.status.isVisible()
     assert view.panels["cross"].fontMetrics().height() >= 1.5 * text
     strips, aside = presentation.strips, presentation.aside
-    shown = window.session.state.shown
+    shown = window.session.state.visible
     assert shown is not None
     chips = [chip for chip in strips.target.row.chips if not chip.later]
     assert [chip.current for chip in chips] == [False] * 3 + [True]

@@ -168,7 +168,7 @@ def test_a_shuffle(running: Reader, missing: Unmarked) -> None:
     view.turn("lab")
     view.page(PositionLab).shuffle.click()
     running.read()
-    shown = session.state.shown
+    shown = session.state.visible
     assert shown is not None
     same = tuple(range(len(shown.source)))
     for order in (same, same[::-1]):

@@ -124,7 +124,7 @@ def test_pieces_of_a_word_touch_and_words_do_not(window: MainWindow) -> None:
 
 def test_a_chip_says_its_raw_piece_and_its_id(window: MainWindow) -> None:
     row = window.strips.source.row
-    ids = window.session.state.shown
+    ids = window.session.state.visible
     assert ids is not None
     assert row.words(3).startswith(f"piece ▁ti, id {ids.source_ids[3]}, weight 0.")
     table = window.candidates

@@ -179,7 +179,7 @@ def test_only_a_chip_that_is_read_has_a_weight() -> None:
     trace = make_trace()
     session = Session()
     session.set(trace=trace, step=3)
-    shown = session.state.shown, session.state.selection, Look()
+    shown = session.state.visible, session.state.selection, Look()
     source, target = source_strip(*shown), target_strip(*shown)
     weights = trace.attention("cross", 0, 0)[2]
     for chip, weight in zip(source, weights, strict=True):

@@ -34,8 +34,8 @@ class LengthView(View):
         QVBoxLayout(self).addWidget(self.button)
 
     def draw(self, state: State) -> None:
-        if state.shown is not None and self._changed("tokens", state.shown):
-            self.button.setText(f"{len(state.shown)} tokens")
+        if state.visible is not None and self._changed("tokens", state.visible):
+            self.button.setText(f"{len(state.visible)} tokens")
 
 
 @pytest.fixture

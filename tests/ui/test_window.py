@@ -81,7 +81,7 @@ def test_where_nothing_is_shown_ahead_enter_begins_at_step_one(
 
 def test_the_status_line_says_where_and_how_fast(translated: Pair) -> None:
     window, _ = translated
-    trace = window.session.state.shown
+    trace = window.session.state.visible
     assert trace is not None
     assert window.status.engine.text() == "cpu | 2.5 ms/step"
     assert window.sentence.words.text().startswith(trace.until(3).text)
@@ -131,8 +131,8 @@ def test_keys_step_and_bounds_hold(translated: Pair, qtbot: QtBot) -> None:
         qtbot.keyClick(window, key)
         seen.append(window.session.state.step)
     assert seen == [2, 5, 5, 4, 0]
-    assert window.session.state.shown is not None
-    assert len(window.session.state.shown) == 0
+    assert window.session.state.visible is not None
+    assert len(window.session.state.visible) == 0
 
 
 def test_the_arrows_step_after_enter_and_up_or_slash_goes_back_to_the_sentence(

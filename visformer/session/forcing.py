@@ -21,13 +21,13 @@ from visformer.values.strategy import GREEDY
 
 def force(state: State, id: int) -> Next:
     """Replace the current step's choice; what follows is decoded again."""
-    if state.shown is None or not state.step or fixed_words(state):
+    if state.visible is None or not state.step or fixed_words(state):
         return Next(state)
-    if source_line(state.shown) != state.wish.sentence:
+    if source_line(state.visible) != state.wish.sentence:
         return Next(state)  # another sentence is on its way: the choice is not of it
-    if not state.recorded and state.shown.intervention != state.intervention:
+    if not state.recorded and state.visible.intervention != state.intervention:
         return Next(state)  # another run is on its way: the choice is not of it
-    choices = [step.choice for step in state.shown.steps[:-1]]
+    choices = [step.choice for step in state.visible.steps[:-1]]
     if id != own_choice(state):
         choices.append(Choice(id, "forced"))
     while choices and choices[-1].origin not in FED:  # the model makes these again
@@ -70,9 +70,9 @@ def own_choice(state: State) -> int | None:
     Under rules of generation, or where tokens are drawn, it is known of an earlier run
     that had the same tokens before the step.
     """
-    if state.shown is None or not state.shown.steps:
+    if state.visible is None or not state.visible.steps:
         return None
-    step, at = state.shown.steps[-1], len(state.shown) - 1
+    step, at = state.visible.steps[-1], len(state.visible) - 1
     if step.origin not in FED:
         return step.id
     for run in reversed((*state.history.undo, *state.history.redo)):
@@ -80,15 +80,15 @@ def own_choice(state: State) -> int | None:
             other = run.made.trace.steps[at]
             if other.origin not in FED:
                 return other.id
-    model = state.shown.model
+    model = state.visible.model
     free = model.known is not None and state.wish.strategy == GREEDY
-    restricted = any(origin == "rule" for origin in step_origins(state.shown.steps))
+    restricted = any(origin == "rule" for origin in step_origins(state.visible.steps))
     return step.candidates[0].id if free and not restricted else None
 
 
 def _alike(state: State, run: EditedRun, at: int) -> bool:
     """Tell whether an earlier run is the current one before the step ``at``."""
-    wish, made, shown = run.wish, run.made, state.shown
+    wish, made, shown = run.wish, run.made, state.visible
     if made is None or shown is None or len(made.trace) <= at or not made.trace.steps:
         return False
     same_rule = (wish.sentence, wish.strategy) == (

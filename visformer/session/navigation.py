@@ -20,7 +20,7 @@ def click_source(state: State, token: int) -> Change:
     The head that reads that key most is gone to. The locked token itself unlocks, and a
     masked one is always looked at for itself.
     """
-    trace, locked = state.shown, state.locked
+    trace, locked = state.visible, state.locked
     kind = None if trace is None else reading_kind(trace)
     if trace is None or kind is None:
         return {}

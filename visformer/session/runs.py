@@ -484,7 +484,7 @@ def _bare(trace: Trace, memo: Memo) -> Trace:
 
 def compared(state: State) -> TranslationText:
     """Return the sentence up to the current step, marked against what it is like."""
-    return translation_text(state.shown, *_other(state), whole=state.ahead)
+    return translation_text(state.visible, *_other(state), whole=state.ahead)
 
 
 def _other(state: State) -> tuple[str, Against]:

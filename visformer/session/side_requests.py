@@ -58,7 +58,7 @@ def batch_done(state: State, event: BatchDone) -> Next:
 
 def shuffle(state: State) -> Next:
     """Run the source in another order too, with the target as far as it is shown."""
-    shown = state.shown
+    shown = state.visible
     if shown is None or fixed_words(state):
         return Next(state)
     seed = state.shuffles + 1  # another order each time
@@ -111,8 +111,8 @@ def _weights(state: State) -> Next:
 
     if not stage_of(state.stage).weighs:
         return Next(state)
-    place = subject.missing(state.shown, state.selection, state.parameters)
-    if place is None or state.shown is None or not _is_open(state, state.shown):
+    place = subject.missing(state.visible, state.selection, state.parameters)
+    if place is None or state.visible is None or not _is_open(state, state.visible):
         return Next(state)
     request = Parameters(stack=place[0], layer=place[1])
     waiting = state.awaiting.newest(Parameters)
@@ -123,12 +123,12 @@ def _weights(state: State) -> Next:
 
 def _lens(state: State) -> Next:
     """Request the lens of the nearest rows, a few at a time."""
-    if state.shown is None or not _is_open(state, state.shown):
+    if state.visible is None or not _is_open(state, state.visible):
         return Next(state)
-    rows = missing(state.shown, state.lens, busy=bool(state.busy))
+    rows = missing(state.visible, state.lens, busy=bool(state.busy))
     if not rows or state.awaiting.newest(Lens) is not None:
         return Next(state)
-    trace = state.shown.whole
+    trace = state.visible.whole
     stack = trace.model.stacks["decoder"]
     width = 4 * stack.d_model * stack.hidden
     rows = rows[: max(1, MOST_BYTES // width)]
@@ -144,7 +144,7 @@ def _lens(state: State) -> Next:
 
 def _every_token(state: State) -> Next:
     """Request the whole distribution of the current step where it is listed."""
-    trace, row = state.shown, listed_row(state.shown, state.locked)
+    trace, row = state.visible, listed_row(state.visible, state.locked)
     if not state.unfolded or state.busy or trace is None or row is None:
         return Next(state)
     known, waiting = state.distribution, state.awaiting.newest(AllTokens)
@@ -211,7 +211,7 @@ def parameters_done(state: State, event: ParametersDone) -> Next:
 def lens_done(state: State, event: LensDone) -> Next:
     """Add the rows; if there are none, remember that too, so as not to ask again."""
     state, question = _answered(state, event.number), state.lens_asked
-    trace = state.shown
+    trace = state.visible
     if question is None or trace is None or not same(question.of, trace.storage):
         return Next(state)  # another run is on screen: its rows are requested next
     known = known_rows(trace, state.lens)

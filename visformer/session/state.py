@@ -39,9 +39,9 @@ SHOWN_WHOLE = 256  # tokens up to which a recorded target is shown whole at once
 class State:
     """A frozen value; changed only through a ``Session``.
 
-    ``trace`` holds all that was decoded ahead; ``shown`` is the visible part: its first
-    ``step`` rows. ``step`` counts decoded tokens: 0 shows an empty target, n shows the
-    n-th choice and the rows 0 to n - 1 that led to it.
+    ``trace`` holds all that was decoded ahead; ``visible`` is what is shown of it: its
+    first ``step`` rows. ``step`` counts decoded tokens: 0 shows an empty target, n
+    shows the n-th choice and the rows 0 to n - 1 that led to it.
     """
 
     opened: Opened | None = None  # the model that the engine has open
@@ -61,7 +61,7 @@ class State:
     trail: Trail = field(default_factory=Trail)  # for back and forward
     trace: Trace | None = None
     made_for: Decode | None = None  # the request that the Trace answers
-    shown: Trace | None = None  # derived
+    visible: Trace | None = None  # derived
     step: int = 0
     led: str = ""  # digest of the model whose telling head has been shown
     begun: Place | None = None  # where the run that is decoded is to be looked at
@@ -162,7 +162,7 @@ class State:
     def scene(self) -> Scene:
         """What the sentences that explain the screen need."""
         return Scene(
-            trace=self.shown,
+            trace=self.visible,
             model=self.model,
             selection=self.selection,
             look=self.look,
@@ -175,7 +175,7 @@ class State:
 
 
 class Change(TypedDict, total=False):
-    """Fields of the State by name, with new values; ``shown`` follows from them."""
+    """Fields of the State by name, with new values; ``visible`` follows from them."""
 
     opened: Opened | None
     wish: Wish
@@ -227,28 +227,30 @@ class Change(TypedDict, total=False):
 
 
 def clamp(state: State, before: State) -> State:
-    """Limit the selection to what there is, and derive ``shown``.
+    """Limit the selection to what there is, and derive ``visible``.
 
-    ``shown`` stays the same object while its content is the same. The kind is one that
-    the Trace has, and no step comes before the end of its prompt.
+    ``visible`` stays the same object while its content is the same. The kind is one
+    that the Trace has, and no step comes before the end of its prompt.
     """
     if state.trace is None:
-        return replace(state, shown=None, step=0, hovered=None, locked=None)
+        return replace(state, visible=None, step=0, hovered=None, locked=None)
     trace = state.trace
     if before.trace is not None and not _same_sentence(trace, before.trace):
         state = replace(state, shuffle=None)
     _tab, kind, layer, head, step = limited(state.place, trace)
     same = before.trace is trace and before.step == step
-    shown = before.shown if same and before.shown else _shown(state, trace, step)
+    visible = (
+        before.visible if same and before.visible else _visible(state, trace, step)
+    )
     return replace(
         state,
         kind=kind,
         step=step,
-        shown=shown,
+        visible=visible,
         layer=layer,
         head=head,
-        hovered=_inside(state.hovered, shown),
-        locked=_inside(state.locked, shown),
+        hovered=_inside(state.hovered, visible),
+        locked=_inside(state.locked, visible),
     )
 
 
@@ -256,7 +258,7 @@ def _same_sentence(one: Trace, other: Trace) -> bool:
     return one.source == other.source and one.model == other.model
 
 
-def _shown(state: State, trace: Trace, step: int) -> Trace:
+def _visible(state: State, trace: Trace, step: int) -> Trace:
     return state.passes[step] if step < len(state.passes) else trace.until(step)
 
 

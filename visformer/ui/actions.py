@@ -327,7 +327,7 @@ def _copy_diagnostics(window: MainWindow) -> None:
 
 
 def _save_trace(window: MainWindow) -> None:
-    trace = window.session.state.shown
+    trace = window.session.state.visible
     if trace is None:
         error = _("There is nothing to save yet: translate a sentence first.")
         window.session.set(error=error)

@@ -237,11 +237,11 @@ class Presentation:
     def _aside(self, state: State) -> str:
         """Return the cell in focus in words; without one, the best next tokens."""
         reads = state.tab == "attention"
-        looked = state.shown, state.selection, state.look
+        looked = state.visible, state.selection, state.look
         cell = cell_words(*looked) if reads else ""
         if cell or not self.candidates.folded:
             return cell
-        rows = candidate_table(state.shown, choosable=False).rows[:BEST]
+        rows = candidate_table(state.visible, choosable=False).rows[:BEST]
         return "   ".join(f"{r.token} {probability(r.probability)}" for r in rows)
 
     def _spot(self) -> QPoint:

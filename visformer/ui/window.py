@@ -224,8 +224,8 @@ class MainWindow(QMainWindow):
         self.notice.draw(state, damage)
 
     def _draw_rest(self, state: State) -> None:
-        self.setProperty(MODIFIED, export_words(state.shown))
-        self.large.mark(change_words(state.shown))
+        self.setProperty(MODIFIED, export_words(state.visible))
+        self.large.mark(change_words(state.visible))
         self.source.setPlaceholderText(source_hint(state.about))
         fixed = "" if state.opened is not None else fixed_words(state)
         for part in (self.strategy, self.reference):
@@ -376,7 +376,7 @@ class MainWindow(QMainWindow):
         state = self.session.state
         if state.locked is not None:
             by = rows, columns
-            looked = state.shown, state.selection, state.look
+            looked = state.visible, state.selection, state.look
             cell = move(*looked, state.locked, by)
             self.session.set(locked=cell, hovered=None)
 

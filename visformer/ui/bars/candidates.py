@@ -196,7 +196,7 @@ class CandidatesPanel(Dressed, QWidget):
             self._draw(state)
 
     def _draw(self, state: State) -> None:
-        trace, self._state = state.shown, state
+        trace, self._state = state.visible, state
         self._fixed = bool(fixed_words(state))
         steps = trace is None or has_target(trace)
         self._there = steps or bool(trace and trace.fills)

@@ -83,7 +83,7 @@ class Sentence(QWidget):
     def draw(self, state: State) -> None:
         """Show what is translated up to the current step, the rest, and differences."""
         said = compared(state)
-        trace = state.trace if said.rest else state.shown
+        trace = state.trace if said.rest else state.visible
         self._text = trace.text if trace is not None else ""
         self.words.set_parts(said.parts, rest=said.rest)
         if said.against:

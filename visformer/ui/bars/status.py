@@ -64,7 +64,7 @@ class StatusLine(Dressed, QStatusBar):
         """Say what is on screen and what the engine is doing."""
         self._progress.setVisible(bool(state.busy))
         self.stop.setVisible(bool(state.busy))
-        cell = cell_words(state.shown, state.selection, state.look)
+        cell = cell_words(state.visible, state.selection, state.look)
         self.words.setText(state.busy or cell)
         self.engine.setText(_engine_words(state))
 

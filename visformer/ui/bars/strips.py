@@ -47,7 +47,7 @@ class Strips(QWidget):
 
     def draw(self, state: State) -> None:
         """Show what is read and written up to the current step."""
-        self._trace = trace = state.shown
+        self._trace = trace = state.visible
         looked = trace, state.selection, state.look
         self.source.draw(source_strip(*looked, masked_token(trace, state.locked)))
         self.target.draw(target_strip(*looked, state.ahead))

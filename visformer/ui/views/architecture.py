@@ -176,7 +176,7 @@ class _Diagram(QWidget):
     def draw(self, state: State) -> None:
         """Show a State; do nothing where what is shown is unchanged."""
         at = state.kind, state.layer, state.head
-        needs = (state.trace, state.shown, state.model, at)
+        needs = (state.trace, state.visible, state.model, at)
         if not self._changed("diagram", *needs):
             return
         follows = self._is_next(state)
@@ -261,7 +261,7 @@ class _Diagram(QWidget):
         return across, drawing.height * high < self._room.height() + 1
 
     def _counts(self) -> Table | None:
-        return counts_table(model_of(self._state.shown, self._state.model))
+        return counts_table(model_of(self._state.visible, self._state.model))
 
     def _drawing_of(self, chosen: str) -> Drawing | None:
         """Return the diagram; a question about the one asked for last costs nothing."""
@@ -270,10 +270,10 @@ class _Diagram(QWidget):
         lines = (self._room.height() - self._bars) / high
         state = self._state
         at = state.kind, state.layer, state.head
-        needs = state.shown, state.model, at, chosen, columns, lines, self._closed
+        needs = state.visible, state.model, at, chosen, columns, lines, self._closed
         if self._changed("drawing", *needs):
             self._drawn = architecture(
-                state.shown,
+                state.visible,
                 state.model,
                 state.selection,
                 chosen=chosen,

@@ -96,7 +96,9 @@ class AttentionView(View):
         self._turns.timeout.connect(self._work)
         self.panels = {kind: self._panel(kind) for kind in KINDS}
         self.maps = {kind: panel.heat_map for kind, panel in self.panels.items()}
-        self.heads = HeadsPane(lambda: all_numbers(self._state.shown, self._state.kind))
+        self.heads = HeadsPane(
+            lambda: all_numbers(self._state.visible, self._state.kind)
+        )
         self.heads.failed.connect(self.fail)
         self.heads.chosen.connect(self._choose)
         self.heads.order_chosen.connect(self._choose_order)
@@ -194,19 +196,19 @@ class AttentionView(View):
         extent, room = self._extents.get(kind), self._longest.get(kind, ((), ()))
         numbers = look.form, look.summary, look.hide, look.renormalise, look.words
         mass = look.mass if look.form == "arcs" else None
-        shown = _Shown(state.shown, kind)
+        shown = _Shown(state.visible, kind)
         at = (
-            layer_and_head(state.shown, state.selection, kind)
-            if state.shown
+            layer_and_head(state.visible, state.selection, kind)
+            if state.visible
             else (0, 0)
         )
         looks = (*numbers, mass, *at, state.scale, kind == state.kind)
         ahead = self._rows_ahead(kind, look, looks)
         if self._changed(kind, shown, looks, extent, room, ahead):
             self._tasks.pop(kind, None)
-            drawn = reading(state.shown, state.selection, look, kind)
-            if drawn is None and state.shown is not None:
-                parts = summary_parts(state.shown, kind, at[0], look.summary)
+            drawn = reading(state.visible, state.selection, look, kind)
+            if drawn is None and state.visible is not None:
+                parts = summary_parts(state.visible, kind, at[0], look.summary)
                 self._begin(kind, parts)
                 return
             self._readings[kind] = drawn
@@ -221,8 +223,8 @@ class AttentionView(View):
                     picture = replace(picture, note="")
             panel.draw(picture, look, extent=extent, longest=room)
         drawn = self._readings.get(kind)
-        if drawn is not None and state.shown is not None and kind not in self._tasks:
-            panel.mark(state.shown, drawn, shown_marks(drawn, state.cell), look)
+        if drawn is not None and state.visible is not None and kind not in self._tasks:
+            panel.mark(state.visible, drawn, shown_marks(drawn, state.cell), look)
 
     def _rows_ahead(self, kind: Kind, look: Look, looks: object) -> Bytes | None:
         """Return the codes of the whole run, so that later rows are seen; made once.
@@ -243,21 +245,21 @@ class AttentionView(View):
         """Offer to find the head that reads the locked cell, or show all of them."""
         state, cell = self._state, self._state.locked
         question = ""
-        if state.shown is not None and cell is not None and cell.kind == state.kind:
-            question = find_words(state.shown, cell)
+        if state.visible is not None and cell is not None and cell.kind == state.kind:
+            question = find_words(state.visible, cell)
         self.overview.header.offer(question)
         found = bool(question) and state.look.order == "cell"
-        needs = _Shown(state.shown, state.kind), cell, state.scale
+        needs = _Shown(state.visible, state.kind), cell, state.scale
         if not self._changed("finder", found, *(needs if found else ())):
             return
         matrix = None
-        if found and state.shown is not None and cell is not None:
-            matrix = head_finder(state.shown, state.selection, cell)
+        if found and state.visible is not None and cell is not None:
+            matrix = head_finder(state.visible, state.selection, cell)
         self.heads.show_cell(matrix)
 
     def _draw_overview(self) -> None:
         state, kind = self._state, self._state.kind
-        if state.trace is None or state.shown is None:
+        if state.trace is None or state.visible is None:
             self._slices.stop()
             if self._changed("overview", None):
                 self.overview.draw(None)
@@ -265,18 +267,18 @@ class AttentionView(View):
         size = self.overview.thumbnail(
             state.trace.layers(kind), state.trace.heads(kind)
         )
-        shown = _Shown(state.shown, kind)
+        shown = _Shown(state.visible, kind)
         extent = self._extent(kind)
         needs = (shown, kind, state.scale, extent, size)
         if self._changed("overview", *needs):
             self._begin_overview(needs, size)
-        self.heads.choose(*layer_and_head(state.shown, state.selection, kind))
+        self.heads.choose(*layer_and_head(state.visible, state.selection, kind))
 
     def _begin_overview(self, needs: tuple[object, ...], size: tuple[int, int]) -> None:
         """Draw the overview; in slices if the sentence is long."""
         state, kind, self._needs = self._state, self._state.kind, needs
         self._slices.stop()
-        if state.trace is None or state.shown is None:
+        if state.trace is None or state.visible is None:
             return
         kept = self._overviews.get(kind)
         if kept is not None and kept[0] == needs:
@@ -285,11 +287,13 @@ class AttentionView(View):
         selection, extent = state.selection, self._extent(kind)
         if is_large(state.trace, kind):
             self._parts = mosaic_parts(
-                state.shown, selection, kind, extent=extent, thumbnail=size
+                state.visible, selection, kind, extent=extent, thumbnail=size
             )
             self._slices.start()
         else:
-            drawn = mosaic(state.shown, selection, kind, extent=extent, thumbnail=size)
+            drawn = mosaic(
+                state.visible, selection, kind, extent=extent, thumbnail=size
+            )
             self.overview.draw(drawn)
 
     def _draw_slice(self) -> None:
@@ -304,9 +308,9 @@ class AttentionView(View):
                 finished = False
                 break
         self.overview.draw(self._filling)
-        if self._state.shown is not None:
+        if self._state.visible is not None:
             selection = self._state.selection
-            self.overview.choose(layer_and_head(self._state.shown, selection, kind))
+            self.overview.choose(layer_and_head(self._state.visible, selection, kind))
         if finished and self._filling is not None:
             self._slices.stop()
             self._overviews[kind] = self._needs, self._filling
@@ -314,13 +318,13 @@ class AttentionView(View):
     def _draw_order(self) -> None:
         """Sort the overview as requested."""
         state, kind, order = self._state, self._state.kind, self._state.look.order
-        if not self._changed("order", _Shown(state.shown, kind), kind, order):
+        if not self._changed("order", _Shown(state.visible, kind), kind, order):
             return
         self._tasks.pop("order", None)
         ranking = None
-        if order not in ("place", "cell") and state.shown is not None:
-            parts = ranking_parts(state.shown, kind, order)
-            if is_large(state.shown.whole, kind):
+        if order not in ("place", "cell") and state.visible is not None:
+            parts = ranking_parts(state.visible, kind, order)
+            if is_large(state.visible.whole, kind):
                 self._begin("order", parts)
             else:
                 ranking = list(parts)[-1]
@@ -372,7 +376,7 @@ class AttentionView(View):
     @property
     def _told(self) -> Trace | None:
         """The Trace as far as it may be known: how long it becomes is a secret."""
-        return self._state.trace if self._state.look.ahead else self._state.shown
+        return self._state.trace if self._state.look.ahead else self._state.visible
 
     def _extent(self, kind: Kind) -> tuple[int, int]:
         """Rows and columns of the overview's thumbnails: every token decoded."""

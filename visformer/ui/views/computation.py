@@ -143,7 +143,7 @@ class ComputationView(Dressed, View):
     def draw(self, state: State) -> None:
         """Show a State; a stage is drawn once its layer's weights are there."""
         self._state = state
-        looked = state.shown, state.stage, state.kind, state.layer, state.head
+        looked = state.visible, state.stage, state.kind, state.layer, state.head
         if self._changed("choosers", *looked):
             self._draw_choosers()
         if not state.awaiting.weights:
@@ -154,7 +154,7 @@ class ComputationView(Dressed, View):
 
     def _draw_changes(self) -> None:
         state = self._state
-        looked = state.shown, state.stage, state.kind, state.layer, state.head
+        looked = state.visible, state.stage, state.kind, state.layer, state.head
         numbers = state.parameters, state.positions, state.scale
         focus = state.cell, state.dimensions, state.awaiting.decoding
         if self._changed("stage", *looked, *numbers, *focus):
@@ -164,7 +164,7 @@ class ComputationView(Dressed, View):
     def _draw_stage(self) -> None:
         state = self._state
         self._subject = subject(
-            state.shown,
+            state.visible,
             state.selection,
             parameters=state.parameters,
             positions=state.positions,
@@ -175,7 +175,7 @@ class ComputationView(Dressed, View):
         about = "" if self._subject is None else heading(self._subject, page)
         self._heading.setText(self._hued(about))
         self._heading.setVisible(bool(about))
-        shown: StagePicture | str = no_cell_words(state.shown)
+        shown: StagePicture | str = no_cell_words(state.visible)
         if self._subject is not None:
             shown = picture(stage_of(state.stage), self._subject)
         self._picture = shown if isinstance(shown, StagePicture) else None
@@ -233,14 +233,14 @@ class ComputationView(Dressed, View):
         self.page_bar.setCurrentIndex(list(PAGES).index(stage.page))
         at = stages_on(stage.page).index(stage)
         self.stages[stage.page].setCurrentIndex(at)
-        kinds = KINDS if state.shown is None else state.shown.kinds
-        looked = state.shown, state.kind, state.layer
+        kinds = KINDS if state.visible is None else state.visible.kinds
+        looked = state.visible, state.kind, state.layer
         for page, bar in self.stages.items():
             bar.setVisible(page == stage.page)
             for index, title in enumerate(titles_on(page, *looked)):
                 if title != bar.tabText(index):  # Qt would lay all tabs out anew
                     bar.setTabText(index, title)
-        model = None if state.shown is None else state.shown.model
+        model = None if state.visible is None else state.visible.model
         self._absent.setText(missing_kinds_words(model))
         self._absent.setVisible(bool(self._absent.text()))
         kind, layer, head = self.choosers.values()
@@ -250,9 +250,9 @@ class ComputationView(Dressed, View):
                 kind.addItem(_(KIND_NAMES[name]), name)
         kind.setCurrentIndex(kind.findData(state.kind))
         head.setVisible(stage.page == "attention")  # elsewhere all heads act as one
-        if state.shown is not None:
-            _number(layer, layer_words, state.shown.layers(state.kind), state.layer)
-            _number(head, _head_title, state.shown.heads(state.kind), state.head)
+        if state.visible is not None:
+            _number(layer, layer_words, state.visible.layers(state.kind), state.layer)
+            _number(head, _head_title, state.visible.heads(state.kind), state.head)
 
     # ---- what the user does ----------------------------------------------------
 

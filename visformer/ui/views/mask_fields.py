@@ -145,7 +145,7 @@ class MaskFields(QWidget):
 
     def _draw_masked_value(self) -> None:
         state = self._state
-        run, own = state.baseline or state.shown, _("the model's own")
+        run, own = state.baseline or state.visible, _("the model's own")
         if run is not None:
             text = masked_value_text(run.model.attention[state.kind].masked_value)
             own = _("the model's own, {value}", value=text)
@@ -182,7 +182,7 @@ class MaskFields(QWidget):
             self.scaling.setCurrentIndex(at)
 
     def _draw_tokens(self) -> None:
-        trace = self._state.shown
+        trace = self._state.visible
         tokens = names(trace, "source") if trace is not None else ()
         hidden = hidden_of(self._state.intervention, self.layer)
         if len(self._menu.actions()) != len(tokens):

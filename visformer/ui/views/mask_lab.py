@@ -110,7 +110,7 @@ class MaskLab(Dressed, View):
     def draw(self, state: State) -> None:
         """Show both runs; the fields say what is changed."""
         self._state = state
-        shown, selection = state.shown, state.selection
+        shown, selection = state.visible, state.selection
         runs = shown, state.baseline
         if self._changed("runs", *runs):
             self._runs = compare(state.baseline, shown)
@@ -136,7 +136,7 @@ class MaskLab(Dressed, View):
             self.row.draw(row_numbers(shown, self._runs, selection))
 
     def _draw_mask(self) -> None:
-        shown, selection = self._state.shown, self._state.selection
+        shown, selection = self._state.visible, self._state.selection
         layer = None
         if shown is not None:
             layer = painted_layer(shown, selection, self.fields.layer)
@@ -153,7 +153,7 @@ class MaskLab(Dressed, View):
 
     def _draw_attention(self) -> None:
         state = self._state
-        pictures = compared_pictures(state.shown, state.baseline, state.selection)
+        pictures = compared_pictures(state.visible, state.baseline, state.selection)
         draw_both(self.attention, pictures)
         self._choose_maps()
 
@@ -183,8 +183,8 @@ class MaskLab(Dressed, View):
 
     def _paint(self, cell: MapCell | None) -> None:
         state = self._state
-        if cell is not None and state.shown is not None and not self._fixed:
-            change = turned(state.shown, state.selection, cell, self.fields.layer)
+        if cell is not None and state.visible is not None and not self._fixed:
+            change = turned(state.visible, state.selection, cell, self.fields.layer)
             changed = toggled(state.intervention, state.baseline, change)
             self.session.do(change_run, changed)
 

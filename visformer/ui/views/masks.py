@@ -75,7 +75,7 @@ class MasksPage(View):
         self._state = state
         if state.trace is not None:
             self._batch.offer(batch_examples(state.trace.source_text))
-        shown = state.batch, state.shown, state.model, state.busy
+        shown = state.batch, state.visible, state.model, state.busy
         if self._changed("batch panel", *shown):
             self._batch.draw(state, fresh=self._changed("batch", state.batch))
         self._draw_row(self._batch.row)
@@ -84,7 +84,7 @@ class MasksPage(View):
         # The cell in focus belongs to the sentence on screen, not to the batch.
         state = self._state
         cell = None if state.batch else state.cell
-        trace = chosen(state.batch, state.shown, row)
+        trace = chosen(state.batch, state.visible, row)
         places: MaskPlaces = {}
         if trace is not None:
             places = {

@@ -212,16 +212,16 @@ class OutputView(View):
 
     def _draw_changes(self) -> None:
         state = self._state
-        if self._changed("output", state.shown, state.trace):
+        if self._changed("output", state.visible, state.trace):
             self._draw_output()
-        if self._changed("bars", state.shown):
-            self._headline.setText(headline(state.shown))
-            self.bars.draw(token_bars(state.shown))
-            self.bars.setVisible(predicts(state.shown))
-        if self._changed("numbers", state.shown, state.lens):
+        if self._changed("bars", state.visible):
+            self._headline.setText(headline(state.visible))
+            self.bars.draw(token_bars(state.visible))
+            self.bars.setVisible(predicts(state.visible))
+        if self._changed("numbers", state.visible, state.lens):
             self._draw_numbers()
         shows = self.shows.currentData()
-        if self._changed("lens", state.shown, state.trace, state.lens, shows):
+        if self._changed("lens", state.visible, state.trace, state.lens, shows):
             self._draw_lens()
 
     def _choose_shows(self) -> None:
@@ -231,23 +231,23 @@ class OutputView(View):
         state = self._state
         self._tell_row("")
         extent = None
-        picture = None if state.shown is None else output_picture(state.shown)
+        picture = None if state.visible is None else output_picture(state.visible)
         if state.trace is not None and picture is not None:
             extent = min(len(state.trace), MOST_ROWS), len(picture.columns)
         self._output.draw(picture, extent=extent)
-        self._above.setVisible(state.shown is None or picture is not None)
+        self._above.setVisible(state.visible is None or picture is not None)
         self._mark_dimension(None)
 
     def _draw_numbers(self) -> None:
         state = self._state
-        self.products.draw(product_table(state.shown, state.lens))
-        self._softmax.setText(softmax_words(state.shown, state.lens))
-        self.logits.draw(logit_table(state.shown, state.lens))
-        self.logits.mark(chosen_line(state.shown, state.lens), None)
+        self.products.draw(product_table(state.visible, state.lens))
+        self._softmax.setText(softmax_words(state.visible, state.lens))
+        self.logits.draw(logit_table(state.visible, state.lens))
+        self.logits.mark(chosen_line(state.visible, state.lens), None)
 
     def _mark_dimension(self, at: tuple[int, int] | None) -> None:
         """Mark the current row of Z, and a dimension of it."""
-        trace = self._state.shown
+        trace = self._state.visible
         if trace is None or not len(trace):
             return
         row = len(trace) - 1 - first_row(trace)
@@ -257,17 +257,17 @@ class OutputView(View):
     def _draw_lens(self) -> None:
         state = self._state
         self._how.setText(self._lens_words())
-        lens = state.shown is None or not no_lens_words(state.shown)
+        lens = state.visible is None or not no_lens_words(state.visible)
         for part in (self._lens, self._every, self._right):
             part.setVisible(lens)
-        self._ranks.setText(rank_words(state.shown, state.lens))
-        one = step_lens(state.shown, state.lens)
+        self._ranks.setText(rank_words(state.visible, state.lens))
+        one = step_lens(state.visible, state.lens)
         # the step's token is cut where it is wide, not turned: no step moves the map
         names = one.matrix.columns[1:] if one else ()
         self._step_map.draw(one.matrix if one else None, longest=((), names))
         self._step_map.mark(None, columns=(0,))
         self._step_texts.draw(*((one.matrix, one.texts) if one else (None, ())))
-        every = all_lens(state.shown, state.lens, self.shows.currentData())
+        every = all_lens(state.visible, state.lens, self.shows.currentData())
         extent = None
         if every is not None and state.trace is not None:
             steps = min(len(state.trace), MOST_STEPS)
@@ -296,7 +296,7 @@ class OutputView(View):
 
     def _tell_output(self, cell: MapCell | None) -> None:
         """Describe the cell pointed at, and mark its dimension below."""
-        trace = self._state.shown
+        trace = self._state.visible
         if cell is None or trace is None:
             self._tell_row("")
             self.products.mark(None, None)
@@ -314,42 +314,42 @@ class OutputView(View):
 
     def _tell_row(self, pointed: str) -> None:
         """Say how the step's token came about, then describe the row pointed at."""
-        trace = self._state.shown
+        trace = self._state.visible
         lines = [flow_words(trace)]
         if trace is not None and len(trace) and has_output(trace):
             lines.append(pointed or output_words(trace, len(trace) - 1))
         self._flow.setText("\n".join(lines))
 
     def _tell_step(self, cell: MapCell | None) -> None:
-        trace = self._state.shown
+        trace = self._state.visible
         if trace is not None and len(trace):
             self._tell_lens((len(trace) - 1, cell[0]) if cell else None)
 
     def _tell_steps(self, cell: MapCell | None) -> None:
-        trace = self._state.shown
+        trace = self._state.visible
         if trace is not None and len(trace):
             first = steps_range(trace).start
             self._tell_lens((first + cell[0], cell[1]) if cell else None)
 
     def _tell_lens(self, at: tuple[int, int] | None) -> None:
         """Say what a row and a layer predict, in place of how the lens is computed."""
-        said = lens_cell_words(self._state.shown, self._state.lens, *at) if at else ""
+        said = lens_cell_words(self._state.visible, self._state.lens, *at) if at else ""
         self._how.setText(said or self._lens_words())
 
     def _lens_words(self) -> str:
         """Say how the lens is computed, or why there is none."""
-        trace = self._state.shown
+        trace = self._state.visible
         if trace is None or not has_target(trace):
             return ""
         return no_lens_words(trace) or how_words(trace.model)
 
     def _go_to_row(self, cell: MapCell | None) -> None:
-        trace = self._state.shown
+        trace = self._state.visible
         if cell is not None and trace is not None:
             self.session.set(step=first_row(trace) + cell.row + 1)
 
     def _go_to_step(self, cell: MapCell | None) -> None:
-        trace = self._state.shown
+        trace = self._state.visible
         if cell is not None and trace is not None:
             self.session.set(step=steps_range(trace).start + cell.row + 1)
 

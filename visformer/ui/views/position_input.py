@@ -147,7 +147,7 @@ class PositionInput(View):
     def draw(self, state: State) -> None:
         """Show the sums of what is shown."""
         self._state = state
-        shown = state.shown
+        shown = state.visible
         if self._changed("sides", sides_of(shown)):
             self._fill_sides()
         # the source's rows stay the same object from step to step
@@ -164,7 +164,7 @@ class PositionInput(View):
         chosen = self.side.currentData()
         with QSignalBlocker(self.side):
             self.side.clear()
-            for side in sides_of(self._state.shown):
+            for side in sides_of(self._state.visible):
                 self.side.addItem(_(SIDES[side]), side)
             self.side.setCurrentIndex(max(0, self.side.findData(chosen)))
 
@@ -186,9 +186,9 @@ class PositionInput(View):
 
     def _draw_maps(self) -> None:
         state = self._state
-        pictures = input_pictures(state.shown, state.positions, self._side)
+        pictures = input_pictures(state.visible, state.positions, self._side)
         self._pictures = pictures
-        self.ids.setText(id_words(state.shown, self._side))
+        self.ids.setText(id_words(state.visible, self._side))
         for index, heat_map in enumerate(self.maps):
             heat_map.draw(pictures[index] if pictures else None)
         model = state.model
@@ -200,25 +200,25 @@ class PositionInput(View):
         table = self._table()
         with QSignalBlocker(self.position):
             self.position.setRange(0, 0 if table is None else len(table) - 1)
-            if state.shown is not None and self._changed("text", *self._sentence()):
-                self.position.setValue(telling_position(state.shown, self._side))
+            if state.visible is not None and self._changed("text", *self._sentence()):
+                self.position.setValue(telling_position(state.visible, self._side))
         self._draw_curves()
 
     def _sentence(self) -> tuple[object, ...]:
         """Return what another position is worth seeing for."""
-        shown = self._state.shown
+        shown = self._state.visible
         return self._side, None if shown is None else shown.source
 
     def _table(self) -> Floats | None:
         """Return the table of the run that is shown."""
-        table, shown = self._state.positions, self._state.shown
+        table, shown = self._state.positions, self._state.visible
         if table is None or shown is None:
             return table
         return change_table(table, shown.intervention.positions)
 
     def _draw_numbers(self, position: int) -> None:
         """Write one token's vectors out, and mark its row in the maps."""
-        shown, numbers = self._state.shown, None
+        shown, numbers = self._state.visible, None
         if shown is not None:
             made = self._pictures, shown, self._side
             numbers = position_numbers(*made, position)

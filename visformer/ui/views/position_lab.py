@@ -133,8 +133,8 @@ class PositionLab(Dressed, View):
             model = state.model
             self._rows[0].setVisible(model is None or model.known is not None)
         head = state.kind, state.layer, state.head, state.scale
-        if self._changed("attention", state.shown, state.baseline, *head):
-            looked = state.shown, state.baseline, state.selection
+        if self._changed("attention", state.visible, state.baseline, *head):
+            looked = state.visible, state.baseline, state.selection
             draw_both(self._attention, attention_pictures(*looked))
         compared = (pair[1] for pair in (self._tables, self._attention))
         self._pairs.keep_below(below=any(not one.isHidden() for one in compared))

@@ -176,7 +176,7 @@ class PositionTable(Dressed, View):
             self._curves.mark(None)
             return
         position = self._range.first + cell[0]
-        words = cell_words(table, self._state.shown, position, cell[1])
+        words = cell_words(table, self._state.visible, position, cell[1])
         self._hover.setText(words)
         self._curves.mark(position)
 

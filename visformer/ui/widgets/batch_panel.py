@@ -115,7 +115,7 @@ class BatchPanel(QWidget):
         open_or_to_be = state.model is not None and not fixed_words(state)
         self._busy = state.busy
         self._ready = state.opened is not None or open_or_to_be
-        traces = state.batch or ((state.shown,) if state.shown is not None else ())
+        traces = state.batch or ((state.visible,) if state.visible is not None else ())
         with QSignalBlocker(self._rows):
             row = shortest_row(traces) if fresh else self.row
             names = [row_name(t, r) for r, t in enumerate(traces)]
