@@ -62,7 +62,7 @@ def state_of(
         of=trace.storage, strategy=how, rows=dict(zip(rows, made, strict=True))
     )
     shown = trace.until(step)
-    fields = {"trace": trace, "shown": shown, "step": step}
+    fields = {"trace": trace, "visible": shown, "step": step}
     return State(**{**fields, "lens": lens, **changes})
 
 
