@@ -27,6 +27,8 @@ ROOMS = {  # room -> what it must not import
     "analysis": (*QT, *TORCH),
     "pictures": (*QT, *TORCH),
     "session": (*QT, *TORCH),
+    "trace_file": (*QT, *TORCH),
+    "program": TORCH,
     "ui": TORCH,
     "cli.py": (*QT, *TORCH),
     "commands": (*QT, *TORCH),
@@ -41,13 +43,15 @@ ENGINE = (
     "engine.mirror",
 )  # its client's side
 ARROWS = {  # room -> all of ours that it may import
-    "values": ("arguments", "errors", "files", "language", "text"),
+    # Trace.save writes files
+    "values": ("arguments", "errors", "files", "language", "text", "trace_file"),
+    "trace_file": ("errors", "files", "language", "text", "values"),
     "tokenizers": ("errors", "files", "language", "text", "values"),
     "analysis": ("arguments", "language", "values"),
     "core": ("arguments", "errors", "files", "language", "tokenizers", "values"),
     "formats": (
         *("arguments", "core", "errors", "files", "language", "text", "tokenizers"),
-        *("values", "watching"),
+        *("trace_file", "values", "watching"),
     ),
     "training": (
         *("core", "errors", "files", "formats", "language", "paths", "text"),
@@ -66,13 +70,13 @@ ARROWS = {  # room -> all of ours that it may import
         "words",
     ),
     "session": (
-        *(*ENGINE, "errors", "files", "language", "pictures", "text", "values"),
-        "words",
-    ),
-    "ui": (
-        *(*ENGINE, "errors", "files", "language", "paths", "pictures", "session"),
-        "text",
+        *(*ENGINE, "errors", "files", "language", "pictures", "text", "trace_file"),
         *("values", "words"),
+    ),
+    "program": (*("errors", "language", "paths", "session", "values"),),
+    "ui": (
+        *(*ENGINE, "errors", "files", "language", "paths", "pictures", "program"),
+        *("session", "text", "trace_file", "values", "words"),
     ),
 }
 BLOCKER = """

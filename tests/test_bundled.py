@@ -14,8 +14,8 @@ from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
 from visformer.core.translation import translate
 from visformer.formats.loading import load
-from visformer.pictures.scene import telling_head
-from visformer.values.trace_file import read_trace
+from visformer.pictures.words.scene import telling_head
+from visformer.trace_file.trace_file import read_trace
 
 
 @pytest.fixture(scope="module")

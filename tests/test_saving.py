@@ -18,9 +18,9 @@ import torch
 from tests.traces import make_trace
 from visformer.errors import InputError
 from visformer.files import save_result
+from visformer.trace_file.saved_session import SavedRun
+from visformer.trace_file.trace_file import read_trace, write_session
 from visformer.training.loop import read_file, replace_file
-from visformer.values.storage.saved_session import SavedRun
-from visformer.values.trace_file import read_trace, write_session
 
 if sys.platform != "win32":
     import resource

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from visformer.formats.fresh import build
     from visformer.formats.hugging_face.folder_model import FolderModel
     from visformer.formats.loading import load
+    from visformer.trace_file.saved_session import SavedRun, SavedSession
+    from visformer.trace_file.stored_facts import RunSelection
     from visformer.values.config import ModelConfig
     from visformer.values.facts import ModelFacts
     from visformer.values.finding import Certificate
@@ -36,8 +38,6 @@ if TYPE_CHECKING:
         PositionChange,
     )
     from visformer.values.step import Candidate, Step
-    from visformer.values.storage.saved_session import SavedRun, SavedSession
-    from visformer.values.storage.stored_facts import RunSelection
     from visformer.values.strategy import Strategy
     from visformer.values.trace import Trace
     from visformer.values.watched_attention import WatchedAttention
@@ -108,9 +108,9 @@ _MODULES = {  # where the names that are not defined here are defined
     "ModelConfig": "values.config",
     "ModelFacts": "values.facts",
     "PositionChange": "values.intervention",
-    "RunSelection": "values.storage.stored_facts",
-    "SavedRun": "values.storage.saved_session",
-    "SavedSession": "values.storage.saved_session",
+    "RunSelection": "trace_file.stored_facts",
+    "SavedRun": "trace_file.saved_session",
+    "SavedSession": "trace_file.saved_session",
     "ScoreScale": "values.intervention",
     "Step": "values.step",
     "Strategy": "values.strategy",

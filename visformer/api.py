@@ -29,14 +29,14 @@ from visformer.arguments import (
 from visformer.errors import InputError
 from visformer.language import _
 from visformer.screen import check_screen
+from visformer.trace_file.describe import describe_file
+from visformer.trace_file.saved_session import SavedRun, SavedSession
+from visformer.trace_file.trace_file import is_trace_file, read_session, write_session
 from visformer.values.change_text import parse
 from visformer.values.facts import Kind
 from visformer.values.given_attention import traces_of_weights
 from visformer.values.intervention import Intervention
-from visformer.values.storage.describe import describe_file
-from visformer.values.storage.saved_session import SavedRun, SavedSession
 from visformer.values.trace import Trace
-from visformer.values.trace_file import is_trace_file, read_session, write_session
 
 if TYPE_CHECKING:
     from visformer.core.checkpoint import Checkpoint
@@ -201,7 +201,7 @@ def _window(function: str, *arguments: str) -> subprocess.Popen[bytes]:
     """
     code = "import json, sys; given = json.load(sys.stdin); "
     code += "sys.path.extend(given['path']); "
-    code += "from visformer.ui.plain_imports import import_plainly; "
+    code += "from visformer.program.plain_imports import import_plainly; "
     code += f"import_plainly(); from visformer.app import {function} as run; "
     code += "sys.exit(run(*given['arguments']))"
     home = str(Path(__file__).parents[1])  # maybe found by its being the current folder

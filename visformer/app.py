@@ -44,14 +44,14 @@ from visformer.engine.mirror import Decoded
 from visformer.engine.starter import started
 from visformer.errors import InputError, VisformerError
 from visformer.language import N_, _
+from visformer.program.diagnostics import Health
 from visformer.screen import check_screen
 from visformer.session.runs import NO_MODEL
+from visformer.trace_file.saved_session import SavedRun, SavedSession
+from visformer.trace_file.trace_file import read_session
 from visformer.ui.bars.first_steps import show_first_steps
-from visformer.ui.diagnostics import Health
-from visformer.ui.window import MainWindow
+from visformer.ui.window.window import MainWindow
 from visformer.values.questions import Overrides
-from visformer.values.storage.saved_session import SavedRun, SavedSession
-from visformer.values.trace_file import read_session
 
 log = logging.getLogger(__name__)
 GARBAGE_MS = 1000

@@ -223,7 +223,7 @@ def _window(options: argparse.Namespace) -> int:
     try:
         gc.disable()  # collections take a tenth of an import; the window collects
         with explained_qt():
-            from visformer.ui.plain_imports import import_plainly
+            from visformer.program.plain_imports import import_plainly
 
             import_plainly()
             from visformer import app

@@ -28,7 +28,8 @@ from visformer.pictures.computation.stages import stage_names
 from visformer.pictures.look import FORMS, ORDERS, SUMMARIES, TOKEN_GROUPS, Look
 from visformer.session.runs import look_at_telling_head
 from visformer.session.state import Change, State
-from visformer.ui import theme, views
+from visformer.ui import views
+from visformer.ui.look import theme
 from visformer.ui.views.view import PagedView, View
 from visformer.ui.widgets.export import png
 from visformer.values.change_text import parse

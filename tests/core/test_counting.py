@@ -11,7 +11,7 @@ from tests.models import tiny_checkpoint, tiny_model
 from visformer.core.checkpoint import count_blocks
 from visformer.core.decoding import Decoding
 from visformer.formats.fresh import build, presets
-from visformer.values.trace_file import read_trace
+from visformer.trace_file.trace_file import read_trace
 
 
 def test_the_blocks_of_a_small_model_are_counted_by_hand() -> None:

@@ -29,8 +29,8 @@ from visformer.core.decoding import Decoding
 from visformer.formats.loading import load
 from visformer.session.kept import FACTS, KeptWork, left_behind
 from visformer.session.recipe import WantedRun
+from visformer.trace_file.trace_file import read_session
 from visformer.values.trace import Trace
-from visformer.values.trace_file import read_session
 
 START_S = 120.0
 MOST_S, MOST_ACTIONS = 10.0, 50  # of work that a kill may lose

@@ -34,10 +34,10 @@ from visformer.bench.time_opening import status
 from visformer.core.checkpoint import Checkpoint
 from visformer.errors import VisformerError
 from visformer.formats.loading import load
+from visformer.program import diagnostics
+from visformer.program.diagnostics import Health
 from visformer.session.recipe import recipe_of
 from visformer.session.runs import is_answered
-from visformer.ui import diagnostics
-from visformer.ui.diagnostics import Health
 
 TURN_MS = 5
 COMPARED_EVERY = 60  # actions: the run on screen with the model's own

@@ -12,7 +12,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QDialog, QMenu, QWidget
 
 from tests.monkey.odd_texts import odd_text
-from visformer.ui.window import MainWindow
+from visformer.ui.window.window import MainWindow
 
 MODIFIERS = (
     Qt.KeyboardModifier.NoModifier,

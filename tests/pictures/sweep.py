@@ -16,17 +16,13 @@ from tests.pictures.swept_runs import SweptRun
 from visformer import language
 from visformer.engine.messages import Opened
 from visformer.pictures import (
-    about,
     candidates,
-    leak_words,
     logit_lens,
     mask_lab,
     masks,
-    modified_run,
     output,
     position_lab,
     positions,
-    run_notices,
     teacher_forcing,
 )
 from visformer.pictures.attention.attention import attention_map
@@ -38,11 +34,12 @@ from visformer.pictures.attention.strips import source_strip, target_strip
 from visformer.pictures.computation.stages import picture, stage_names, stage_of
 from visformer.pictures.computation.subject import subject
 from visformer.pictures.diagram.architecture import architecture
-from visformer.pictures.explanations import EXPLAINED, explanation
 from visformer.pictures.look import SUMMARIES, Look
-from visformer.pictures.scene import Scene
 from visformer.pictures.selection import AttentionCell, Selection
-from visformer.pictures.terms import TERMS, term_words
+from visformer.pictures.words import about, leak_words, modified_run, run_notices
+from visformer.pictures.words.explanations import EXPLAINED, explanation
+from visformer.pictures.words.scene import Scene
+from visformer.pictures.words.terms import TERMS, term_words
 from visformer.text import visible
 from visformer.values.trace import Trace
 

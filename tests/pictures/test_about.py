@@ -7,7 +7,7 @@ from dataclasses import replace
 from tests.opened import opened_model
 from tests.traces import make_trace
 from visformer.engine.messages import Opened
-from visformer.pictures.about import (
+from visformer.pictures.words.about import (
     about_text,
     count_words,
     opened_words,

@@ -9,10 +9,10 @@ from tests.traces import fed, make_trace
 from visformer.pictures.attention.attention import attention_map
 from visformer.pictures.attention.cell_words import cell_words
 from visformer.pictures.attention.maps import all_numbers, labels
-from visformer.pictures.explanations import explanation
 from visformer.pictures.look import Look
 from visformer.pictures.masks import cell_words as mask_words
 from visformer.pictures.selection import AttentionCell
+from visformer.pictures.words.explanations import explanation
 from visformer.ui.widgets.cell_value import pieces
 from visformer.values.change_text import parse
 from visformer.values.facts import KINDS, Kind

@@ -19,17 +19,13 @@ from visformer.errors import InputError
 from visformer.pictures.attention.attention import attention_map
 from visformer.pictures.attention.maps import all_numbers
 from visformer.pictures.candidates import candidate_table
-from visformer.pictures.choices import (
-    choice_sentence,
-    marked_token,
-    short_choice,
-)
 from visformer.pictures.diagram.architecture import architecture
 from visformer.pictures.logit_lens import SHOWS
-from visformer.pictures.modified_run import export_words
 from visformer.pictures.output import flow_words, output_picture, output_words
 from visformer.pictures.picture import csv_text
 from visformer.pictures.selection import Selection
+from visformer.pictures.words.choices import choice_sentence, marked_token, short_choice
+from visformer.pictures.words.modified_run import export_words
 from visformer.session.state import Session
 from visformer.values.step import Draw, Origin, step_origins
 from visformer.values.strategy import Strategy

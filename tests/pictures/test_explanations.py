@@ -11,10 +11,10 @@ from tests.general_traces import any_trace
 from tests.traces import fed, make_trace
 from visformer.pictures.attention.maps import labels
 from visformer.pictures.computation.stages import stage_names
-from visformer.pictures.explanations import EXPLAINED, START, STRONG, explanation
 from visformer.pictures.look import SUMMARIES, Look
-from visformer.pictures.scene import Scene
 from visformer.pictures.selection import AttentionCell, Selection
+from visformer.pictures.words.explanations import EXPLAINED, START, STRONG, explanation
+from visformer.pictures.words.scene import Scene
 from visformer.ui.views import VIEWS
 from visformer.values.change_text import parse
 from visformer.values.facts import KINDS, Kind

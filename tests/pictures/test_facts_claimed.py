@@ -26,14 +26,14 @@ from visformer.pictures.candidates import candidate_table, kept_words, others_wo
 from visformer.pictures.computation.stages import picture, stage_names, stage_of
 from visformer.pictures.diagram.architecture import architecture
 from visformer.pictures.diagram.model_words import about
-from visformer.pictures.explanations import explanation
 from visformer.pictures.logit_lens import how_words, rank_words, settled_layer
 from visformer.pictures.look import DEFAULT_LOOK
 from visformer.pictures.position_lab import result_words, shuffle_words
-from visformer.pictures.scene import Scene
 from visformer.pictures.selection import AttentionCell, Selection
 from visformer.pictures.teacher_forcing import Score
 from visformer.pictures.token_bars import token_bars
+from visformer.pictures.words.explanations import explanation
+from visformer.pictures.words.scene import Scene
 from visformer.session.state import State
 from visformer.values.arrays import Floats
 from visformer.values.change_text import parse

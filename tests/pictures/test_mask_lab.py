@@ -11,12 +11,6 @@ from tests.general_traces import Shape, any_trace
 from tests.models import tiny_checkpoint
 from tests.traces import make_trace
 from visformer.core.decoding import Decoding
-from visformer.pictures.leak_words import (
-    batch_words,
-    empty_row_words,
-    leak_words,
-    leaking_cells,
-)
 from visformer.pictures.mask_lab import (
     Runs,
     candidate_numbers,
@@ -33,6 +27,12 @@ from visformer.pictures.mask_lab import (
     turned,
 )
 from visformer.pictures.selection import AttentionCell, Selection
+from visformer.pictures.words.leak_words import (
+    batch_words,
+    empty_row_words,
+    leak_words,
+    leaking_cells,
+)
 from visformer.session.state import Session, State
 from visformer.values.change_text import parse
 from visformer.values.intervention import (

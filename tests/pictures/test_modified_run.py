@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.traces import make_trace
-from visformer.pictures.modified_run import modified_words
+from visformer.pictures.words.modified_run import modified_words
 from visformer.values.change_text import parse
 from visformer.values.intervention import NO_CHANGES
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from visformer.pictures.role_text import RoleText, role_text
+from visformer.pictures.words.role_text import RoleText, role_text
 
 
 def parts(text: str, **names: str) -> list[tuple[str, str]]:

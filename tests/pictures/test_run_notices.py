@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.traces import fed, make_trace
-from visformer.pictures.run_notices import end_notice, source_notice
+from visformer.pictures.words.run_notices import end_notice, source_notice
 from visformer.values.trace import Trace
 
 

@@ -11,14 +11,14 @@ import pytest
 from tests.traces import make_trace
 from visformer import paths
 from visformer.analysis.head_measures import agreement, maximum, place_correlation
-from visformer.pictures import scene as telling
-from visformer.pictures.scene import telling_head
+from visformer.pictures.words import scene as telling
+from visformer.pictures.words.scene import telling_head
 from visformer.session.runs import look_at_telling_head
 from visformer.session.state import State
+from visformer.trace_file.trace_file import read_session
 from visformer.values.arrays import Floats
 from visformer.values.facts import Kind
 from visformer.values.trace import Trace
-from visformer.values.trace_file import read_session
 
 
 def test_the_first_picture_is_il_reading_it() -> None:

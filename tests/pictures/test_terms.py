@@ -15,7 +15,7 @@ from tests.traces import VOCABULARY, make_trace
 from visformer.analysis.head_measures import entropy, maximum, place_correlation
 from visformer.pictures.look import ORDERS, SUMMARIES, Look, Order
 from visformer.pictures.output import known_rows
-from visformer.pictures.terms import TERMS, term_words
+from visformer.pictures.words.terms import TERMS, term_words
 
 
 @pytest.mark.parametrize("term", TERMS)

@@ -8,8 +8,8 @@ from visformer.pictures.attention.attention import attention_map, shown_marks
 from visformer.pictures.attention.reading import reading
 from visformer.pictures.attention.tinted import Tinted, TintedPiece, tinted
 from visformer.pictures.look import DEFAULT_LOOK, Look, TokenRole
-from visformer.pictures.scene import reads
 from visformer.pictures.selection import AttentionCell
+from visformer.pictures.words.scene import reads
 from visformer.values.facts import Kind
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.traces import make_trace
-from visformer.pictures.translation_text import (
+from visformer.pictures.words.translation_text import (
     MOST_COMPARED,
     TextPart,
     differences,

@@ -17,11 +17,11 @@ from visformer.pictures.attention.weights import (
     layers_weights,
     row_weights,
 )
+from visformer.trace_file.trace_file import read_trace
 from visformer.values.arrays import Floats
 from visformer.values.attention_heads import AttentionHeads, weights_of
 from visformer.values.facts import KINDS, Kind
 from visformer.values.trace import Trace
-from visformer.values.trace_file import read_trace
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tests.session.sessions import HIDDEN, TRACE, Engine, answer, translated
 from tests.traces import fed
-from visformer.pictures.choices import has_fed
+from visformer.pictures.words.choices import has_fed
 from visformer.session import forcing, runs
 from visformer.session.runs import compared
 from visformer.session.state import Session

@@ -9,8 +9,8 @@ import pytest
 from tests.session.sessions import TRACE, Engine, answer, translated
 from tests.traces import fed, make_trace
 from visformer.engine.messages import Decode
-from visformer.pictures.scene import telling_head
 from visformer.pictures.teacher_forcing import is_taught
+from visformer.pictures.words.scene import telling_head
 from visformer.session import forcing, runs
 from visformer.session.recipe import read_recipe, recipe_of, written
 from visformer.session.state import Session

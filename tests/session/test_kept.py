@@ -32,8 +32,8 @@ from visformer.session.kept import (
 )
 from visformer.session.recipe import Recipe, WantedRun, recipe_of, runs_of, written
 from visformer.session.state import Session, State
+from visformer.trace_file.trace_file import read_session
 from visformer.values.memo import same
-from visformer.values.trace_file import read_session
 
 FACTS = WorkFacts(recipe=msgspec.Raw(b"{}"), saved=1.0)
 posix = pytest.mark.skipif(sys.platform == "win32", reason="modes of POSIX")

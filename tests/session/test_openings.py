@@ -26,7 +26,7 @@ from visformer.engine.messages import (
     Refused,
 )
 from visformer.engine.mirror import Decoded
-from visformer.pictures.scene import telling_head
+from visformer.pictures.words.scene import telling_head
 from visformer.session import forcing, openings, runs, side_requests
 from visformer.session.runs import fixed_words
 from visformer.session.state import Next, Session

@@ -28,7 +28,7 @@ from visformer.engine.messages import (
 )
 from visformer.engine.mirror import Decoded
 from visformer.pictures.look import Look
-from visformer.pictures.scene import telling_head
+from visformer.pictures.words.scene import telling_head
 from visformer.session import receive, runs, side_requests
 from visformer.session.history import Wish
 from visformer.session.runs import is_answered

@@ -31,7 +31,7 @@ from tests.soak.openings import opened
 from tests.soak.repaints import References, repainted
 from tests.soak.user import Plan, User, bundled, soak
 from visformer.app import App, log_qt
-from visformer.ui.diagnostics import STALL_MS, Watchdog
+from visformer.program.diagnostics import STALL_MS, Watchdog
 
 Row = TypeVar("Row", Held, References)
 ROUNDS = 10

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.soak.held import Held, held
 from tests.soak.user import User
 from visformer.app import App
-from visformer.values.trace_file import write_trace
+from visformer.trace_file.trace_file import write_trace
 
 TRACES = 4  # recorded ones for each checkpoint
 

@@ -16,7 +16,7 @@ from visformer.app import App
 from visformer.engine.handle import Engine
 from visformer.pictures.computation.stages import stage_names
 from visformer.session import forcing, runs
-from visformer.ui import theme
+from visformer.ui.look import theme
 from visformer.ui.views import VIEWS
 from visformer.ui.views.view import Pages
 from visformer.values.change_text import parse

@@ -11,11 +11,11 @@ import pytest
 from PySide6.QtWidgets import QApplication
 
 from tests.general_traces import SCALES, Shape, any_trace
-from visformer.ui.window import MainWindow
+from visformer.trace_file.saved_session import SavedRun
+from visformer.ui.window.window import MainWindow
 from visformer.values.arrays import Floats
 from visformer.values.facts import KINDS, Kind
 from visformer.values.score_bias import bias_rows
-from visformer.values.storage.saved_session import SavedRun
 from visformer.values.trace import Trace
 
 USUAL = ("encoder",), ("decoder",), KINDS  # what models have; others find little more

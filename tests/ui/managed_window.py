@@ -19,7 +19,7 @@ from visformer.app import App
 from visformer.pictures.computation.stages import STAGES
 from visformer.ui.views import VIEWS
 from visformer.ui.views.view import PagedView
-from visformer.ui.window import MainWindow
+from visformer.ui.window.window import MainWindow
 
 ZOOMS = 100, 150
 PATIENCE = 20_000  # milliseconds for what a window manager or the engine does

@@ -33,7 +33,7 @@ from visformer.ui.bars.samples import SAMPLES
 from visformer.ui.views.view import PagedView, View
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.heatmap import HeatMap
-from visformer.ui.window import MainWindow
+from visformer.ui.window.window import MainWindow
 from visformer.values.change_text import parse
 from visformer.values.trace import Trace
 

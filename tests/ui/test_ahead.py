@@ -13,8 +13,8 @@ from PySide6.QtCore import QObject
 from pytestqt.qtbot import QtBot
 
 from tests.ui.windows import make_window
-from visformer.ui import ahead
-from visformer.ui.ahead import Ahead, import_in_pieces, later
+from visformer.program import ahead
+from visformer.program.ahead import Ahead, import_in_pieces, later
 from visformer.ui.views.view import View
 
 PACKAGE = """
@@ -132,7 +132,7 @@ def test_plots_take_what_is_left_of_their_package() -> None:
     """A plot may be wanted in the middle; what handles exceptions stays as it is."""
     code = (
         "import sys, threading\n"
-        "from visformer.ui.widgets.curves import plotting, plotting_in_pieces\n"
+        "from visformer.ui.views.positions.curves import plotting, plotting_in_pieces\n"
         "hooks = sys.excepthook, threading.excepthook\n"
         "pieces, left = plotting_in_pieces(), 20\n"
         "while left:\n"

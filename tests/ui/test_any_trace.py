@@ -23,20 +23,20 @@ from tests.ui.any_traces import (
     weights,
 )
 from tests.ui.windows import make_view, make_window
-from visformer.pictures.absent import missing_kinds_words
 from visformer.pictures.computation.stages import STAGES
 from visformer.pictures.look import FORMS, SUMMARIES, Look, TokenGroup
+from visformer.pictures.words.absent import missing_kinds_words
 from visformer.session.runs import show_trace
 from visformer.ui.views import VIEWS
-from visformer.ui.views.attention import AttentionView
-from visformer.ui.views.computation import ComputationView
-from visformer.ui.views.mask_lab import MaskLab
-from visformer.ui.views.masks import MasksPage, MasksView
-from visformer.ui.views.output import OutputView
-from visformer.ui.views.position_lab import PositionLab
-from visformer.ui.views.positions import PositionsView
+from visformer.ui.views.attention.attention import AttentionView
+from visformer.ui.views.computation.computation import ComputationView
+from visformer.ui.views.masks.mask_lab import MaskLab
+from visformer.ui.views.masks.masks import MasksPage, MasksView
+from visformer.ui.views.output.output import OutputView
+from visformer.ui.views.positions.position_lab import PositionLab
+from visformer.ui.views.positions.positions import PositionsView
 from visformer.ui.views.view import PagedView
-from visformer.ui.window import MainWindow
+from visformer.ui.window.window import MainWindow
 from visformer.values.facts import KINDS, Kind
 from visformer.values.score_bias import bias_rows
 from visformer.words import number

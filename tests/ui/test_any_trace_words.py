@@ -18,13 +18,13 @@ from tests.ui.any_traces import show_in, shown, view
 from tests.ui.windows import FakeEngine, make_window
 from visformer.pictures.look import Look
 from visformer.pictures.selection import AttentionCell
-from visformer.ui.views.architecture import ArchitectureView
-from visformer.ui.views.attention import AttentionView
-from visformer.ui.views.computation import ComputationView
-from visformer.ui.views.position_input import PositionInput
-from visformer.ui.views.position_lab import PositionLab
-from visformer.ui.views.positions import PositionsView
-from visformer.ui.window import MainWindow
+from visformer.ui.views.architecture.architecture import ArchitectureView
+from visformer.ui.views.attention.attention import AttentionView
+from visformer.ui.views.computation.computation import ComputationView
+from visformer.ui.views.positions.position_input import PositionInput
+from visformer.ui.views.positions.position_lab import PositionLab
+from visformer.ui.views.positions.positions import PositionsView
+from visformer.ui.window.window import MainWindow
 from visformer.values.facts import Description
 from visformer.values.row_columns import Columns
 from visformer.values.trace import Trace

@@ -28,12 +28,12 @@ from visformer.app import FULL_EVERY, App
 from visformer.core.decoding import Decoding
 from visformer.engine.handle import Engine
 from visformer.formats.loading import load
-from visformer.pictures.scene import telling_head
+from visformer.pictures.words.scene import telling_head
 from visformer.session.side_requests import batch
-from visformer.ui.views.computation import ComputationView
-from visformer.ui.views.mask_lab import MaskLab
-from visformer.ui.views.masks import MasksView
-from visformer.ui.window import MainWindow
+from visformer.ui.views.computation.computation import ComputationView
+from visformer.ui.views.masks.mask_lab import MaskLab
+from visformer.ui.views.masks.masks import MasksView
+from visformer.ui.window.window import MainWindow
 from visformer.values.intervention import NO_CHANGES
 
 WAIT = 60_000

@@ -15,8 +15,8 @@ from pytestqt.qtbot import QtBot
 from tests.traces import make_trace
 from tests.ui.windows import make_view, make_window, middle_of_block, show
 from visformer.session.state import Session, State
-from visformer.ui.views.architecture import ArchitectureView
-from visformer.ui.widgets.diagram_canvas import Painting
+from visformer.ui.views.architecture.architecture import ArchitectureView
+from visformer.ui.views.architecture.diagram_canvas import Painting
 from visformer.values.trace import Trace
 
 

@@ -17,8 +17,8 @@ from visformer.pictures.attention.mosaic import Mosaic, mosaic
 from visformer.pictures.codes import NAN
 from visformer.pictures.selection import SCALE_TIPS, AttentionCell, Scale
 from visformer.session.state import State
-from visformer.ui.views import attention
-from visformer.ui.views.attention import AttentionView
+from visformer.ui.views.attention import attention
+from visformer.ui.views.attention.attention import AttentionView
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.map_room import LEAST
 from visformer.values.facts import KINDS, Kind

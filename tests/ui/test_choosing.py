@@ -24,9 +24,9 @@ from tests.ui.windows import Pair, answer, decoded
 from visformer.engine.messages import Open, Opened, Refused
 from visformer.errors import InputError
 from visformer.session.runs import show_trace
-from visformer.ui import actions
-from visformer.ui.actions import together
-from visformer.ui.window import MainWindow
+from visformer.ui.window import actions
+from visformer.ui.window.actions import together
+from visformer.ui.window.window import MainWindow
 from visformer.values.finding import Finding
 from visformer.values.intervention import Causal, Intervention
 

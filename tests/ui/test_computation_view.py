@@ -25,12 +25,12 @@ from visformer.engine.messages import Opened, ParametersDone
 from visformer.pictures.computation.stages import STAGES, stage_names
 from visformer.pictures.selection import AttentionCell
 from visformer.session.runs import show_trace
-from visformer.ui.motion import set_motion
-from visformer.ui.views.computation import ComputationView
-from visformer.ui.views.computation_maps import AFTER_MS, StageMaps
+from visformer.ui.look.motion import set_motion
+from visformer.ui.views.computation.computation import ComputationView
+from visformer.ui.views.computation.computation_maps import AFTER_MS, StageMaps
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.role_label import RoleLabel
-from visformer.ui.window import MainWindow
+from visformer.ui.window.window import MainWindow
 from visformer.values.facts import Kind
 from visformer.values.trace import Trace
 

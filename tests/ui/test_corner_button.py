@@ -13,9 +13,9 @@ from pytestqt.qtbot import QtBot
 from tests.opened import opened_model
 from tests.traces import make_trace
 from tests.ui.windows import Pair, answer, corner_button
-from visformer.ui.large import LargePlace, can_be_large
-from visformer.ui.views.attention import AttentionView
+from visformer.ui.views.attention.attention import AttentionView
 from visformer.ui.widgets.export import picture as image_of
+from visformer.ui.window.large import LargePlace, can_be_large
 
 
 def test_the_corner_button_lies_on_no_control(pair: Pair) -> None:

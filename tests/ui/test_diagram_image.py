@@ -11,9 +11,9 @@ from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
 from visformer.pictures.diagram.columns import Arrow, Box, Drawing
-from visformer.ui.theme import THEMES, palette
-from visformer.ui.views.architecture import DiagramImage
-from visformer.ui.widgets.diagram_canvas import Painting
+from visformer.ui.look.theme import THEMES, palette
+from visformer.ui.views.architecture.architecture import DiagramImage
+from visformer.ui.views.architecture.diagram_canvas import Painting
 
 UNITS = 7.3, 16.6  # pixels: a character, a line
 BOXES = (

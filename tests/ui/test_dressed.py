@@ -18,12 +18,12 @@ from pytestqt.qtbot import QtBot
 
 from tests.ui.painted import painted
 from tests.ui.windows import Pair, answer, themed
-from visformer.ui import theme
 from visformer.ui.bars.chip_painter import LATER
 from visformer.ui.bars.strip import TokenStrip
-from visformer.ui.icons import SIDE, dress
+from visformer.ui.look import theme
+from visformer.ui.look.icons import SIDE, dress
 from visformer.ui.widgets.plain_label import Hint
-from visformer.ui.window import MainWindow
+from visformer.ui.window.window import MainWindow
 
 NORMAL, DISABLED = QIcon.Mode.Normal, QIcon.Mode.Disabled
 

@@ -15,8 +15,8 @@ from pytestqt.qtbot import QtBot
 from tests.opened import opened_model
 from tests.ui.windows import Pair, answer
 from visformer.errors import InputError, brief, stack_words
-from visformer.ui import actions
-from visformer.ui.diagnostics import Faults, Health, Watchdog, diagnostics
+from visformer.program.diagnostics import Faults, Health, Watchdog, diagnostics
+from visformer.ui.window import actions
 
 Caught = tuple[type[BaseException], BaseException, TracebackType | None]
 SECRET = "my private sentence"
@@ -120,7 +120,7 @@ def test_a_stack_keeps_nothing_of_its_calls(monkeypatch: pytest.MonkeyPatch) -> 
         assert noted.wait(10)
         return weakref.ref(painter)
 
-    monkeypatch.setattr("visformer.ui.diagnostics.log.warning", warned)
+    monkeypatch.setattr("visformer.program.diagnostics.log.warning", warned)
     looks = threading.Thread(target=dog.look)
     painter = stand(looks)
     gone = painter() is None

@@ -9,7 +9,7 @@ from pytestqt.qtbot import QtBot
 
 from tests.ui.windows import Pair, answer
 from visformer.ui.bars.first_steps import close_first_steps, show_first_steps
-from visformer.ui.window import MainWindow
+from visformer.ui.window.window import MainWindow
 
 
 def whole(part: QWidget) -> bool:

@@ -12,15 +12,15 @@ from PySide6.QtWidgets import QApplication, QVBoxLayout, QWidget
 from pytestqt.qtbot import QtBot
 
 from tests.ui.windows import Pair, answer
-from visformer.ui import guard
+from visformer.program import guard
 from visformer.ui.bars.candidates import CandidatesPanel
 from visformer.ui.bars.strip import TokenStrip
-from visformer.ui.dress import Dressed
-from visformer.ui.views.architecture import ArchitectureView
-from visformer.ui.views.attention import AttentionView
+from visformer.ui.look.dress import Dressed
+from visformer.ui.views.architecture.architecture import ArchitectureView
+from visformer.ui.views.attention.attention import AttentionView
 
 MANY = """
-from visformer.ui import guard
+from visformer.program import guard
 
 class Planted(QWidget):
     def resizeEvent(self, event):
@@ -140,7 +140,7 @@ def test_a_tab_that_cannot_be_laid_out_is_left_again(
     window, engine = pair
     window.translate("I have a cat.")
     answer(window, engine)
-    monkeypatch.setattr("visformer.ui.views.architecture.architecture", planted)
+    monkeypatch.setattr("visformer.ui.views.architecture.architecture.architecture", planted)
     for tab in ("architecture", "attention", "architecture", "attention"):
         window.session.set(tab=tab)
         window.resize(window.width() + 9, window.height())

@@ -26,7 +26,7 @@ from visformer.session.state import State
 from visformer.ui.views import VIEWS
 from visformer.ui.views.view import PagedView
 from visformer.ui.widgets.heatmap import HeatMap
-from visformer.ui.window import MainWindow
+from visformer.ui.window.window import MainWindow
 from visformer.values.trace import Trace
 
 Key = Qt.Key

@@ -12,9 +12,9 @@ from pytestqt.qtbot import QtBot
 
 from tests.ui.test_zoom import faults, sideways
 from tests.ui.windows import make_window
-from visformer.ui.keys_page import KeyCap, KeysPage
 from visformer.ui.widgets.arranging import LeastSize
-from visformer.ui.window import MainWindow
+from visformer.ui.window.keys_page import KeyCap, KeysPage
+from visformer.ui.window.window import MainWindow
 
 Keys = Qt.Key
 NAMES = {"PgUp": "Page Up", "PgDown": "Page Down"}

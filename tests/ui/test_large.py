@@ -9,11 +9,11 @@ from pytestqt.qtbot import QtBot
 
 from tests.ui.windows import Pair, decoded, places
 from visformer.pictures.selection import AttentionCell
-from visformer.ui.theme import gap
+from visformer.ui.look.theme import gap
 from visformer.ui.views import VIEWS
-from visformer.ui.views.attention import AttentionView
+from visformer.ui.views.attention.attention import AttentionView
 from visformer.ui.widgets.number_table import NumberTable
-from visformer.ui.window import MainWindow
+from visformer.ui.window.window import MainWindow
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QFont, QFontMetricsF, QImage, QPainter, QPixmap
 from PySide6.QtWidgets import QApplication
 
-from visformer.ui.widgets.diagram_canvas import Words, lettering
+from visformer.ui.views.architecture.diagram_canvas import Words, lettering
 
 ROOM = QRectF(20.3, 4.6, 150.7, 21.2)
 LONG = "Scaled dot-product attention of a long name"

@@ -20,11 +20,11 @@ from visformer.pictures.look import FORMS, SUMMARIES, Look
 from visformer.pictures.selection import AttentionCell
 from visformer.session.state import Session
 from visformer.ui.bars.look_bar import LookBar
-from visformer.ui.views import attention
-from visformer.ui.views.attention import AttentionView
-from visformer.ui.widgets.arc_map import ArcsCanvas
-from visformer.ui.widgets.overview import Overview
-from visformer.ui.widgets.running_text import RunningText
+from visformer.ui.views.attention import attention
+from visformer.ui.views.attention.arc_map import ArcsCanvas
+from visformer.ui.views.attention.attention import AttentionView
+from visformer.ui.views.attention.overview import Overview
+from visformer.ui.views.attention.running_text import RunningText
 from visformer.values.facts import KINDS, Kind
 
 
@@ -221,7 +221,7 @@ def test_of_a_long_sentence_the_rows_in_sight_are_painted(
         asked.append(rows)
         return original(matrix, share, rows)
 
-    monkeypatch.setattr("visformer.ui.widgets.arc_map.arcs", spy)
+    monkeypatch.setattr("visformer.ui.views.attention.arc_map.arcs", spy)
     long = make_trace(300, 20, heads=1, layers=1)
     view.draw(state(long, kind="encoder", look=Look(form="arcs")))
     panel = view.panels["encoder"].panel("arcs")

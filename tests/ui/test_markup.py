@@ -14,7 +14,7 @@ from visformer.session import runs
 from visformer.ui.views import VIEWS
 from visformer.ui.views.view import Pages
 from visformer.ui.widgets.plain_tip import plain_tip
-from visformer.ui.window import MainWindow
+from visformer.ui.window.window import MainWindow
 
 MARKUP = '<img src="file:///dev/null">x'
 

@@ -25,8 +25,8 @@ from visformer.engine.messages import Asked
 from visformer.session import runs
 from visformer.session.kept import KeptWork, WorkFacts
 from visformer.session.recipe import Recipe, WantedRun
-from visformer.ui.actions import show_recent
-from visformer.ui.window import MainWindow
+from visformer.ui.window.actions import show_recent
+from visformer.ui.window.window import MainWindow
 from visformer.values.finding import Finding
 from visformer.values.questions import Question, Questionnaire
 from visformer.values.step import Candidates, Step

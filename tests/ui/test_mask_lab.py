@@ -13,10 +13,10 @@ from tests.traces import make_trace
 from tests.ui.exports import csv_of
 from tests.ui.windows import FakeEngine, answer, make_window
 from visformer import words
-from visformer.ui.views.mask_lab import MaskLab
-from visformer.ui.views.masks import MasksView
+from visformer.ui.views.masks.mask_lab import MaskLab
+from visformer.ui.views.masks.masks import MasksView
 from visformer.ui.widgets.heatmap import HeatMap
-from visformer.ui.window import MainWindow
+from visformer.ui.window.window import MainWindow
 from visformer.values.attention_heads import AttentionHeads
 from visformer.values.change_text import parse
 from visformer.values.intervention import (
@@ -157,7 +157,7 @@ def test_hovering_does_not_search_for_leaks_again(
         searched.append(trace)
         return ""
 
-    monkeypatch.setattr("visformer.ui.views.mask_lab.leak_words", search)
+    monkeypatch.setattr("visformer.ui.views.masks.mask_lab.leak_words", search)
     lab.attention[0].hovered.emit((2, 1))
     assert not searched
     window.session.set(step=3)

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 
 from tests.ui.windows import Pair, answer
 from visformer.ui.bars.message_stack import MessageStack
-from visformer.ui.window import MainWindow
+from visformer.ui.window.window import MainWindow
 
 
 @pytest.fixture

@@ -17,9 +17,9 @@ from tests.ui.windows import FakeEngine, answer, make_window
 from visformer.engine.messages import Finished, Refused
 from visformer.engine.mirror import Decoded
 from visformer.pictures.attention.weights import head_weights
-from visformer.ui.views.attention import AttentionView
+from visformer.ui.views.attention.attention import AttentionView
 from visformer.ui.widgets.export import SHARPNESS, picture
-from visformer.ui.window import MainWindow
+from visformer.ui.window.window import MainWindow
 from visformer.values.intervention import NO_CHANGES, Causal, HideSource, Intervention
 from visformer.values.memo import same
 from visformer.values.trace import Trace

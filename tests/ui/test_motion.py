@@ -12,8 +12,8 @@ from PySide6.QtCore import QVariantAnimation
 from tests.traces import make_trace
 from tests.ui.painted import pixels
 from tests.ui.windows import Pair, make_view
-from visformer.ui.motion import has_motion, set_motion
-from visformer.ui.views.attention import AttentionView
+from visformer.ui.look.motion import has_motion, set_motion
+from visformer.ui.views.attention.attention import AttentionView
 from visformer.ui.widgets.heatmap import HeatMap
 
 RUNNING = QVariantAnimation.State.Running

@@ -20,11 +20,11 @@ from tests.ui.windows import make_window
 from visformer.core.passes import run
 from visformer.formats.fresh import build
 from visformer.pictures.selection import SCALES, AttentionCell, Scale
-from visformer.ui.views.attention import AttentionView
+from visformer.trace_file.trace_file import read_trace
+from visformer.ui.views.attention.attention import AttentionView
 from visformer.ui.widgets.colour_map import NAN_COLOUR
-from visformer.ui.window import MainWindow
+from visformer.ui.window.window import MainWindow
 from visformer.values.trace import Trace
-from visformer.values.trace_file import read_trace
 
 SIZES: dict[str, Any] = {
     "d_model": 16,

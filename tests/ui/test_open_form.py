@@ -14,7 +14,7 @@ from tests.traces import make_trace
 from tests.ui.windows import Pair, make_window
 from visformer.engine.messages import Asked, Open, Opened, Refused
 from visformer.session.openings import ask_again
-from visformer.ui.window import MainWindow
+from visformer.ui.window.window import MainWindow
 from visformer.values.questions import Overrides, Question, Questionnaire
 
 QUESTIONS = (

@@ -22,11 +22,11 @@ from visformer.pictures import logit_lens
 from visformer.pictures.output import known_rows
 from visformer.session import side_requests as asking
 from visformer.session.runs import show_trace
-from visformer.ui.views.output import OutputView
+from visformer.ui.views.output.output import OutputView
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.colour_map import inks
 from visformer.ui.widgets.heatmap import HeatMap
-from visformer.ui.window import MainWindow
+from visformer.ui.window.window import MainWindow
 from visformer.values.lens import LensRow
 from visformer.values.strategy import Strategy
 from visformer.values.trace import Trace

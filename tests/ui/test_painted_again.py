@@ -21,10 +21,10 @@ from visformer.engine.mirror import Decoded
 from visformer.pictures.codes import HIGH, MASKED, NAN
 from visformer.pictures.selection import AttentionCell
 from visformer.session.runs import show_trace
-from visformer.ui.motion import set_motion
+from visformer.ui.look.motion import set_motion
 from visformer.ui.widgets.canvas import Canvas
 from visformer.ui.widgets.colour_map import colour_table
-from visformer.ui.window import MainWindow
+from visformer.ui.window.window import MainWindow
 from visformer.values.arrays import read_only
 from visformer.values.facts import Kind
 from visformer.values.trace import Trace

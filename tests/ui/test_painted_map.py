@@ -21,12 +21,12 @@ from visformer.pictures.attention.maps import Marks
 from visformer.pictures.attention.tinted import Tinted, TintedPiece
 from visformer.pictures.codes import HIGH, LOW, MASKED, codes
 from visformer.pictures.picture import Matrix
-from visformer.ui.views.attention import AttentionView
-from visformer.ui.widgets.arc_map import ArcsCanvas
+from visformer.ui.views.attention.arc_map import ArcsCanvas
+from visformer.ui.views.attention.attention import AttentionView
+from visformer.ui.views.attention.running_text import RunningText
 from visformer.ui.widgets.cell_pixels import ALARM
 from visformer.ui.widgets.colour_map import colour_table
 from visformer.ui.widgets.heatmap import HeatMap
-from visformer.ui.widgets.running_text import RunningText
 
 ROWS, COLUMNS = ("q0", "q1", "q2"), ("k0", "k1", "k2", "k3")
 

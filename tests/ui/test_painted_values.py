@@ -16,7 +16,7 @@ from tests.ui.test_heatmap import matrix, middle
 from tests.ui.test_painted_map import middle_of, named
 from visformer.pictures.attention.gist import NO_GIST, Gist
 from visformer.pictures.picture import Matrix
-from visformer.ui.theme import CAPTION, hue, sized
+from visformer.ui.look.theme import CAPTION, hue, sized
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.label_text import axis_title, label_font, labels_width
 from visformer.ui.widgets.map_room import LEAST

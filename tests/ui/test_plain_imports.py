@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from visformer import app, cli
-from visformer.ui.plain_imports import import_plainly
+from visformer.program.plain_imports import import_plainly
 
 
 def is_read(folder: Path, name: str) -> bool:

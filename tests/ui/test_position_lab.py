@@ -17,11 +17,11 @@ from tests.traces import make_trace
 from tests.ui.windows import FakeEngine, answer, make_window
 from visformer.engine.messages import Shuffled
 from visformer.pictures.selection import AttentionCell
-from visformer.ui.views.position_input import PositionInput
-from visformer.ui.views.position_lab import PositionLab
-from visformer.ui.views.positions import PositionsView
+from visformer.ui.views.positions.position_input import PositionInput
+from visformer.ui.views.positions.position_lab import PositionLab
+from visformer.ui.views.positions.positions import PositionsView
 from visformer.ui.widgets.heatmap import HeatMap
-from visformer.ui.window import MainWindow
+from visformer.ui.window.window import MainWindow
 from visformer.values.intervention import PositionChange
 
 

@@ -24,8 +24,8 @@ from tests.ui.windows import make_view, named, words
 from visformer.engine.process import _positions
 from visformer.formats.fresh import build
 from visformer.session.state import State
-from visformer.ui.views.positions import PositionsView, PositionTable
-from visformer.ui.widgets.curves import Curves
+from visformer.ui.views.positions.curves import Curves
+from visformer.ui.views.positions.positions import PositionsView, PositionTable
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.values.encodings import sinusoid
 

@@ -16,15 +16,15 @@ from tests.ui.pseudo_reader import Reader
 from tests.ui.windows import Pair, answer, decoded, places
 from visformer.pictures.computation.stages import STAGES
 from visformer.pictures.selection import AttentionCell
-from visformer.ui import presenting
-from visformer.ui.views.attention import AttentionView
-from visformer.ui.views.computation import ComputationView
-from visformer.ui.views.mask_lab import MaskLab
-from visformer.ui.views.mask_maps import MaskMaps
-from visformer.ui.views.masks import MasksView
-from visformer.ui.views.output import OutputView
+from visformer.ui.views.attention.attention import AttentionView
+from visformer.ui.views.computation.computation import ComputationView
+from visformer.ui.views.masks.mask_lab import MaskLab
+from visformer.ui.views.masks.mask_maps import MaskMaps
+from visformer.ui.views.masks.masks import MasksView
+from visformer.ui.views.output.output import OutputView
 from visformer.ui.widgets.number_table import NumberTable
-from visformer.ui.window import MainWindow
+from visformer.ui.window import presenting
+from visformer.ui.window.window import MainWindow
 from visformer.values.intervention import Causal, Intervention
 
 TABS = ("architecture", "positions", "attention", "masks", "output")

@@ -25,11 +25,11 @@ from visformer.errors import VisformerError
 from visformer.formats.loading import checkpoint_files
 from visformer.pictures.look import Look
 from visformer.text import MAX_CHARACTERS
-from visformer.ui import actions
 from visformer.ui.bars.strip import TokenStrip
-from visformer.ui.views.attention import AttentionView
+from visformer.ui.views.attention.attention import AttentionView
 from visformer.ui.widgets.export import FORMATS
 from visformer.ui.widgets.heatmap import HeatMap
+from visformer.ui.window import actions
 
 
 def test_tool_tips_that_follow_the_mouse(

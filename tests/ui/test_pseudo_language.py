@@ -19,8 +19,8 @@ from visformer.pictures.computation.stages import stage_names
 from visformer.pictures.look import FORMS, ORDERS, SUMMARIES, TOKEN_GROUPS, Look
 from visformer.pictures.selection import SCALES, AttentionCell
 from visformer.session.runs import show_trace
-from visformer.ui.views.architecture import ArchitectureView
-from visformer.ui.views.position_lab import PositionLab
+from visformer.ui.views.architecture.architecture import ArchitectureView
+from visformer.ui.views.positions.position_lab import PositionLab
 from visformer.ui.views.view import PagedView
 from visformer.values.change_text import parse
 from visformer.values.facts import KINDS, Kind

@@ -9,11 +9,11 @@ from tests.traces import fed
 from tests.ui.pseudo_reader import Reader
 from visformer.core.decoding import Decoding
 from visformer.pictures.look import ORDERS, SUMMARIES, Look
-from visformer.pictures.run_notices import end_notice, source_notice
+from visformer.pictures.words.run_notices import end_notice, source_notice
 from visformer.session import forcing
 from visformer.ui.bars.first_steps import FirstSteps
 from visformer.ui.bars.strip import chip_words
-from visformer.ui.term_tips import TermTip
+from visformer.ui.widgets.term_tips import TermTip
 from visformer.values.facts import KINDS
 from visformer.values.step import Origin
 from visformer.values.trace import Trace

@@ -16,9 +16,9 @@ from tests.ui.painted import painted
 from tests.ui.windows import Pair, decoded, make_window
 from visformer.pictures.look import Form
 from visformer.ui.bars.strip import TokenStrip
-from visformer.ui.raw_pieces import show_raw
-from visformer.ui.views.attention import AttentionView
-from visformer.ui.window import MainWindow
+from visformer.ui.views.attention.attention import AttentionView
+from visformer.ui.widgets.raw_pieces import show_raw
+from visformer.ui.window.window import MainWindow
 from visformer.values.trace import Trace
 
 SPLIT = ("▁did", "n", "'", "▁ti", "red")

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.ui.painted import fixed_font, painted
-from visformer.pictures.role_text import role_text
-from visformer.ui.theme import hue
+from visformer.pictures.words.role_text import role_text
+from visformer.ui.look.theme import hue
 from visformer.ui.widgets.role_label import RoleLabel
 
 MARKUP = "“<b>it</b>” reads “<img src=x>” & more; QKᵀ"

@@ -7,8 +7,8 @@ from PySide6.QtGui import QColor
 from pytestqt.qtbot import QtBot
 
 from visformer.pictures.picture import AttentionRole
-from visformer.ui.theme import hue
-from visformer.ui.views.computation import RoleTabs
+from visformer.ui.look.theme import hue
+from visformer.ui.views.computation.computation import RoleTabs
 
 
 def nearest(bar: RoleTabs, area: QRect, colour: QColor) -> int:

@@ -13,8 +13,8 @@ from tests.opened import opened_model
 from tests.traces import make_trace
 from tests.ui.windows import answer, make_window
 from visformer import paths
-from visformer.ui.actions import open_together
 from visformer.ui.bars.samples import HEADINGS, SAMPLES, choose, open_with_sample
+from visformer.ui.window.actions import open_together
 
 
 def test_samples_of_installed_models_are_offered(qtbot: QtBot, tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ from tests.traces import make_trace
 from tests.ui.windows import Pair
 from visformer.errors import InputError
 from visformer.session import runs
-from visformer.ui import actions
+from visformer.trace_file.trace_file import read_session
 from visformer.ui.widgets.export import ask_where
-from visformer.values.trace_file import read_session
+from visformer.ui.window import actions
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:

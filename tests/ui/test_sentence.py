@@ -12,10 +12,10 @@ from pytestqt.qtbot import QtBot
 from tests.traces import fed, make_trace
 from tests.ui.painted import painted
 from tests.ui.windows import Pair, answer
-from visformer.pictures.translation_text import TextPart
+from visformer.pictures.words.translation_text import TextPart
 from visformer.session import forcing
 from visformer.ui.bars.sentence import MarkedLabel
-from visformer.ui.theme import fed_colour
+from visformer.ui.look.theme import fed_colour
 from visformer.values.trace import Trace
 
 

@@ -18,13 +18,13 @@ from visformer import save_session
 from visformer.engine.messages import Open
 from visformer.session import runs
 from visformer.session.kept import KeptWork, left_behind
-from visformer.ui import session_files
-from visformer.ui.session_files import choose_session
-from visformer.ui.window import MainWindow
+from visformer.trace_file.saved_session import SavedRun
+from visformer.trace_file.trace_file import read_session
+from visformer.ui.window import session_files
+from visformer.ui.window.session_files import choose_session
+from visformer.ui.window.window import MainWindow
 from visformer.values.intervention import Causal, Intervention
-from visformer.values.storage.saved_session import SavedRun
 from visformer.values.trace import Trace
-from visformer.values.trace_file import read_session
 
 OPEN = Intervention(masks=(Causal(None),))
 TRACE = make_trace(source=6, target=5, layers=3)

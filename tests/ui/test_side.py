@@ -10,7 +10,7 @@ from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
 from tests.ui.windows import make_window
-from visformer.ui.window import MainWindow
+from visformer.ui.window.window import MainWindow
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
 from tests.ui.windows import Pair, answer
-from visformer.ui.views.attention import AttentionView
-from visformer.ui.window import MainWindow
+from visformer.ui.views.attention.attention import AttentionView
+from visformer.ui.window.window import MainWindow
 
 HIGHEST = 150  # pixels above the picture at 1280 x 800 and the usual size of text
 LEFT = Qt.MouseButton.LeftButton

@@ -16,8 +16,8 @@ from tests.ui.windows import make_view, show
 from visformer.core.side_runs import layer_parameters
 from visformer.pictures.computation.stages import STAGES
 from visformer.pictures.selection import AttentionCell
-from visformer.ui.theme import sized
-from visformer.ui.views.computation import ComputationView
+from visformer.ui.look.theme import sized
+from visformer.ui.views.computation.computation import ComputationView
 
 CHECKPOINT, TRACE = traced()
 ROOM = 1000, 560  # pixels that a view has at 150 % on 1280 x 800

@@ -13,12 +13,12 @@ from tests.ui.seen import Seen, parts
 from tests.ui.windows import Pair
 from visformer.pictures.picture import Numbers
 from visformer.session.runs import show_trace
-from visformer.ui.views.mask_maps import MaskThumb
-from visformer.ui.views.output import BarChart
+from visformer.ui.views.masks.mask_maps import MaskThumb
+from visformer.ui.views.output.output import BarChart
 from visformer.ui.views.view import PagedView
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.number_table import NumberTable
-from visformer.ui.window import MainWindow
+from visformer.ui.window.window import MainWindow
 
 STEPS = 30
 PLACES = (

@@ -11,8 +11,8 @@ from PySide6.QtGui import QHelpEvent
 from PySide6.QtWidgets import QApplication, QToolTip, QWidget
 
 from tests.ui.windows import Pair, answer
-from visformer.pictures.terms import term_words
-from visformer.ui.term_tips import TermTip
+from visformer.pictures.words.terms import term_words
+from visformer.ui.widgets.term_tips import TermTip
 from visformer.values.strategy import Strategy
 
 

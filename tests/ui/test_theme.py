@@ -19,11 +19,11 @@ from PySide6.QtWidgets import (
 from pytestqt.qtbot import QtBot
 
 from tests.ui.windows import themed
-from visformer.ui import theme
-from visformer.ui.ahead import later
+from visformer.program.ahead import later
 from visformer.ui.bars import chip_painter
 from visformer.ui.bars.chip_painter import tinted
-from visformer.ui.dress import LateDress
+from visformer.ui.look import theme
+from visformer.ui.look.dress import LateDress
 
 
 def luminance(colour: QColor) -> float:

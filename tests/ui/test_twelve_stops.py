@@ -30,7 +30,7 @@ from tests.ui.windows import middle_of_block
 from visformer.app import App
 from visformer.session.state import State
 from visformer.ui.bars.strip import TokenStrip
-from visformer.ui.views.architecture import ArchitectureView
+from visformer.ui.views.architecture.architecture import ArchitectureView
 from visformer.ui.views.view import PagedView
 
 W = TypeVar("W", bound=QWidget)

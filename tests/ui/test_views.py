@@ -17,8 +17,9 @@ from tests.formats.folders import write_letters
 from tests.traces import make_trace
 from tests.ui.windows import make_window
 from visformer.cli import main
+from visformer.program import ahead
 from visformer.session.state import Session, State
-from visformer.ui import ahead, views
+from visformer.ui import views
 from visformer.ui.views.view import View
 
 
@@ -116,7 +117,7 @@ def test_a_view_is_found_by_its_name(
     monkeypatch.setattr(views, "import_module", load)
     monkeypatch.setattr(views, "VIEWS", tuple(entries))
     window, _engine = make_window(qtbot, tmp_path)
-    assert loaded == ["visformer.ui.views.attention"]  # that on screen
+    assert loaded == ["visformer.ui.views.attention.attention"]  # that on screen
     window.tabs.load_ahead()
     kinds = [kind for entry in views.VIEWS for kind in (entry.kind, *entry.pages)]
     built = window.tabs.findChildren

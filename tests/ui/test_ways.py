@@ -8,7 +8,7 @@ from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
 from tests.ui.windows import Pair, answer
-from visformer.ui.window import MainWindow
+from visformer.ui.window.window import MainWindow
 from visformer.values.intervention import Causal, Intervention
 
 Key = Qt.Key

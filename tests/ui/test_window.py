@@ -15,8 +15,8 @@ from tests.ui.windows import Pair, answer, make_window
 from visformer.bench.windows import attention_of
 from visformer.engine.messages import FindTokens, Refused, Replaced, TokensFound
 from visformer.engine.mirror import Decoded
-from visformer.pictures.scene import telling_head
 from visformer.pictures.selection import AttentionCell
+from visformer.pictures.words.scene import telling_head
 from visformer.ui.bars.transport import SPEEDS
 from visformer.ui.views import VIEWS
 from visformer.values.change_text import parse

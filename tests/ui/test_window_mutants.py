@@ -13,8 +13,8 @@ from tests.traces import make_trace
 from tests.ui.window_mutants import show_all, shown_outcome
 from tests.ui.windows import Pair, make_window
 from tests.values.vis_mutants import mutants
+from visformer.trace_file.trace_file import read_session
 from visformer.ui.bars import strip
-from visformer.values.trace_file import read_session
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # numbers that overflow

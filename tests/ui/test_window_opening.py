@@ -22,14 +22,14 @@ from visformer.errors import InputError
 from visformer.session import runs as session_runs
 from visformer.session import state as session_state
 from visformer.session.runs import show_trace
-from visformer.ui import session_files
-from visformer.ui.window import MainWindow
+from visformer.trace_file import file_blocks
+from visformer.trace_file.saved_session import SavedRun, SavedSession
+from visformer.trace_file.stored_facts import RunSelection
+from visformer.trace_file.trace_file import read_session, write_session, write_trace
+from visformer.ui.window import session_files
+from visformer.ui.window.window import MainWindow
 from visformer.values.facts import WATCHED
 from visformer.values.finding import Finding
-from visformer.values.storage import file_blocks
-from visformer.values.storage.saved_session import SavedRun, SavedSession
-from visformer.values.storage.stored_facts import RunSelection
-from visformer.values.trace_file import read_session, write_session, write_trace
 
 
 def test_a_dropped_folder_is_opened(pair: Pair, tmp_path: Path) -> None:

@@ -21,11 +21,11 @@ from tests.ui.windows import FakeEngine
 from tests.values.vis_mutants import Mutant, Outcome, mutants, outcome
 from visformer.pictures.computation.stages import stage_names
 from visformer.pictures.selection import AttentionCell
+from visformer.trace_file.saved_session import SavedSession
+from visformer.trace_file.trace_file import read_session
 from visformer.ui.views import VIEWS
 from visformer.ui.views.view import Pages
-from visformer.ui.window import MainWindow
-from visformer.values.storage.saved_session import SavedSession
-from visformer.values.trace_file import read_session
+from visformer.ui.window.window import MainWindow
 
 
 def shown_outcome(window: MainWindow, mutant: Mutant, path: Path) -> Outcome:

@@ -26,11 +26,11 @@ from visformer.engine.messages import (
 )
 from visformer.engine.mirror import Decoded
 from visformer.session.state import Session, State
-from visformer.ui.corner_button import CornerButton
-from visformer.ui.theme import apply_theme
-from visformer.ui.views.architecture import ArchitectureView
+from visformer.ui.look.theme import apply_theme
+from visformer.ui.views.architecture.architecture import ArchitectureView
 from visformer.ui.views.view import View
-from visformer.ui.window import MainWindow
+from visformer.ui.widgets.corner_button import CornerButton
+from visformer.ui.window.window import MainWindow
 from visformer.values.arrays import Floats, Ids
 from visformer.values.facts import StackName
 from visformer.values.questions import Overrides, WhenToAsk

@@ -15,10 +15,10 @@ from tests.traces import make_trace
 from tests.values.test_trace_file import assert_same
 from tests.values.vis_files import Blocks, Facts, file_of, with_facts
 from visformer.errors import InputError
-from visformer.values.storage import file_blocks, run_arrays
-from visformer.values.storage.file_blocks import START, foot, head
+from visformer.trace_file import file_blocks, run_arrays
+from visformer.trace_file.file_blocks import START, foot, head
+from visformer.trace_file.trace_file import read_session, read_trace
 from visformer.values.trace import Trace
-from visformer.values.trace_file import read_session, read_trace
 
 BLOCK = 2  # rows per block here
 

@@ -16,8 +16,8 @@ import pytest
 from tests.traces import make_trace
 from visformer.errors import InputError
 from visformer.paths import FIRST_TRACE, resource
-from visformer.values.storage.file_blocks import FOOT, MAGIC, START, VERSION, head
-from visformer.values.trace_file import read_trace
+from visformer.trace_file.file_blocks import FOOT, MAGIC, START, VERSION, head
+from visformer.trace_file.trace_file import read_trace
 
 DATA = Path(__file__).parents[1] / "data"
 VERSIONS: dict[str, Any] = json.loads((DATA / "versions.json").read_text("utf-8"))

@@ -9,8 +9,8 @@ import numpy as np
 from tests.models import tiny_checkpoint
 from tests.traces import make_trace
 from visformer.core.decoding import Decoding
+from visformer.trace_file.trace_file import read_session
 from visformer.values.held_memory import bytes_of, compact
-from visformer.values.trace_file import read_session
 
 TRACE = make_trace(source=6, target=5, layers=3)
 

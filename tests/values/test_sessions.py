@@ -16,9 +16,9 @@ from tests.values.test_trace_file import assert_same
 from tests.values.vis_files import Blocks
 from visformer import RunSelection, SavedRun, cli
 from visformer.errors import CheckpointError, InputError
+from visformer.trace_file.trace_file import write_session
 from visformer.values.change_text import parse
 from visformer.values.trace import Trace
-from visformer.values.trace_file import write_session
 
 
 def two_runs() -> tuple[Trace, Trace]:

@@ -15,13 +15,13 @@ import pytest
 from tests.general_traces import Shape, any_trace
 from tests.traces import make_trace
 from visformer.errors import InputError
+from visformer.trace_file.file_blocks import MAGIC, BlockFile
+from visformer.trace_file.stored_arrays import StoredArray, StoredRows
+from visformer.trace_file.trace_file import read_trace, write_trace
 from visformer.values.change_text import parse
 from visformer.values.facts import KINDS, Kind
 from visformer.values.step import Candidates
-from visformer.values.storage.file_blocks import MAGIC, BlockFile
-from visformer.values.storage.stored_arrays import StoredArray, StoredRows
 from visformer.values.trace import Trace
-from visformer.values.trace_file import read_trace, write_trace
 
 
 def assert_same(one: Trace, other: Trace) -> None:
@@ -160,7 +160,7 @@ def test_a_lone_surrogate_is_written_as_a_question_mark(tmp_path: Path) -> None:
 def test_numbers_are_read_when_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("visformer.values.storage.file_blocks.VERIFIED", 0)
+    monkeypatch.setattr("visformer.trace_file.file_blocks.VERIFIED", 0)
     any_trace(bias="full", captured=True, target=200).save(tmp_path / "a.vis")
     asked: list[str] = []
     read = BlockFile.read
@@ -355,7 +355,7 @@ def test_a_failure_leaves_the_old_file(
         fail()
 
     if failing == "write":
-        monkeypatch.setattr("visformer.values.trace_file.write_runs", write_some)
+        monkeypatch.setattr("visformer.trace_file.trace_file.write_runs", write_some)
     elif failing == "fsync":
         monkeypatch.setattr(os, "fsync", fail)
     else:

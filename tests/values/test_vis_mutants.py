@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.values.vis_mutants import mutants, outcome
-from visformer.values.storage import file_blocks
-from visformer.values.storage.file_blocks import BlockFile, BlockPlace
+from visformer.trace_file import file_blocks
+from visformer.trace_file.file_blocks import BlockFile, BlockPlace
 
 
 def test_mutants_open_to_right_numbers_or_are_one_sentence(tmp_path: Path) -> None:

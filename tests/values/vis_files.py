@@ -8,14 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from visformer.values.storage.file_blocks import (
-    FOOT,
-    HEAD,
-    INDEX,
-    START,
-    foot,
-    head,
-)
+from visformer.trace_file.file_blocks import FOOT, HEAD, INDEX, START, foot, head
 from visformer.values.trace import Trace
 
 Facts = dict[str, Any]

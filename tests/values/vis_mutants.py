@@ -26,10 +26,10 @@ from tests.general_traces import Shape, any_trace
 from tests.traces import make_trace
 from tests.values.vis_files import Blocks
 from visformer.errors import InputError, VisformerError
-from visformer.values.storage.file_blocks import HEAD, INDEX, START, foot, head
-from visformer.values.storage.saved_session import SavedRun
+from visformer.trace_file.file_blocks import HEAD, INDEX, START, foot, head
+from visformer.trace_file.saved_session import SavedRun
+from visformer.trace_file.trace_file import read_session, write_session
 from visformer.values.trace import Trace
-from visformer.values.trace_file import read_session, write_session
 
 DATA = Path(__file__).parents[1] / "data"
 ODD: tuple[Any, ...] = (

@@ -20,9 +20,9 @@ import torch
 import visformer
 from tests.watching.faulty_models import built
 from visformer import app
-from visformer.ui import session_files
-from visformer.values.storage.describe import describe_file
-from visformer.values.storage.saved_session import SavedRun, SavedSession
+from visformer.trace_file.describe import describe_file
+from visformer.trace_file.saved_session import SavedRun, SavedSession
+from visformer.ui.window import session_files
 
 SECONDS = 15
 SRC, TGT = torch.randint(1, 24, (2, 7)), torch.randint(1, 24, (2, 5))

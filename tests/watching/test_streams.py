@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import visformer
 from tests.watching.test_comparing_runs import SOURCE, TARGET, Mine
-from visformer.pictures.absent import no_lens_words
+from visformer.pictures.words.absent import no_lens_words
 from visformer.values.facts import StackFacts
 from visformer.values.lens import streams
 from visformer.values.trace import Trace

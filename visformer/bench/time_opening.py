@@ -20,11 +20,11 @@ from visformer.bench.measurements import Measurement
 from visformer.bench.random_trace import random_facts, random_trace
 from visformer.bench.windows import attention_of, shown_window
 from visformer.language import _
-from visformer.ui.window import MainWindow
+from visformer.trace_file.saved_session import SavedRun
+from visformer.trace_file.stored_facts import RunSelection
+from visformer.trace_file.trace_file import write_session
+from visformer.ui.window.window import MainWindow
 from visformer.values.facts import ModelFacts
-from visformer.values.storage.saved_session import SavedRun
-from visformer.values.storage.stored_facts import RunSelection
-from visformer.values.trace_file import write_session
 
 MIB = 1 << 20
 SMALL = random_facts(d_model=256, heads=8, layers=4, vocabulary=8_000)

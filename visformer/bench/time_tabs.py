@@ -36,7 +36,7 @@ from visformer.pictures.selection import AttentionCell
 from visformer.ui import views
 from visformer.ui.views.view import PagedView, View
 from visformer.ui.widgets.canvas import Canvas
-from visformer.ui.window import MainWindow
+from visformer.ui.window.window import MainWindow
 
 PRESSES = 44  # of each kind, on each tab and page
 WARM = 4  # of them are not counted

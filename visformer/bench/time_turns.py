@@ -19,10 +19,11 @@ from visformer.bench.measurements import Measurement, at_pace, quantile
 from visformer.bench.windows import Pace, application, settle, wait_until
 from visformer.engine.messages import Event, Finished, Opened, Refused
 from visformer.language import _
-from visformer.ui import theme, views
-from visformer.ui.ahead import later
+from visformer.program.ahead import later
+from visformer.ui import views
+from visformer.ui.look import theme
 from visformer.ui.views.view import PagedView
-from visformer.ui.window import MainWindow
+from visformer.ui.window.window import MainWindow
 
 SENTENCE = "The animal didn't cross the street because it was too tired. "
 TIMES = 3, 4, 2, 5  # in the texts that are decoded: turns enough for a percentile

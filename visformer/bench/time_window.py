@@ -31,11 +31,11 @@ from visformer.engine.messages import Decode
 from visformer.engine.mirror import Decoded
 from visformer.language import _
 from visformer.pictures.attention.mosaic import mosaic, reduced
+from visformer.program.ahead import later
 from visformer.session.awaiting import Awaiting
 from visformer.session.state import Session
-from visformer.ui.ahead import later
-from visformer.ui.widgets.overview import Overview
-from visformer.ui.window import MainWindow
+from visformer.ui.views.attention.overview import Overview
+from visformer.ui.window.window import MainWindow
 from visformer.values.arrays import Floats
 from visformer.values.facts import ModelFacts
 from visformer.values.recording import Recording

@@ -29,8 +29,8 @@ from visformer.app import NoEngine
 from visformer.bench.measurements import seconds
 from visformer.language import _
 from visformer.session.runs import show_trace
-from visformer.ui.views.attention import AttentionView
-from visformer.ui.window import MainWindow
+from visformer.ui.views.attention.attention import AttentionView
+from visformer.ui.window.window import MainWindow
 from visformer.values.arrays import Floats
 from visformer.values.trace import Trace
 

@@ -12,16 +12,16 @@ from visformer.errors import InputError
 from visformer.files import short
 from visformer.language import _
 from visformer.pictures.look import FORMS, ORDERS, SUMMARIES, TOKEN_GROUPS
+from visformer.trace_file.trace_file import is_trace_file
 from visformer.values.change_text import EXAMPLES
 from visformer.values.facts import KINDS
-from visformer.values.trace_file import is_trace_file
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``visformer render``, from the tables of the window."""
     with explained_qt():
         from visformer.ui import views
-        from visformer.ui.theme import THEMES
+        from visformer.ui.look.theme import THEMES
     add_checkpoint(parser)
     parser.add_argument("--text", required=True, help=_("the source sentence"))
     parser.add_argument(

@@ -18,7 +18,7 @@ from visformer.formats.native_config import CONFIG
 from visformer.formats.renaming import count_known, joined
 from visformer.formats.weight_file import INDEX, WeightFile, WeightReader
 from visformer.language import _
-from visformer.values.trace_file import is_trace_file
+from visformer.trace_file.trace_file import is_trace_file
 
 Location = str | Path | tuple[str | Path, str | Path]
 _BESIDE_WEIGHTS = re.compile(r"optimi[sz]er|scheduler|training_args|rng_state|scaler")

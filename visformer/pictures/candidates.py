@@ -10,8 +10,10 @@ from typing import overload
 import numpy as np
 
 from visformer.language import _, ngettext
-from visformer.pictures.absent import without_steps_words
-from visformer.pictures.choices import (
+from visformer.pictures.picture import Table, saved_labels
+from visformer.pictures.token_names import candidate, chosen_name, marks, word
+from visformer.pictures.words.absent import without_steps_words
+from visformer.pictures.words.choices import (
     WHO,
     choice_sentence,
     is_best,
@@ -19,8 +21,6 @@ from visformer.pictures.choices import (
     model_says,
     short_choice,
 )
-from visformer.pictures.picture import Table, saved_labels
-from visformer.pictures.token_names import candidate, chosen_name, marks, word
 from visformer.values.distribution import WholeDistribution
 from visformer.values.pieces import WordMarks, marks_of
 from visformer.values.step import CANDIDATES

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from visformer.language import _
-from visformer.pictures.absent import has_target
 from visformer.pictures.attention.maps import layer_and_head
 from visformer.pictures.attention.weights import head_weights
 from visformer.pictures.candidates import AllRows, CandidateRow, CandidateTable
 from visformer.pictures.selection import AttentionCell, Selection
 from visformer.pictures.token_names import candidate, marks, placed
+from visformer.pictures.words.absent import has_target
 from visformer.values.distribution import WholeDistribution
 from visformer.values.trace import Trace
 

@@ -8,10 +8,10 @@ from typing import Literal
 import numpy as np
 
 from visformer.language import N_, _
-from visformer.pictures.choices import marked_token
 from visformer.pictures.output import current_row, known_rows
 from visformer.pictures.picture import Label, Matrix
 from visformer.pictures.token_names import candidate, chosen_name, marks
+from visformer.pictures.words.choices import marked_token
 from visformer.values.facts import ModelFacts
 from visformer.values.lens import LensRow, LensRows
 from visformer.values.pieces import WordMarks

@@ -11,12 +11,12 @@ import numpy as np
 from visformer.language import N_, _
 from visformer.pictures.attention.maps import axes, labels, layer_and_head
 from visformer.pictures.attention.weights import head_weights, row_weights
-from visformer.pictures.leak_words import leaking_cells, mask_and_leaks
 from visformer.pictures.picture import Matrix, Numbers, signed_shade
 from visformer.pictures.position_lab import attention_pictures
 from visformer.pictures.positions import ends
 from visformer.pictures.selection import Selection
 from visformer.pictures.token_names import candidate, marks, names, row_placed, word
+from visformer.pictures.words.leak_words import leaking_cells, mask_and_leaks
 from visformer.values.facts import SIDES
 from visformer.values.intervention import (
     Causal,

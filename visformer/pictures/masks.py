@@ -9,11 +9,11 @@ from typing import Literal
 import numpy as np
 
 from visformer.language import N_, _, ngettext
-from visformer.pictures.absent import has_source
 from visformer.pictures.attention.maps import axes, border, labels
 from visformer.pictures.attention.strips import source_line
 from visformer.pictures.picture import Matrix
 from visformer.pictures.token_names import key_placed, names, row_placed
+from visformer.pictures.words.absent import has_source
 from visformer.values.arrays import Bools, Floats, Ids, later
 from visformer.values.facts import SIDES, Kind, SentenceSide
 from visformer.values.trace import Trace

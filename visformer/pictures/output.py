@@ -8,7 +8,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from visformer.language import N_, _, ngettext
-from visformer.pictures.absent import (
+from visformer.pictures.candidates import rest_of
+from visformer.pictures.picture import Matrix, Numbers, largest, signed_shade
+from visformer.pictures.token_names import candidate, chosen_name, marks, names, word
+from visformer.pictures.words.absent import (
     has_output,
     has_source,
     has_target,
@@ -16,15 +19,12 @@ from visformer.pictures.absent import (
     no_output_words,
     without_steps_words,
 )
-from visformer.pictures.candidates import rest_of
-from visformer.pictures.choices import (
+from visformer.pictures.words.choices import (
     choice_sentence,
     draw_words,
     short_choice,
     written_names,
 )
-from visformer.pictures.picture import Matrix, Numbers, largest, signed_shade
-from visformer.pictures.token_names import candidate, chosen_name, marks, names, word
 from visformer.values.lens import LensRow, LensRows
 from visformer.values.memo import same
 from visformer.values.reading_order import reads_later

@@ -8,7 +8,6 @@ from typing import Literal
 import numpy as np
 
 from visformer.language import N_, _
-from visformer.pictures.absent import captured_words, has_target
 from visformer.pictures.attention.maps import axes, border, labels
 from visformer.pictures.attention.weights import head_weights
 from visformer.pictures.masks import NO_CELLS
@@ -16,6 +15,7 @@ from visformer.pictures.picture import Matrix, Numbers, shade, signed_shade
 from visformer.pictures.positions import ends, heat_picture
 from visformer.pictures.selection import Selection
 from visformer.pictures.token_names import names
+from visformer.pictures.words.absent import captured_words, has_target
 from visformer.values.arrays import Floats
 from visformer.values.encodings import PASS_LOOKUP, STEP_LOOKUP, change_table
 from visformer.values.facts import SentenceSide

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from visformer.language import _, ngettext
-from visformer.pictures.choices import is_best
+from visformer.pictures.words.choices import is_best
 from visformer.values.step import step_origins
 from visformer.values.trace import Trace
 from visformer.words import decimals, number

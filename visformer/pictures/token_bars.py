@@ -6,11 +6,11 @@ import math
 from typing import NamedTuple
 
 from visformer.language import _, ngettext
-from visformer.pictures.absent import has_target
 from visformer.pictures.candidates import BEST, rest_of
-from visformer.pictures.choices import choice_sentence, is_fed, short_choice
 from visformer.pictures.picture import Table, saved_labels
 from visformer.pictures.token_names import candidate, marks, word
+from visformer.pictures.words.absent import has_target
+from visformer.pictures.words.choices import choice_sentence, is_fed, short_choice
 from visformer.values.trace import Trace
 from visformer.words import probability
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 import numpy as np
 
 from visformer.pictures.attention.strips import source_line
-from visformer.pictures.choices import FED
 from visformer.pictures.teacher_forcing import is_taught
+from visformer.pictures.words.choices import FED
 from visformer.session.history import EditedRun
 from visformer.session.runs import decode, fixed_words, remembered
 from visformer.session.state import Next, State

@@ -26,9 +26,9 @@ from visformer.errors import InputError, VisformerError, stack_words
 from visformer.files import read_regular, written_whole
 from visformer.session.recipe import Recipe, read_recipe, recipe_of, runs_of, written
 from visformer.session.state import State
+from visformer.trace_file.saved_session import SavedRun
+from visformer.trace_file.trace_file import write_session
 from visformer.values.held_memory import bytes_of
-from visformer.values.storage.saved_session import SavedRun
-from visformer.values.trace_file import write_session
 
 if sys.platform == "win32":
     import msvcrt

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from visformer.pictures.absent import has_source
 from visformer.pictures.attention.finder import best_head
 from visformer.pictures.fills import cell_of
 from visformer.pictures.selection import AttentionCell
+from visformer.pictures.words.absent import has_source
 from visformer.session.places import Place, Trail
 from visformer.session.state import Change, Next, State
 from visformer.values.facts import Kind

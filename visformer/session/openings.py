@@ -11,7 +11,7 @@ from pathlib import PurePath
 
 from visformer.engine.messages import Asked, Closed, Decode, Open, Opened, Refused
 from visformer.language import _
-from visformer.pictures.about import opened_words, readable
+from visformer.pictures.words.about import opened_words, readable
 from visformer.session.answers import Answers
 from visformer.session.awaiting import (
     Awaiting,

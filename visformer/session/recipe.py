@@ -18,12 +18,12 @@ from visformer.session.history import EditedRun, EditName, History, Wish
 from visformer.session.runs import decode, is_answered
 from visformer.session.state import Next, State
 from visformer.text import MAX_CHARACTERS
+from visformer.trace_file.saved_session import SavedRun
+from visformer.trace_file.stored_facts import RunSelection
 from visformer.values.facts import Kind
 from visformer.values.intervention import Intervention
 from visformer.values.questions import Value
 from visformer.values.step import Choice, Count
-from visformer.values.storage.saved_session import SavedRun
-from visformer.values.storage.stored_facts import RunSelection
 from visformer.values.strategy import Strategy
 
 KEPT_EDITS = 20  # in a recipe, on each side

@@ -12,11 +12,11 @@ from visformer.engine.messages import Decode, Down, Finished, Refused, Replaced,
 from visformer.engine.mirror import Decoded
 from visformer.language import _, ngettext
 from visformer.pictures.attention.strips import source_line
-from visformer.pictures.choices import has_fed
-from visformer.pictures.run_notices import end_notice, source_notice
-from visformer.pictures.scene import telling_head
 from visformer.pictures.teacher_forcing import is_taught
-from visformer.pictures.translation_text import (
+from visformer.pictures.words.choices import has_fed
+from visformer.pictures.words.run_notices import end_notice, source_notice
+from visformer.pictures.words.scene import telling_head
+from visformer.pictures.words.translation_text import (
     Against,
     TranslationText,
     translation_text,
@@ -26,13 +26,13 @@ from visformer.session.history import EditedRun, EditName, History, MadeRun, Wis
 from visformer.session.places import limited
 from visformer.session.state import SHOWN_WHOLE, Next, State
 from visformer.text import MAX_CHARACTERS
+from visformer.trace_file.stored_facts import RunSelection
 from visformer.values.facts import KINDS
 from visformer.values.held_memory import compact
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.layer_weights import same_model
 from visformer.values.memo import Memo
 from visformer.values.not_finite import not_finite_words
-from visformer.values.storage.stored_facts import RunSelection
 from visformer.values.strategy import Strategy
 from visformer.values.trace import Trace
 

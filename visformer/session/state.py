@@ -17,8 +17,8 @@ from visformer.engine.messages import (
 )
 from visformer.pictures.look import DEFAULT_LOOK, Look
 from visformer.pictures.picture import Axis
-from visformer.pictures.scene import Scene
 from visformer.pictures.selection import AttentionCell, Scale, Selection
+from visformer.pictures.words.scene import Scene
 from visformer.session.answers import Answers
 from visformer.session.awaiting import Awaiting
 from visformer.session.history import History, LensAsked, OpenWish, Wish

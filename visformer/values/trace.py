@@ -467,7 +467,7 @@ class Trace:
 
     def save(self, path: str | Path) -> None:
         """Write the Trace to a file, ``*.vis``; InputError where it cannot be."""
-        from visformer.values.trace_file import write_trace
+        from visformer.trace_file.trace_file import write_trace
 
         write_trace(self, as_path("path", path))
 

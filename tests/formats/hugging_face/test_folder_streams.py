@@ -14,7 +14,7 @@ import visformer
 from tests.formats.hugging_face.parity import opened
 from visformer.engine.messages import Lens
 from visformer.engine.process import lean, lens
-from visformer.pictures.absent import no_lens_words
+from visformer.pictures.words.absent import no_lens_words
 from visformer.values.lens import streams
 
 pytest.importorskip("transformers")

@@ -8,12 +8,12 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from visformer.language import _
-from visformer.pictures.absent import captured_words
 from visformer.pictures.attention.weights import doubled, head_weights
-from visformer.pictures.choices import written_axis, written_names
 from visformer.pictures.picture import Label, Table, saved_labels
 from visformer.pictures.selection import AttentionCell, Selection
 from visformer.pictures.token_names import names, writes
+from visformer.pictures.words.absent import captured_words
+from visformer.pictures.words.choices import written_axis, written_names
 from visformer.values.facts import SIDES, Kind, SentenceSide
 from visformer.values.trace import Trace
 from visformer.words import head_words

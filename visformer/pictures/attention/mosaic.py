@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visformer.language import _
-from visformer.pictures.absent import captured_words
 from visformer.pictures.attention.maps import layer_and_head
 from visformer.pictures.attention.weights import (
     TOGETHER,
@@ -24,6 +23,7 @@ from visformer.pictures.attention.weights import (
 from visformer.pictures.codes import LOW, Bytes, codes
 from visformer.pictures.picture import shade
 from visformer.pictures.selection import SCALES, Scale, Selection
+from visformer.pictures.words.absent import captured_words
 from visformer.values.arrays import Floats
 from visformer.values.facts import Kind
 from visformer.values.trace import Trace

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from visformer.language import _, ngettext
-from visformer.pictures.absent import captured_words
 from visformer.pictures.attention.maps import layer_and_head
 from visformer.pictures.look import TOKEN_GROUPS, Look
 from visformer.pictures.selection import Selection
+from visformer.pictures.words.absent import captured_words
 from visformer.values.facts import Kind
 from visformer.values.pieces import marks_of
 from visformer.values.trace import Trace

@@ -7,13 +7,11 @@ from typing import NamedTuple, TypedDict
 import numpy as np
 
 from visformer.language import _
-from visformer.pictures.absent import has_source
 from visformer.pictures.attention.maps import layer_and_head
 from visformer.pictures.attention.reading import reading
 from visformer.pictures.attention.reading_words import done_words, title_words
 from visformer.pictures.attention.token_groups import joined_tokens
 from visformer.pictures.attention.weights import head_weights
-from visformer.pictures.choices import FED, is_best, is_fed, kept_of_step, short_choice
 from visformer.pictures.look import Look
 from visformer.pictures.selection import AttentionCell, Selection
 from visformer.pictures.teacher_forcing import is_taught
@@ -24,6 +22,14 @@ from visformer.pictures.token_names import (
     names,
     row_word,
     writes,
+)
+from visformer.pictures.words.absent import has_source
+from visformer.pictures.words.choices import (
+    FED,
+    is_best,
+    is_fed,
+    kept_of_step,
+    short_choice,
 )
 from visformer.values.arrays import Floats
 from visformer.values.facts import Kind, SentenceSide

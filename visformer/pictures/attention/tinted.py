@@ -13,8 +13,8 @@ from visformer.pictures.attention.reading import Reading
 from visformer.pictures.attention.token_groups import glued, side_tokens
 from visformer.pictures.look import TokenRole
 from visformer.pictures.picture import Matrix
-from visformer.pictures.scene import telling_row
 from visformer.pictures.token_names import marks, writes
+from visformer.pictures.words.scene import telling_row
 from visformer.values.arrays import Floats
 from visformer.values.facts import SIDES
 from visformer.values.pieces import begins_word

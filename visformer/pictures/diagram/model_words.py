@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 
 from visformer.language import N_, _, ngettext
-from visformer.pictures.absent import has_target, missing_kinds_words
-from visformer.pictures.choices import choice_sentence
 from visformer.pictures.diagram.block_names import block_words
 from visformer.pictures.diagram.blocks import Counts, shared
 from visformer.pictures.diagram.facts_words import about_facts
 from visformer.pictures.token_names import word
+from visformer.pictures.words.absent import has_target, missing_kinds_words
+from visformer.pictures.words.choices import choice_sentence
 from visformer.values.config import ModelConfig
 from visformer.values.facts import ModelFacts
 from visformer.values.trace import Trace

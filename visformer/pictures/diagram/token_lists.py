@@ -6,11 +6,11 @@ import itertools
 from collections.abc import Callable
 
 from visformer.language import N_, _, ngettext
-from visformer.pictures.absent import without_steps_words
-from visformer.pictures.choices import choice_sentence, has_fed, short_choice
 from visformer.pictures.diagram.columns import Box, Column
 from visformer.pictures.diagram.figure import Figure
 from visformer.pictures.token_names import chosen_name, names, word
+from visformer.pictures.words.absent import without_steps_words
+from visformer.pictures.words.choices import choice_sentence, has_fed, short_choice
 from visformer.values.facts import SentenceSide
 from visformer.values.reading_order import reads_later
 from visformer.values.step import Origin

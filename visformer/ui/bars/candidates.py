@@ -41,7 +41,6 @@ from PySide6.QtWidgets import (
 from visformer import words
 from visformer.engine.messages import AllTokens
 from visformer.language import _
-from visformer.pictures.absent import has_target
 from visformer.pictures.candidates import (
     BEST,
     CandidateRow,
@@ -56,21 +55,22 @@ from visformer.pictures.candidates import (
 from visformer.pictures.fills import fill_table, listed_row
 from visformer.pictures.picture import Table, raw_label
 from visformer.pictures.teacher_forcing import is_taught, legend_ends, score_words
+from visformer.pictures.words.absent import has_target
 from visformer.session.runs import fixed_words
 from visformer.session.state import State
-from visformer.ui import theme
 from visformer.ui.changed import Changed
-from visformer.ui.dress import FONT_PALETTE, FONT_PALETTE_STYLE, Dressed
-from visformer.ui.icons import dress
-from visformer.ui.large import CHOOSES
-from visformer.ui.raw_pieces import written
-from visformer.ui.theme import CAPTION, fed_colour, gap, loss_colour, sized
+from visformer.ui.look import theme
+from visformer.ui.look.dress import FONT_PALETTE, FONT_PALETTE_STYLE, Dressed
+from visformer.ui.look.icons import dress
+from visformer.ui.look.theme import CAPTION, fed_colour, gap, loss_colour, sized
 from visformer.ui.widgets.arranging import LeastColumn, LeastSize, laid_out_once
 from visformer.ui.widgets.export import Export
 from visformer.ui.widgets.number_table import Index, Role, TableModel
 from visformer.ui.widgets.plain_label import plain_label, write_in
 from visformer.ui.widgets.plain_tip import plain_tip
+from visformer.ui.widgets.raw_pieces import written
 from visformer.ui.widgets.role_label import RoleLabel
+from visformer.ui.window.large import CHOOSES
 from visformer.values.step import CANDIDATES
 
 COLUMNS = 3

@@ -19,7 +19,7 @@ from PySide6.QtGui import (
 
 from visformer.pictures.attention.strips import Chip
 from visformer.pictures.teacher_forcing import loss_share
-from visformer.ui.theme import (
+from visformer.ui.look.theme import (
     CAPTION,
     LEGIBLE,
     WORD,

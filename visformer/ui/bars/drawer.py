@@ -11,8 +11,8 @@ from PySide6.QtWidgets import QFormLayout, QFrame, QToolButton, QWidget
 from visformer.language import _
 from visformer.pictures.teacher_forcing import is_taught
 from visformer.session.state import State
-from visformer.ui import icons, theme
-from visformer.ui.dress import FONT_PALETTE, Dressed
+from visformer.ui.look import icons, theme
+from visformer.ui.look.dress import FONT_PALETTE, Dressed
 from visformer.ui.widgets.plain_label import plain_label
 from visformer.values.strategy import Strategy
 

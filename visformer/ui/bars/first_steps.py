@@ -12,7 +12,7 @@ from visformer.language import N_, _
 from visformer.ui.widgets.plain_label import paragraph
 
 if TYPE_CHECKING:
-    from visformer.ui.window import MainWindow
+    from visformer.ui.window.window import MainWindow
 
 SEEN = "first steps seen"  # in the settings
 GESTURES = (

@@ -19,12 +19,12 @@ from PySide6.QtWidgets import (
 
 from visformer.engine.messages import Opened
 from visformer.language import _, ngettext
-from visformer.pictures.about import about_text, count_words, watched_text
-from visformer.pictures.absent import facts_words
+from visformer.pictures.words.about import about_text, count_words, watched_text
+from visformer.pictures.words.absent import facts_words
 from visformer.session.state import State
-from visformer.ui import icons, theme
 from visformer.ui.bars.source_box import SourceBox
-from visformer.ui.dress import FONT_PALETTE, Dressed
+from visformer.ui.look import icons, theme
+from visformer.ui.look.dress import FONT_PALETTE, Dressed
 from visformer.ui.widgets.plain_tip import plain_tip
 from visformer.values.facts import KINDS, ModelFacts
 from visformer.values.trace import Trace

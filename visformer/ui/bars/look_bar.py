@@ -33,7 +33,7 @@ from visformer.pictures.look import (
 )
 from visformer.pictures.selection import SCALE_TIPS, SCALES, Scale
 from visformer.ui.changed import Changed
-from visformer.ui.theme import gap
+from visformer.ui.look.theme import gap
 from visformer.ui.widgets.combo_box import ComboBox
 from visformer.ui.widgets.plain_label import plain_label
 

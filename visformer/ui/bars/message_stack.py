@@ -14,12 +14,12 @@ from PySide6.QtWidgets import (
 )
 
 from visformer.language import _
-from visformer.pictures.modified_run import modified_words
+from visformer.pictures.words.modified_run import modified_words
 from visformer.session.kept import KeptWork
 from visformer.session.state import State
 from visformer.text import visible
-from visformer.ui import icons, theme
-from visformer.ui.dress import FONT_PALETTE, Dressed
+from visformer.ui.look import icons, theme
+from visformer.ui.look.dress import FONT_PALETTE, Dressed
 from visformer.ui.widgets.arranging import in_a_row
 from visformer.ui.widgets.plain_label import plain_label
 

@@ -13,7 +13,7 @@ from visformer.language import N_, _
 from visformer.session.runs import NO_MODEL
 
 if TYPE_CHECKING:
-    from visformer.ui.window import MainWindow
+    from visformer.ui.window.window import MainWindow
 
 
 class Sample(NamedTuple):

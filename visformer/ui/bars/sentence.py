@@ -14,11 +14,11 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QToolButton, QWidget
 
 from visformer.language import _
-from visformer.pictures.translation_text import AGAINST, TextPart
+from visformer.pictures.words.translation_text import AGAINST, TextPart
 from visformer.session.runs import compared
 from visformer.session.state import State
-from visformer.ui import icons
-from visformer.ui.theme import fed_colour, gap
+from visformer.ui.look import icons
+from visformer.ui.look.theme import fed_colour, gap
 from visformer.ui.widgets.plain_label import PlainLabel
 
 

@@ -8,10 +8,10 @@ from PySide6.QtWidgets import QHBoxLayout, QToolButton, QWidget
 from visformer.language import _
 from visformer.pictures.attention.strips import source_line
 from visformer.session.state import State
-from visformer.ui import icons, theme
 from visformer.ui.bars.source_line import SourceLine
 from visformer.ui.bars.strips import Strips
-from visformer.ui.dress import FONT_PALETTE, Dressed
+from visformer.ui.look import icons, theme
+from visformer.ui.look.dress import FONT_PALETTE, Dressed
 
 
 class SourceBox(Dressed, QWidget):

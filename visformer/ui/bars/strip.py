@@ -30,11 +30,11 @@ from PySide6.QtWidgets import (
 from visformer.language import N_, _
 from visformer.pictures.attention.strips import Chip
 from visformer.pictures.picture import raw_label
-from visformer.ui import icons
 from visformer.ui.bars.chip_painter import REACH, SIZED, ChipLook, ChipPainter, look_of
-from visformer.ui.raw_pieces import written
+from visformer.ui.look import icons
 from visformer.ui.widgets.plain_keys import keeps
 from visformer.ui.widgets.plain_tip import plain_tip
+from visformer.ui.widgets.raw_pieces import written
 from visformer.words import number, probability
 
 CHIP_WORDS = {  # by whether it is masked, and read: has a weight

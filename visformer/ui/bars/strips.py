@@ -6,9 +6,9 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from visformer.language import _
-from visformer.pictures.absent import has_source, has_target
 from visformer.pictures.attention.strips import first_chip, source_strip, target_strip
 from visformer.pictures.fills import masked_token
+from visformer.pictures.words.absent import has_source, has_target
 from visformer.session.navigation import reading_kind
 from visformer.session.state import State
 from visformer.ui.bars.strip import TokenStrip

@@ -15,10 +15,10 @@ from PySide6.QtWidgets import (
 )
 
 from visformer.language import _
-from visformer.pictures.absent import has_target
 from visformer.pictures.teacher_forcing import is_taught
+from visformer.pictures.words.absent import has_target
 from visformer.session.state import State
-from visformer.ui.icons import dress
+from visformer.ui.look.icons import dress
 from visformer.ui.widgets.arranging import in_line
 from visformer.ui.widgets.combo_box import ComboBox
 from visformer.ui.widgets.plain_label import plain_label

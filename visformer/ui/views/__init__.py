@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from visformer.language import N_
-from visformer.ui.guard import contain_overrides
+from visformer.program.guard import contain_overrides
 
 if TYPE_CHECKING:
     from visformer.session.state import Session
@@ -53,7 +53,7 @@ class LazyView:
     @cached_property
     def kind(self) -> type[View]:
         """Its class."""
-        module = import_module(f"{__name__}.{self.name}")
+        module = import_module(f"{__name__}.{self.name}.{self.name}")
         contain_overrides()
         found: type[View] = getattr(module, self.class_name)
         return found
@@ -74,7 +74,7 @@ VIEWS: tuple[LazyView, ...] = (
         N_("Positions"),
         "PositionsView",
         N_("How the model is told where in the sentence each token stands."),
-        "visformer.ui.views.position_input",
+        "visformer.ui.views.positions.position_input",
     ),
     LazyView(
         "attention",

@@ -10,13 +10,13 @@ from PySide6.QtCore import QPoint, Signal
 from PySide6.QtWidgets import QHBoxLayout, QTabBar, QVBoxLayout, QWidget
 
 from visformer.language import _
-from visformer.pictures.explanations import explanation
+from visformer.pictures.words.explanations import explanation
 from visformer.session.state import Session, State
 from visformer.ui.changed import Changed
-from visformer.ui.dress import LateDress
-from visformer.ui.views.run_switch import RunSwitch, Without
+from visformer.ui.look.dress import LateDress
 from visformer.ui.widgets.arranging import LeastColumn
 from visformer.ui.widgets.paint_later import paint_later
+from visformer.ui.widgets.run_switch import RunSwitch, Without
 
 V = TypeVar("V", bound="View")
 

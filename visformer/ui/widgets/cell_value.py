@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QWidget
 
 from visformer.language import _, ngettext
 from visformer.pictures.picture import AttentionRole, Matrix, named
-from visformer.ui.theme import TITLE, gap, hue, sized
+from visformer.ui.look.theme import TITLE, gap, hue, sized
 from visformer.ui.widgets.label_text import short
 
 QUERY, KEY = "\x00", "\x01"  # stand for two tokens while a sentence is cut at them

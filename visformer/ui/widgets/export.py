@@ -15,8 +15,8 @@ from visformer.errors import InputError
 from visformer.files import check_suffix, exists, save_result, short
 from visformer.language import N_, _
 from visformer.pictures.picture import Table, csv_text
-from visformer.ui.corner_button import CornerButton
-from visformer.ui.large import can_be_large, place_of
+from visformer.ui.widgets.corner_button import CornerButton
+from visformer.ui.window.large import can_be_large, place_of
 
 SHARPNESS = 2  # pixels of a picture per pixel on screen, in each direction
 MODIFIED = "modified"  # a window's property: what is changed in the run it shows

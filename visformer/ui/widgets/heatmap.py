@@ -30,10 +30,9 @@ from visformer.language import N_, _
 from visformer.pictures.attention.gist import Gist
 from visformer.pictures.codes import codes
 from visformer.pictures.picture import Matrix, Table
-from visformer.ui.icons import paint_sign
-from visformer.ui.motion import has_motion
-from visformer.ui.raw_pieces import written
-from visformer.ui.theme import gap, hue
+from visformer.ui.look.icons import paint_sign
+from visformer.ui.look.motion import has_motion
+from visformer.ui.look.theme import gap, hue
 from visformer.ui.widgets.canvas import ZOOM_STEP, Canvas
 from visformer.ui.widgets.cell_value import CellValue, description, is_inside
 from visformer.ui.widgets.colour_bar import ColourBar
@@ -54,6 +53,7 @@ from visformer.ui.widgets.plain_label import (
     write_in,
 )
 from visformer.ui.widgets.plain_tip import plain_tip
+from visformer.ui.widgets.raw_pieces import written
 from visformer.values.facts import Kind
 
 EMPTY = N_("Nothing to show yet.")

@@ -8,7 +8,7 @@ from functools import lru_cache
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QFont, QFontMetrics, QFontMetricsF
 
-from visformer.ui.theme import TITLE, sized
+from visformer.ui.look.theme import TITLE, sized
 
 LONGEST = 14  # characters of a label; more are cut in the middle
 LongestLabels = tuple[tuple[str, ...], tuple[str, ...]]  # of a map's rows and columns

@@ -19,8 +19,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QWidget
 
 from visformer.pictures.picture import AttentionRole, Label
-from visformer.ui.raw_pieces import written
-from visformer.ui.theme import CAPTION, hue, sized
+from visformer.ui.look.theme import CAPTION, hue, sized
 from visformer.ui.widgets.label_text import (
     WIDE_SIZE,
     are_numbers,
@@ -32,6 +31,7 @@ from visformer.ui.widgets.label_text import (
     short,
 )
 from visformer.ui.widgets.plain_tip import plain_tip
+from visformer.ui.widgets.raw_pieces import written
 
 ROUNDING = 0.01  # of a pixel or a label
 LEFT, RIGHT, MIDDLE = (

@@ -42,12 +42,12 @@ from visformer import words
 from visformer.language import N_, _
 from visformer.pictures.codes import HIGH, LOW
 from visformer.pictures.picture import Numbers, Table, is_same
-from visformer.ui.raw_pieces import written
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.colour_map import colour_table
 from visformer.ui.widgets.export import CSV, Export
 from visformer.ui.widgets.label_text import short
 from visformer.ui.widgets.plain_tip import plain_tip
+from visformer.ui.widgets.raw_pieces import written
 from visformer.values.arrays import Floats
 
 NOT_KEPT = N_("not kept by the run")

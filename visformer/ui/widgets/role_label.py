@@ -12,8 +12,8 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QWidget
 
-from visformer.pictures.role_text import RoleSpan, RoleText
-from visformer.ui.theme import hue
+from visformer.pictures.words.role_text import RoleSpan, RoleText
+from visformer.ui.look.theme import hue
 from visformer.ui.widgets.plain_label import MOST_SHOWN, PlainLabel
 
 LINE_END = "\u2028"  # within one layout

@@ -1,0 +1,160 @@
+"""What masks let through and what they leave empty: the cells, and in words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from visformer.analysis.leaks import Leak, forbidden, leaks
+from visformer.language import _, ngettext
+from visformer.pictures.masks import (
+    MaskPart,
+    attends_to_nothing,
+    mask_picture,
+    nothing_words,
+)
+from visformer.pictures.picture import Matrix
+from visformer.pictures.token_names import key_placed, row_placed
+from visformer.pictures.words.absent import has_target
+from visformer.values.arrays import Bools
+from visformer.values.facts import Kind
+from visformer.values.reading_order import LEAST, reads_later, sealed
+from visformer.values.trace import Trace
+from visformer.words import KIND_NAMES, head_words, layer_words, number
+
+MOST_NAMED = 1  # leaks in words: the maps show the others
+
+
+def leaking_cells(
+    trace: Trace, kind: Kind, layer: int, head: int | None = None
+) -> Bools | None:
+    """Return where a head reads a later token or a pad, bool [Q, K]; None: nowhere.
+
+    Without a ``head``: where any head of the layer does.
+    """
+    future, pads, real = forbidden(trace, kind)
+    hidden = (future | pads) & real[:, None]
+    if not hidden.any() or sealed(trace, kind, layer, future | pads):
+        return None
+    weights = np.nan_to_num(trace.attention(kind, layer, head))  # [Q, K] or [H, Q, K]
+    read: Bools = weights > LEAST
+    cells: Bools = hidden & (read if read.ndim == 2 else read.any(0))
+    return cells if cells.any() else None
+
+
+def mask_and_leaks(trace: Trace, kind: Kind, part: MaskPart, layer: int) -> Matrix:
+    """Return one part of a layer's mask; in the combined one its leaks are framed."""
+    picture = mask_picture(trace, kind, part, layer)
+    if part != "combined":
+        return picture
+    return replace(picture, alarms=leaking_cells(trace, kind, layer))
+
+
+def leak_words(trace: Trace | None) -> str:
+    """Name the queries that attend to a later token or a pad, the worst first."""
+    if trace is None:
+        return ""
+    all_leaks = leaks(trace)
+    if not all_leaks:
+        return _no_leak_words(trace)
+    said = [
+        ngettext(
+            "{n:,} leak.",
+            "{n:,} leaks, at most one for each layer and query.",
+            len(all_leaks),
+        )
+    ]
+    said += [_leak_words(trace, leak) for leak in all_leaks[:MOST_NAMED]]
+    more = len(all_leaks) - MOST_NAMED
+    if more > 0:
+        said.append(ngettext("And {n:,} more.", "And {n:,} more.", more))
+    return " ".join(said)
+
+
+def empty_row_words(trace: Trace | None, head: int) -> str:
+    """Name the queries that may attend to nothing; "" if there are none.
+
+    Of each kind the first layer with such queries; its number if layers differ.
+    """
+    if trace is None:
+        return ""
+    words = []
+    for kind in trace.kinds:
+        layers = (
+            layer
+            for layer in range(trace.layers(kind))
+            if attends_to_nothing(trace, kind, layer)
+        )
+        first = next(layers, None)
+        if first is not None:
+            fields = {
+                "kind": _(KIND_NAMES[kind]),
+                "layer": layer_words(first),
+                "sentence": nothing_words(trace, kind, first, head),
+            }
+            differ = trace.masks[kind].ndim == 3
+            words.append(
+                _("{kind}, {layer}: {sentence}", **fields)
+                if differ
+                else _("{kind}: {sentence}", **fields)
+            )
+    return " ".join(words)
+
+
+def run_words(trace: Trace | None) -> str:
+    """Say what leaks in a run; "" where nothing does, unless something was changed."""
+    if trace is None or not (trace.intervention or leaks(trace)):
+        return ""
+    return leak_words(trace)
+
+
+def batch_words(trace: Trace | None, head: int, *, modified: bool) -> str:
+    """Say what there is to say of one row of a batch besides its masks.
+
+    ``modified``: changes of the run are requested, which a batch ignores.
+    """
+    note = _("A batch is run without your changes.") if modified else ""
+    said = leak_words(trace), empty_row_words(trace, head), note
+    return " ".join(filter(None, said))
+
+
+def _no_leak_words(trace: Trace) -> str:
+    if not has_target(trace):
+        return _("No leak: no token reads a pad.")
+    if len(trace) < 2 and (trace.intervention.may_open or reads_later(trace)):
+        return _("There is no later token to read yet: step forward to see what leaks.")
+    if not len(trace):
+        return ""  # nothing has read anything: that would say too much
+    if not reads_later(trace):
+        return _("No leak: no target token reads a later one, and none reads a pad.")
+    if not reads_later(trace, shown=True):
+        return _(
+            "No leak up to this step: a row reads a token that comes after it only "
+            "once more are written."
+        )
+    if trace.prompt > 1:
+        return _(
+            "No leak: only tokens of the prompt read later ones, which are given with "
+            "them, and none reads a pad."
+        )
+    return _("No leak: only padding reads later tokens, and nothing else reads a pad.")
+
+
+def _leak_words(trace: Trace, leak: Leak) -> str:
+    fields = {
+        "kind": _(KIND_NAMES[leak.kind]),
+        "query": row_placed(trace, leak.kind, leak.query),
+        "key": key_placed(trace, leak.kind, leak.key),
+        "weight": number(leak.weight, 3),
+        "head": head_words(leak.layer, leak.head),
+    }
+    if leak.what == "future":
+        return _(
+            "{kind}: {query} reads the later token {key} with weight {weight} "
+            "({head}).",
+            **fields,
+        )
+    return _(
+        "{kind}: {query} reads the pad {key} with weight {weight} ({head}).", **fields
+    )

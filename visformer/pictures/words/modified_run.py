@@ -1,0 +1,77 @@
+"""Words about a run that is not the model's own: modified, forced or fed tokens."""
+
+from __future__ import annotations
+
+from visformer.language import N_, _, ngettext
+from visformer.pictures.words.choices import short_choice, told_token
+from visformer.values.intervention import Intervention
+from visformer.values.step import step_origins
+from visformer.values.trace import Trace
+
+MOST_NAMED = 5  # forced tokens
+_ORIGINAL = {  # whether it came to its end
+    True: N_("Modified run: {changes}. Original text: “{text}”"),
+    False: N_("Modified run: {changes}. Original text, without its end: “{text}”"),
+}
+
+
+def modified_words(
+    requested: Intervention, trace: Trace | None, baseline: Trace | None
+) -> str:
+    """Say what is changed and how the text differs; "" for the original run.
+
+    ``trace`` is the whole run on screen; ``baseline`` None while it is not known.
+    """
+    shown = trace.intervention if trace is not None else None
+    if not requested and not shown:
+        return ""
+    if requested and requested != shown:
+        return _("Requested change: {changes}", changes=requested)
+    if baseline is None or trace is None:
+        return _("Modified run: {changes}", changes=shown)
+    if baseline.text == trace.text:
+        return _("Modified run: {changes}. The text stays the same.", changes=shown)
+    words, eos = _ORIGINAL[True], baseline.model.eos
+    if baseline.steps and eos >= 0 and baseline.steps[-1].id != eos:
+        words = _ORIGINAL[False]  # it was stopped, or is at its limit
+    return _(words, changes=shown, text=baseline.text)
+
+
+def export_words(trace: Trace | None) -> str:
+    """Say in an export what is not the model's own in the run shown; "" for nothing."""
+    if trace is None:
+        return ""
+    said = [change_words(trace), *_fed_words(trace)]
+    return "; ".join(filter(None, said))
+
+
+def change_words(trace: Trace | None) -> str:
+    """Say what is changed in a run; "" for nothing."""
+    changes = None if trace is None else trace.intervention
+    return _("modified run: {changes}", changes=changes) if changes else ""
+
+
+def _fed_words(trace: Trace) -> tuple[str, str]:
+    origins = step_origins(trace.steps)
+    forced = [row for row, origin in enumerate(origins) if origin == "forced"]
+    count = origins.count("reference")
+    fed = ngettext(
+        "teacher forcing: {n:,} token is fed from the reference",
+        "teacher forcing: {n:,} tokens are fed from the reference",
+        count,
+    )
+    if origins and origins[-1] == "reference":
+        choice = short_choice(trace)
+        now = _("step {step}, {choice}", step=len(trace), choice=choice)
+        fed = "; ".join((fed, now))
+    named = ", ".join(
+        _("{step}: {token}", step=row + 1, token=told_token(trace, row))
+        for row in forced[:MOST_NAMED]
+    )
+    more = len(forced) - MOST_NAMED
+    if more > 0:
+        named = _("{tokens} and {more:,} more", tokens=named, more=more)
+    return (
+        fed if count else "",
+        _("by step, {tokens}", tokens=named) if forced else "",
+    )

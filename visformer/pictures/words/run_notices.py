@@ -1,0 +1,141 @@
+"""What is worth knowing of a sentence and its run, said without being asked."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+from visformer.language import _, ngettext
+from visformer.pictures.teacher_forcing import is_taught
+from visformer.pictures.words.choices import is_fed
+from visformer.values.trace import Trace
+from visformer.words import percent
+
+UNKNOWN = "<unk"  # what the token of an unknown sign begins with
+BYTE = "<0x"  # of one that is written byte by byte
+MANY_BYTES = 0.3  # of the tokens: the script is a strange one
+FEWEST_LETTERS = 4  # of which a script can be told
+_LANGUAGES = r"\b([a-z]{2})(?:>|-|_| to )([a-z]{2})$"  # in a model's name
+# of languages: words in the Unicode names of their letters; of other languages, and of
+# those that are written in several scripts, nothing is said
+_WRITTEN = {
+    "LATIN": "af ca cs cy da de en eo es et eu fi fr ga gl hr hu id is it la lb lt lv "
+    "mt nb nl nn no pl pt ro sk sl sq sv sw tl tr vi",
+    "CYRILLIC": "be bg mk ru uk",
+    "DEVANAGARI": "hi mr ne",
+    "ARABIC": "ar fa ps ur",
+    "BENGALI": "as bn",
+    "ETHIOPIC": "am ti",
+    "HEBREW": "he yi",
+    "CJK BOPOMOFO": "zh",
+    "CJK HIRAGANA KATAKANA KATAKANA-HIRAGANA": "ja",
+    "HANGUL CJK": "ko",
+    **{"GREEK": "el", "ARMENIAN": "hy", "GEORGIAN": "ka", "THAI": "th", "LAO": "lo"},
+    **{"KHMER": "km", "MYANMAR": "my", "TAMIL": "ta", "TELUGU": "te", "SINHALA": "si"},
+    **{"GUJARATI": "gu", "KANNADA": "kn", "MALAYALAM": "ml"},
+}
+_SCRIPTS = {
+    language: set(scripts.split())
+    for scripts, languages in _WRITTEN.items()
+    for language in languages.split()
+}
+# a word, its full stop and what begins after it; of Chinese the stop alone
+_END = r"(\w{3,})([.!?]+)[\"'”’»)]*\s+[\"'“‘«(¿¡]*(?=(\w))|[。！？]+[”’」』]*\s*(?=\S)"
+_WHOLE = 5  # letters of a capitalised word that is hardly an abbreviation
+
+
+def source_notice(trace: Trace) -> str:
+    """Say what the model may not be able to read in its source; "" for nothing.
+
+    It is kept with the run: no step changes it.
+    """
+
+    def made() -> str:
+        said = (_cut(trace), _unknown(trace), _strange(trace), _several(trace))
+        return " ".join(filter(None, said))
+
+    name = "notice", trace.source_text, trace.truncated_from
+    return trace.memo.made((trace.source,), name, made)
+
+
+def end_notice(trace: Trace, limit: int) -> str:
+    """Say that a run ended at its limit without the end token; "" if it did not."""
+    eos = trace.model.eos
+    if not trace.steps or eos < 0 or len(trace) < limit or is_taught(trace):
+        return ""
+    last = trace.steps[-1]
+    if last.id == eos or is_fed(last):
+        return ""
+    return ngettext(
+        "The run ended at its limit of {n:,} token, without the end token.",
+        "The run ended at its limit of {n:,} tokens, without the end token.",
+        limit,
+    )
+
+
+def _cut(trace: Trace) -> str:
+    if not trace.truncated_from:
+        return ""
+    return ngettext(
+        "The sentence has {n:,} token, the model {positions:,} positions: it is cut.",
+        "The sentence has {n:,} tokens, the model {positions:,} positions: it is cut.",
+        trace.truncated_from,
+        positions=trace.model.config.max_positions,
+    )
+
+
+def _unknown(trace: Trace) -> str:
+    count = sum(token.startswith(UNKNOWN) for token in trace.source)
+    if not count:
+        return ""
+    return ngettext(
+        "{n:,} of {tokens:,} source tokens ({share}) is unknown to this model.",
+        "{n:,} of {tokens:,} source tokens ({share}) are unknown to this model.",
+        count,
+        tokens=len(trace.source),
+        share=percent(count / len(trace.source)),
+    )
+
+
+def _strange(trace: Trace) -> str:
+    """Say that the sentence is in another script than the model reads."""
+    letters = [sign for sign in trace.source_text if sign.isalpha()]
+    named = re.search(_LANGUAGES, trace.model.name)
+    known = named is not None and {named[1], named[2]} <= _SCRIPTS.keys()
+    if named is not None and known and len(letters) >= FEWEST_LETTERS:
+        words = (unicodedata.name(sign, "").split() for sign in letters)
+        own = sum(not _SCRIPTS[named[1]].isdisjoint(name) for name in words)
+        if own < len(letters) / 2:
+            return _(
+                "By its name this model reads “{language}”; the sentence is in another "
+                "script.",
+                language=named[1],
+            )
+    count = sum(token.startswith(BYTE) for token in trace.source)
+    if count <= MANY_BYTES * len(trace.source):
+        return ""
+    return _(
+        "{share} of the source tokens are single bytes: the vocabulary has no other "
+        "token for these characters.",
+        share=percent(count / len(trace.source)),
+    )
+
+
+def _several(trace: Trace) -> str:
+    """Say that the source looks like several sentences."""
+    if not any(map(_ends, re.finditer(_END, trace.source_text))):
+        return ""
+    return _(
+        "The source looks like several sentences, which are read as one: a model that "
+        "was trained on single sentences may leave some out."
+    )
+
+
+def _ends(found: re.Match[str]) -> bool:
+    """Tell whether a sentence ends: not after “Prof.” or “etc.”, not at “...”."""
+    word, stop, following = found.groups()
+    if word is None:
+        return True
+    whole = not word[0].isupper() or len(word) >= _WHOLE
+    ended = whole if stop == "." else ".." not in stop
+    return ended and following.isalpha() and not following.islower()

@@ -1,0 +1,1 @@
+"""What the program does besides its window: faults, logs, settings, imports."""

@@ -1,0 +1,1 @@
+"""Reading and writing runs and sessions as ``.vis`` files."""

@@ -1,0 +1,1 @@
+"""Colours, icons, style sheet and motion."""

@@ -1,0 +1,359 @@
+"""Colours, type and spacing, as ``visual_language.md`` describes them.
+
+Colours of the style sheet are the palette's and distances are in heights of a line
+(em), so the sheet is put on once: another one would dress every widget anew, hidden
+ones too. Only arrows are pictures of one colour; a window says by its property
+``theme`` which ones it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from PySide6.QtCore import QEvent, Qt
+from PySide6.QtGui import QColor, QFont, QPalette
+from PySide6.QtWidgets import QApplication, QToolTip, QWidget
+from shiboken6 import isValid
+
+from visformer import paths
+from visformer.language import N_
+from visformer.pictures.picture import AttentionRole
+from visformer.program.ahead import later
+from visformer.ui.look.dress import LateDress
+
+
+@dataclass(frozen=True, slots=True)
+class Colours:
+    """The colours of one theme, as #rrggbb; text on ground is at least 4.5 : 1."""
+
+    window: str
+    base: str
+    raised: str
+    text: str
+    faint: str
+    off: str  # of what cannot be used now
+    accent: str
+    on_accent: str
+    line: str
+
+
+THEMES: dict[str, Colours] = {
+    "light": Colours(
+        window="#f4f5f7",
+        base="#ffffff",
+        raised="#e9ebef",
+        text="#1a1d23",
+        faint="#5a616d",
+        off="#5a616d",
+        accent="#0b62c4",
+        on_accent="#ffffff",
+        line="#c3c8d1",
+    ),
+    "dark": Colours(
+        window="#1d2026",
+        base="#14161a",
+        raised="#2a2e36",
+        text="#e8eaee",
+        faint="#a3abb8",
+        off="#a3abb8",
+        accent="#5aa9ff",
+        on_accent="#0b0d10",
+        line="#434955",
+    ),
+    "contrast": Colours(
+        window="#000000",
+        base="#121212",
+        raised="#262626",
+        text="#ffffff",
+        faint="#ffffff",
+        off="#a0a0a0",
+        accent="#ffd500",
+        on_accent="#000000",
+        line="#ffffff",
+    ),
+}
+NAMES = {
+    "light": N_("Light"),
+    "dark": N_("Dark"),
+    "contrast": N_("High contrast"),
+}
+# One hue per role, on light and on dark grounds: reddish purple, vermilion and bluish
+# green of Okabe and Ito (Color Universal Design, 2008), shifted to 4.5 : 1 as text.
+HUES: dict[AttentionRole, tuple[str, str]] = {
+    "query": ("#9c3377", "#e79ac6"),
+    "key": ("#b04600", "#ff9d5c"),
+    "value": ("#00704e", "#3fd3a5"),
+}
+# A token that was forced or fed, and the loss of one: on light and on dark grounds.
+FED = ("#8a6200", "#f0c05a")
+LEGIBLE = 4.5  # the least contrast of text and its ground
+TITLE, CAPTION, WORD = 1.3, 0.85, 2.2  # sizes of type, relative to the body's
+MIN_ZOOM, MAX_ZOOM = 60, 300  # percent
+BASE_SIZE = "points of text at 100 %"  # a property of the application
+
+
+def contrast(one: QColor, other: QColor) -> float:
+    """Return the contrast of WCAG 2 of two colours, from 1 to 21."""
+    dark, light = sorted((_luminance(one), _luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def _luminance(colour: QColor) -> float:
+    parts = (
+        part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4
+        for part in (colour.redF(), colour.greenF(), colour.blueF())
+    )
+    red, green, blue = parts
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def apply_theme(app: QApplication, name: str, zoom: int = 100) -> None:
+    """Give every window the theme ``name`` and text at ``zoom`` percent.
+
+    What is hidden takes them up later: in the next turns of the event loop, or when it
+    is shown.
+    """
+    # fonts and palettes go from parents to children, as without a style sheet
+    app.setAttribute(Qt.ApplicationAttribute.AA_UseStyleSheetPropagationInWidgetStyles)
+    if app.property(BASE_SIZE) is None:  # style and font are still the system's
+        app.setStyle("Fusion")
+        app.setProperty(BASE_SIZE, app.font().pointSizeF())
+    widgets = app.allWidgets()
+    for widget in widgets:
+        if isinstance(widget, LateDress):
+            widget.hold()
+    font = QFont(app.font())
+    font.setPointSizeF(app.property(BASE_SIZE) * zoom / 100)
+    app.setPalette(palette(THEMES[name]))
+    app.setFont(font)
+    for window in app.topLevelWidgets():
+        window.setProperty(THEME, name)
+    if app.styleSheet():
+        _polish(app, widgets)
+    else:
+        app.setStyleSheet(style_sheet(THEMES))
+    QToolTip.setPalette(app.palette())
+
+
+def _polish(app: QApplication, widgets: Iterable[QWidget]) -> None:
+    """Read the style sheet anew: now for what is seen, then for the rest."""
+    style, hidden = app.style(), []
+    for widget in widgets:
+        if widget.isVisible():
+            style.polish(widget)
+        else:
+            hidden.append(widget)
+
+    def polish_hidden() -> Iterator[QWidget]:
+        for widget in hidden:
+            if isValid(widget):  # its font has changed already, but not its margins
+                style.polish(widget)
+                app.sendEvent(widget, QEvent(QEvent.Type.StyleChange))
+            yield widget
+
+    later(app).add("style", polish_hidden())
+
+
+def palette(colours: Colours) -> QPalette:
+    """Return the Qt palette of a theme."""
+    result = QPalette()
+    role = QPalette.ColorRole
+    for key, value in {
+        role.Window: colours.window,
+        role.WindowText: colours.text,
+        role.Base: colours.base,
+        role.AlternateBase: colours.raised,
+        role.Text: colours.text,
+        role.Button: colours.raised,
+        role.ButtonText: colours.text,
+        role.ToolTipBase: colours.raised,
+        role.ToolTipText: colours.text,
+        role.PlaceholderText: colours.faint,
+        role.BrightText: colours.accent,
+        role.Highlight: colours.accent,
+        role.HighlightedText: colours.on_accent,
+        role.Link: colours.accent,
+        role.LinkVisited: colours.off,  # a style sheet has no other name for it
+        role.Light: colours.raised,
+        # what is held down; text and icons stay legible where lines have their colour
+        role.Midlight: colours.raised if colours.line == colours.text else colours.line,
+        role.Mid: colours.line,
+        role.Dark: colours.line,
+        role.Shadow: colours.line,
+        role.Accent: colours.accent,
+    }.items():
+        result.setColor(key, QColor(value))
+    for key in (role.WindowText, role.Text, role.ButtonText):
+        result.setColor(QPalette.ColorGroup.Disabled, key, QColor(colours.off))
+    return result
+
+
+def hue(palette: QPalette, role: AttentionRole) -> QColor:
+    """Return the colour of a role's words and axes; that of text if there is none."""
+    if not role:
+        return palette.color(QPalette.ColorRole.WindowText)
+    return QColor(HUES[role][_is_dark(palette)])
+
+
+def fed_colour(palette: QPalette) -> QColor:
+    """Return the colour of tokens that the user forced or a reference fed."""
+    return QColor(FED[_is_dark(palette)])
+
+
+def loss_colour(palette: QPalette, share: float) -> QColor:
+    """Return the colour of a loss: ``share`` in [0, 1] of the largest in the legend."""
+    low, high = palette.color(QPalette.ColorRole.Base), fed_colour(palette)
+    ends = zip(low.getRgb()[:3], high.getRgb()[:3], strict=True)  # type: ignore[index]
+    return QColor(*(round(a + (b - a) * share) for a, b in ends))
+
+
+def _is_dark(palette: QPalette) -> bool:
+    return palette.color(QPalette.ColorRole.Window).lightness() < 128
+
+
+def sized(font: QFont, size: float, *, bold: bool = False) -> QFont:
+    """Return ``font`` at ``size`` times the body's; a title is semi-bold."""
+    result = QFont(font)
+    if font.pixelSize() > 0:  # it was set so
+        result.setPixelSize(round(font.pixelSize() * size))
+    else:
+        result.setPointSizeF(font.pointSizeF() * size)
+    if bold:
+        result.setWeight(QFont.Weight.DemiBold)
+    return result
+
+
+def gap(widget: QWidget, halves: int = 1) -> int:
+    """Return a distance in pixels, counted in half ems of the widget's font."""
+    return max(1, round(halves * widget.fontMetrics().height() * 0.35))
+
+
+THEME = "theme"  # the property
+FIELDS = "QLineEdit, QComboBox, QAbstractSpinBox, QPlainTextEdit"
+SHEET = """
+{fields} {{
+    background: palette(base); border: 1px solid palette(mid);
+    border-radius: 0.24em; padding: 0.1em 0.32em;
+    selection-background-color: palette(highlight);
+    selection-color: palette(highlighted-text);
+}}
+QPushButton {{
+    background: palette(button); border: 1px solid palette(mid);
+    border-radius: 0.24em; padding: 0.1em 0.58em;
+}}
+QToolButton {{
+    background: transparent; border: 1px solid transparent;
+    border-radius: 0.24em; padding: 0.1em;
+}}
+TokenStrip > QToolButton {{ background: palette(window); }}
+QPushButton:hover, QToolButton:hover, QComboBox:hover {{
+    border-color: palette(placeholder-text);
+}}
+QPushButton:pressed, QToolButton:pressed, QToolButton:checked {{
+    background: palette(midlight); border-color: palette(placeholder-text);
+}}
+QLineEdit:focus, QComboBox:focus, QAbstractSpinBox:focus, QPushButton:focus,
+QToolButton:focus, QPlainTextEdit:focus {{ border-color: palette(highlight); }}
+QPushButton::menu-indicator, QComboBox::down-arrow {{ width: 0.5em; height: 0.5em; }}
+QPushButton::menu-indicator {{
+    subcontrol-origin: padding; subcontrol-position: right center; right: 0.1em;
+}}
+QToolButton::menu-indicator {{ image: none; width: 0; }}
+QCheckBox::indicator {{
+    background: palette(base); border: 1px solid palette(placeholder-text);
+    border-radius: 0.16em; width: 0.8em; height: 0.8em;
+}}
+QCheckBox:focus {{ color: palette(highlight); }}
+QComboBox {{ padding-right: 1em; }}
+QComboBox::drop-down {{
+    subcontrol-origin: padding; subcontrol-position: right center;
+    width: 1em; border: none;
+}}
+QAbstractSpinBox {{ padding: 0.1em 1em 0.1em 0.32em; }}
+QAbstractSpinBox::up-button, QAbstractSpinBox::down-button {{
+    subcontrol-origin: border; width: 1em; border: none; background: transparent;
+}}
+QAbstractSpinBox::up-button {{ subcontrol-position: top right; }}
+QAbstractSpinBox::down-button {{ subcontrol-position: bottom right; }}
+QAbstractSpinBox::up-arrow, QAbstractSpinBox::down-arrow {{
+    width: 0.5em; height: 0.5em;
+}}
+QTabBar::tab {{
+    background: transparent; color: palette(placeholder-text); border: none;
+    border-bottom: 0.12em solid transparent; padding: 0.1em 0.58em;
+}}
+QTabBar::tab:selected {{
+    color: palette(text); border-bottom-color: palette(highlight);
+}}
+QTabBar::tab:hover {{ color: palette(text); }}
+QTabBar::tab:focus {{ color: palette(highlight); }}
+QMenu {{
+    background: palette(base); color: palette(text); border: 1px solid palette(mid);
+}}
+QMenu::item {{ padding: 0.32em 1.57em; }}
+QMenu::item:selected {{
+    background: palette(highlight); color: palette(highlighted-text);
+}}
+QMenu::item:disabled {{ color: palette(link-visited); }}
+QMenu::right-arrow {{ width: 0.5em; height: 0.5em; right: 0.32em; }}
+QMenu::separator {{ height: 1px; background: palette(mid); margin: 0.1em 0; }}
+QMenu::indicator {{ width: 0.5em; height: 0.5em; left: 0.32em; }}
+QToolTip {{
+    background: palette(button); color: palette(text);
+    border: 1px solid palette(mid); padding: 0.1em;
+}}
+QSplitter::handle {{ background: transparent; }}
+QSplitter::handle:hover {{ background: palette(mid); }}
+QSplitter::handle:horizontal {{ width: 0.32em; }}
+QSplitter::handle:vertical {{ height: 0.32em; }}
+QScrollBar {{ background: transparent; }}
+QScrollBar:vertical {{ width: 0.57em; margin: 0; }}
+QScrollBar:horizontal {{ height: 0.57em; margin: 0; }}
+QScrollBar::handle {{
+    background: palette(mid); border-radius: 0.28em;
+    min-height: 1.57em; min-width: 1.57em;
+}}
+QScrollBar::handle:hover {{ background: palette(placeholder-text); }}
+QScrollBar::add-line, QScrollBar::sub-line {{ width: 0; height: 0; }}
+QScrollBar::add-page, QScrollBar::sub-page {{ background: transparent; }}
+QStatusBar::item {{ border: none; }}
+KeyCap {{
+    background: palette(button); border: 1px solid palette(mid);
+    border-radius: 0.24em; padding: 0 0.32em;
+}}
+Drawer, MessageStack {{
+    background: palette(button); border: 1px solid palette(mid);
+    border-radius: 0.24em;
+}}
+MessageStack {{ border-color: palette(placeholder-text); }}
+"""
+ARROWS = """
+{of} QPushButton::menu-indicator, {of} QComboBox::down-arrow,
+{of} QToolButton::down-arrow, {of} QAbstractSpinBox::down-arrow {{
+    image: url("{down}");
+}}
+{of} QToolButton::up-arrow, {of} QAbstractSpinBox::up-arrow {{ image: url("{up}"); }}
+{of} QToolButton::right-arrow, {of} QMenu::right-arrow {{ image: url("{right}"); }}
+{of} QMenu::indicator:checked, {of} QCheckBox::indicator:checked {{
+    image: url("{check}");
+}}
+{of} QFileDialog {{
+    backward-icon: url("{left}"); forward-icon: url("{right}");
+    filedialog-parent-directory-icon: url("{up}");
+}}
+"""
+SHAPES = "down", "up", "left", "right", "check"
+
+
+def style_sheet(themes: Iterable[str]) -> str:
+    """Return the sheet; windows that name no theme have the first one's arrows."""
+    sheet = SHEET.format(fields=FIELDS)
+    for number, name in enumerate(themes):
+        files = {shape: _arrow(name, shape) for shape in SHAPES}
+        sheet += ARROWS.format(of=f'[{THEME}="{name}"]' if number else "", **files)
+    return sheet
+
+
+def _arrow(name: str, shape: str) -> str:
+    return paths.resource("arrows").joinpath(f"{name}-{shape}.svg").as_posix()

@@ -1,0 +1,493 @@
+"""The Attention tab: one kind large, the others small, and all heads of the kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from typing import Literal
+
+from PySide6.QtCore import QElapsedTimer, QPoint, QSize, Qt, QTimer, Signal
+from PySide6.QtWidgets import QPushButton, QStackedWidget, QVBoxLayout, QWidget
+
+from visformer.language import _
+from visformer.pictures.attention.attention import (
+    matrix,
+    offered_scale,
+    shown_marks,
+    whole_codes,
+)
+from visformer.pictures.attention.finder import find_words, head_finder
+from visformer.pictures.attention.gist import gist_of
+from visformer.pictures.attention.maps import all_numbers, layer_and_head, reserved
+from visformer.pictures.attention.mosaic import Mosaic, is_large, mosaic, mosaic_parts
+from visformer.pictures.attention.ranking import Ranking, order_words, ranking_parts
+from visformer.pictures.attention.reading import Reading, reading, whole_labels
+from visformer.pictures.attention.reading_words import small_title
+from visformer.pictures.attention.summary import summary_parts
+from visformer.pictures.codes import Bytes
+from visformer.pictures.look import Look, Order
+from visformer.pictures.picture import Matrix, Table
+from visformer.pictures.selection import AttentionCell, Scale
+from visformer.pictures.words.absent import missing_kinds_words
+from visformer.session.state import Session, State
+from visformer.ui.bars.look_bar import LookBar
+from visformer.ui.views.attention.kind_panel import KindPanel, KindsPane
+from visformer.ui.views.attention.overview import Overview
+from visformer.ui.views.attention.token_canvas import SideToken
+from visformer.ui.views.view import View
+from visformer.ui.widgets.canvas import MapCell
+from visformer.ui.widgets.heatmap import HeatMap
+from visformer.ui.widgets.label_text import LongestLabels, longest
+from visformer.ui.widgets.plain_label import paragraph
+from visformer.ui.widgets.term_tips import TermTip
+from visformer.values.facts import KINDS, Kind
+from visformer.values.memo import same
+from visformer.values.trace import Trace
+from visformer.words import KIND_NAMES
+
+SLICE_MS = 8  # of work on a long sentence per turn of the event loop
+PRESENTED = 2.0  # ratio of a cell's sides for an audience, at most
+STOP = object()
+
+
+class _Shown:
+    """What a kind's picture is made from; equal while these are the same objects."""
+
+    def __init__(self, trace: Trace | None, kind: Kind) -> None:
+        self._parts: tuple[object, ...] = ()
+        if trace is None or kind not in trace.kinds:
+            return
+        if kind == "encoder":  # the same at every step
+            encoder = trace.encoder_rows, trace.masks["encoder"]
+            self._parts = trace.model, trace.source, *encoder
+        else:
+            last = trace.steps[-1] if trace.steps else None
+            self._parts = *trace.storage, last
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Shown) and same(self._parts, other._parts)
+
+    def __hash__(self) -> int:
+        return hash(tuple(id(part) for part in self._parts))
+
+
+class AttentionView(View):
+    """Three maps with linked cursors, the scale, and the grid of heads."""
+
+    name = "attention"
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self._needs: tuple[object, ...] = ()  # what the overview is made from
+        self._readings: dict[Kind, Reading | None] = {}
+        self._longest: dict[Kind, LongestLabels] = {}
+        self._extents: dict[Kind, tuple[int, int]] = {}
+        self._ahead: dict[Kind, Bytes | None] = {}
+        self._parts: Iterator[Mosaic] = iter(())  # of the overview of a long sentence
+        self._filling: Mosaic | None = None
+        self._overviews: dict[Kind, tuple[tuple[object, ...], Mosaic]] = {}
+        self._slices = QTimer(self)
+        self._slices.timeout.connect(self._draw_slice)
+        # what takes long for a long sentence: a kind's summary, the overview's order
+        self._tasks: dict[Kind | Literal["order"], Iterator[Ranking | None]] = {}
+        self._turns = QTimer(self)
+        self._turns.timeout.connect(self._work)
+        self.panels = {kind: self._panel(kind) for kind in KINDS}
+        self.maps = {kind: panel.heat_map for kind, panel in self.panels.items()}
+        self.heads = HeadsPane(
+            lambda: all_numbers(self._state.visible, self._state.kind)
+        )
+        self.heads.failed.connect(self.fail)
+        self.heads.chosen.connect(self._choose)
+        self.heads.order_chosen.connect(self._choose_order)
+        self.overview = self.heads.overview
+        TermTip(self.overview.orders, session, "order")
+        self.overview.resized.connect(self._draw_overview)
+        self.pane = KindsPane(dict(self.panels), self.heads)
+        self.heads.folded.connect(self.pane.fold)
+        self.bar = LookBar()
+        TermTip(self.bar.summaries, session, "summary")
+        self.bar.changed.connect(self._choose_look)
+        self.bar.scale_chosen.connect(self._choose_scale)
+        self._absent = paragraph(_("kinds of attention that are not there"))
+        self._lay_out()
+
+    def _panel(self, kind: Kind) -> KindPanel:
+        panel = KindPanel(_(KIND_NAMES[kind]), grows=kind != "encoder")
+        panel.hovered.connect(partial(self._hover, kind))
+        panel.clicked.connect(partial(self._click, kind))
+        panel.offer_taken.connect(self._take_offer)
+        panel.failed.connect(self.fail)
+        return panel
+
+    def _lay_out(self) -> None:
+        column = QVBoxLayout(self)
+        column.setContentsMargins(4, 4, 4, 4)
+        column.setSpacing(4)
+        column.addWidget(self.bar)
+        column.addWidget(self._absent)
+        column.addWidget(self.pane, 1)
+
+    # ---- drawing ---------------------------------------------------------------
+
+    def main_picture(self) -> QWidget | None:
+        """Return the picture of the kind that is looked at."""
+        return self.panels[self._state.kind]
+
+    def present(self, *, on: bool) -> None:
+        """Let cells take all of a wide screen."""
+        for heat_map in self.maps.values():
+            heat_map.stretch(PRESENTED if on else 1)
+
+    def spot(self) -> QPoint | None:
+        """Return where the cell in focus is, or what the current row reads most."""
+        kind, cell = self._state.kind, self._state.cell
+        shown, map_of_it = self._readings.get(kind), self.maps[kind]
+        matrix, canvas = map_of_it.matrix, map_of_it.canvas
+        if shown is None or matrix is None or self._state.look.form != "map":
+            return None
+        at = shown.cell_in_matrix(cell) if cell and cell.kind == kind else None
+        if at is None and matrix.current is not None:
+            at = matrix.current, matrix.most_read or 0
+        return canvas.mapToGlobal(canvas.box(*at).center()) if at else None
+
+    @property
+    def drawing(self) -> bool:
+        """Whether a long sentence is still being drawn."""
+        return self._slices.isActive() or self._turns.isActive()
+
+    def draw(self, state: State) -> None:
+        """Show a State; parts with unchanged numbers keep their image."""
+        self._state = state
+        self._measure()
+        model = state.model if state.trace is None else state.trace.model
+        self._absent.setText(missing_kinds_words(model))
+        self._absent.setVisible(bool(self._absent.text()))
+        kinds = KINDS if model is None else model.kinds
+        shape = self._extents.get(state.kind, (1, 1))
+        for heat_map in self.maps.values():
+            heat_map.hold(held=True)
+        self.pane.draw(kinds, state.kind, shape)
+        for kind, panel in self.panels.items():
+            if kind in kinds:
+                self._draw_panel(kind, panel)
+            else:
+                self._tasks.pop(kind, None)
+        for heat_map in self.maps.values():
+            heat_map.hold(held=False)
+        self._draw_finder()
+        self._draw_order()
+        self._draw_overview()
+        self.bar.draw(state.look, state.scale, working=bool(self._tasks))
+
+    def say(self) -> None:
+        """Write beside every map what its head does."""
+        for kind, panel in self.panels.items():
+            shown = self._readings.get(kind)
+            if self._changed(f"gist of {kind}", shown):
+                panel.say(gist_of(shown))
+
+    def _draw_panel(self, kind: Kind, panel: KindPanel) -> None:
+        state, look = self._state, self._state.look
+        if kind != state.kind and look.form != "map":  # what is small is a map
+            look = replace(look, form="map")
+        extent, room = self._extents.get(kind), self._longest.get(kind, ((), ()))
+        numbers = look.form, look.summary, look.hide, look.renormalise, look.words
+        mass = look.mass if look.form == "arcs" else None
+        shown = _Shown(state.visible, kind)
+        at = (
+            layer_and_head(state.visible, state.selection, kind)
+            if state.visible
+            else (0, 0)
+        )
+        looks = (*numbers, mass, *at, state.scale, kind == state.kind)
+        ahead = self._rows_ahead(kind, look, looks)
+        if self._changed(kind, shown, looks, extent, room, ahead):
+            self._tasks.pop(kind, None)
+            drawn = reading(state.visible, state.selection, look, kind)
+            if drawn is None and state.visible is not None:
+                parts = summary_parts(state.visible, kind, at[0], look.summary)
+                self._begin(kind, parts)
+                return
+            self._readings[kind] = drawn
+            small = kind != state.kind and look.summary == "head"
+            title = small_title(kind, *at) if small else ""
+            picture = None if drawn is None else matrix(drawn, state.selection, title)
+            if picture is not None:
+                picture = replace(picture, ahead=ahead)
+            if picture is not None and small and picture.values.size:
+                picture = replace(picture, offer="")  # the large one's is for all
+                if state.scale == "fixed":
+                    picture = replace(picture, note="")
+            panel.draw(picture, look, extent=extent, longest=room)
+        drawn = self._readings.get(kind)
+        if drawn is not None and state.visible is not None and kind not in self._tasks:
+            panel.mark(state.visible, drawn, shown_marks(drawn, state.cell), look)
+
+    def _rows_ahead(self, kind: Kind, look: Look, looks: object) -> Bytes | None:
+        """Return the codes of the whole run, so that later rows are seen; made once.
+
+        There are none where the rows of a step are not those of the whole run.
+        """
+        state = self._state
+        trace, apart = state.ahead, kind == "encoder" or bool(state.passes)
+        if trace is None or apart or look.form != "map":
+            return None
+        if state.awaiting.decoding or is_large(trace, kind):
+            return None
+        if self._changed(f"rows ahead of {kind}", trace, looks):
+            self._ahead[kind] = whole_codes(trace, state.selection, look, kind)
+        return self._ahead[kind]
+
+    def _draw_finder(self) -> None:
+        """Offer to find the head that reads the locked cell, or show all of them."""
+        state, cell = self._state, self._state.locked
+        question = ""
+        if state.visible is not None and cell is not None and cell.kind == state.kind:
+            question = find_words(state.visible, cell)
+        self.overview.header.offer(question)
+        found = bool(question) and state.look.order == "cell"
+        needs = _Shown(state.visible, state.kind), cell, state.scale
+        if not self._changed("finder", found, *(needs if found else ())):
+            return
+        matrix = None
+        if found and state.visible is not None and cell is not None:
+            matrix = head_finder(state.visible, state.selection, cell)
+        self.heads.show_cell(matrix)
+
+    def _draw_overview(self) -> None:
+        state, kind = self._state, self._state.kind
+        if state.trace is None or state.visible is None:
+            self._slices.stop()
+            if self._changed("overview", None):
+                self.overview.draw(None)
+            return
+        size = self.overview.thumbnail(
+            state.trace.layers(kind), state.trace.heads(kind)
+        )
+        shown = _Shown(state.visible, kind)
+        extent = self._extent(kind)
+        needs = (shown, kind, state.scale, extent, size)
+        if self._changed("overview", *needs):
+            self._begin_overview(needs, size)
+        self.heads.choose(*layer_and_head(state.visible, state.selection, kind))
+
+    def _begin_overview(self, needs: tuple[object, ...], size: tuple[int, int]) -> None:
+        """Draw the overview; in slices if the sentence is long."""
+        state, kind, self._needs = self._state, self._state.kind, needs
+        self._slices.stop()
+        if state.trace is None or state.visible is None:
+            return
+        kept = self._overviews.get(kind)
+        if kept is not None and kept[0] == needs:
+            self.overview.draw(kept[1])
+            return
+        selection, extent = state.selection, self._extent(kind)
+        if is_large(state.trace, kind):
+            self._parts = mosaic_parts(
+                state.visible, selection, kind, extent=extent, thumbnail=size
+            )
+            self._slices.start()
+        else:
+            drawn = mosaic(
+                state.visible, selection, kind, extent=extent, thumbnail=size
+            )
+            self.overview.draw(drawn)
+
+    def _draw_slice(self) -> None:
+        """Continue the overview for a few milliseconds, and show what is finished."""
+        timer = QElapsedTimer()
+        timer.start()
+        kind = self._state.kind
+        finished = True
+        for part in self._parts:
+            self._filling = part
+            if timer.hasExpired(SLICE_MS):
+                finished = False
+                break
+        self.overview.draw(self._filling)
+        if self._state.visible is not None:
+            selection = self._state.selection
+            self.overview.choose(layer_and_head(self._state.visible, selection, kind))
+        if finished and self._filling is not None:
+            self._slices.stop()
+            self._overviews[kind] = self._needs, self._filling
+
+    def _draw_order(self) -> None:
+        """Sort the overview as requested."""
+        state, kind, order = self._state, self._state.kind, self._state.look.order
+        if not self._changed("order", _Shown(state.visible, kind), kind, order):
+            return
+        self._tasks.pop("order", None)
+        ranking = None
+        if order not in ("place", "cell") and state.visible is not None:
+            parts = ranking_parts(state.visible, kind, order)
+            if is_large(state.visible.whole, kind):
+                self._begin("order", parts)
+            else:
+                ranking = list(parts)[-1]
+        self.overview.rank(order, ranking, order_words(order, kind))
+
+    def _begin(
+        self, name: Kind | Literal["order"], parts: Iterator[Ranking | None]
+    ) -> None:
+        self._tasks[name] = parts
+        self._turns.start()
+
+    def _work(self) -> None:
+        """Continue long work for a few milliseconds; show what is finished."""
+        timer = QElapsedTimer()
+        timer.start()
+        while self._tasks and not timer.hasExpired(SLICE_MS):
+            name, parts = next(iter(self._tasks.items()))
+            part = next(parts, STOP)
+            if isinstance(part, Ranking):
+                look = self._state.look
+                words = order_words(look.order, self._state.kind)
+                self.overview.rank(look.order, part, words)
+            elif part is STOP:
+                del self._tasks[name]
+                if name != "order":  # its summary is there now
+                    self._changed.forget(name)
+        if not self._tasks:
+            self._turns.stop()
+            self.session.set()  # the strips and the status line want it too
+
+    def _measure(self) -> None:
+        """Reserve space for all that is known, so that cells keep their size."""
+        trace, look = self._told, self._state.look
+        grows = self._state.awaiting.decoding
+        if not self._changed("room", trace, look, grows):
+            return
+        self._extents, self._longest = {}, {}
+        if trace is None:
+            return
+        labels = {kind: whole_labels(trace, kind, look) for kind in trace.kinds}
+        # one height of column labels, so that the maps start on one line
+        every = chain.from_iterable(columns for _, columns in labels.values())
+        column = max(every, key=len, default="")
+        for kind, (rows, columns) in labels.items():
+            counts = len(rows), len(columns)
+            self._extents[kind] = self._reserved(trace, kind, counts)
+            self._longest[kind] = longest(rows), (column, *longest(columns))
+
+    @property
+    def _told(self) -> Trace | None:
+        """The Trace as far as it may be known: how long it becomes is a secret."""
+        return self._state.trace if self._state.look.ahead else self._state.visible
+
+    def _extent(self, kind: Kind) -> tuple[int, int]:
+        """Rows and columns of the overview's thumbnails: every token decoded."""
+        trace = self._told
+        assert trace is not None
+        queries, keys = trace.tokens(kind)
+        return self._reserved(trace, kind, (len(queries), len(keys)))
+
+    def _reserved(
+        self, trace: Trace, kind: Kind, counts: tuple[int, int]
+    ) -> tuple[int, int]:
+        grows = self._state.awaiting.decoding or not self._state.look.ahead
+        return reserved(counts, kind, grows=grows, source=len(trace.source))
+
+    # ---- what the user does ----------------------------------------------------
+
+    def _choose_look(self, look: Look) -> None:
+        self.session.set(look=look)
+
+    def _choose_scale(self, scale: Scale) -> None:
+        self.session.set(scale=scale)
+
+    def _take_offer(self) -> None:
+        """Use the range of colours that is offered."""
+        shown, scale = self._readings.get(self._state.kind), self._state.scale
+        wanted = None if shown is None else offered_scale(shown.values, scale)
+        if wanted is not None:
+            self.session.set(scale=wanted)
+
+    def _choose_order(self, order: Order) -> None:
+        self.session.set(look=replace(self._state.look, order=order))
+
+    def _choose(self, layer: int, head: int) -> None:
+        self.session.set(layer=layer, head=head)
+
+    def _hover(self, kind: Kind, at: MapCell | SideToken | None) -> None:
+        cell, look = self._focus(kind, at)
+        self.session.set(hovered=cell, look=look)
+
+    def _click(self, kind: Kind, at: MapCell | SideToken | None) -> None:
+        """Lock a cell, or unlock it; a click on a small picture makes it the large."""
+        if at is None or kind != self._state.kind:
+            self.session.set(kind=kind)
+            return
+        cell, look = self._focus(kind, at)
+        locked = None if cell == self._state.locked else cell
+        self.session.set(kind=kind, locked=locked, look=look)
+
+    def _focus(
+        self, kind: Kind, at: MapCell | SideToken | None
+    ) -> tuple[AttentionCell | None, Look]:
+        """Return the cell to focus, and the look that goes with it.
+
+        For a token it is the cell of its largest weight, and its weights stand out.
+        """
+        shown, look = self._readings.get(kind), self._state.look
+        if at is None or shown is None:
+            return None, look
+        if isinstance(at, MapCell):
+            return shown.cell(*at), look
+        look = look if at.side == look.by else replace(look, by=at.side)
+        return shown.cell(*shown.partner(*at)), look
+
+
+class HeadsPane(QStackedWidget):
+    """Shows the overview, or which head reads the locked cell most."""
+
+    chosen = Signal(int, int)  # layer and head
+    order_chosen = Signal(str)
+    folded = Signal(bool)
+    failed = Signal(str)
+
+    def __init__(self, table: Callable[[], Table | None]) -> None:
+        """``table`` gives every head's weights for export."""
+        super().__init__()
+        self.overview = Overview(table)
+        self.overview.export.failed.connect(self.failed)
+        self.overview.chosen.connect(self.chosen)
+        self.overview.order_chosen.connect(self.order_chosen)
+        self.overview.folding.connect(self.folded)
+        self.finder = HeatMap(_("the locked cell in every head"))
+        self.finder.clicked.connect(self._choose)
+        self.finder.failed.connect(self.failed)
+        self.back = QPushButton(_("Back to all heads"))
+        self.back.clicked.connect(lambda: self._order("place"))
+        self.overview.question.clicked.connect(lambda: self._order("cell"))
+        page = QWidget()
+        column = QVBoxLayout(page)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.addWidget(self.back, 0, Qt.AlignmentFlag.AlignLeft)
+        column.addWidget(self.finder, 1)
+        self.addWidget(self.overview)
+        self.addWidget(page)
+
+    def show_cell(self, matrix: Matrix | None) -> None:
+        """Show a cell in every head; None goes back to the thumbnails."""
+        if matrix is not None:
+            self.finder.draw(matrix)
+        self.setCurrentIndex(0 if matrix is None else 1)
+
+    def choose(self, layer: int, head: int) -> None:
+        """Frame a head in both."""
+        self.overview.choose((layer, head))
+        self.finder.mark((layer, head), value=False)
+
+    def sizeHint(self) -> QSize:
+        return self.overview.sizeHint()
+
+    def _order(self, order: Order) -> None:
+        self.order_chosen.emit(order)
+
+    def _choose(self, cell: MapCell | None) -> None:
+        if cell is not None:
+            self.chosen.emit(*cell)

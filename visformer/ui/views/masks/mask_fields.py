@@ -1,0 +1,343 @@
+"""The fields of the mask lab: where a change holds, and what is changed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from PySide6.QtCore import QPoint, QRect, QSignalBlocker, QSize, Qt, Signal
+from PySide6.QtWidgets import (
+    QComboBox,
+    QGridLayout,
+    QLabel,
+    QLayout,
+    QLayoutItem,
+    QMenu,
+    QPushButton,
+    QSpinBox,
+    QWidget,
+)
+
+from visformer.language import N_, _
+from visformer.pictures.mask_lab import causal_of, hidden_of, scale_of
+from visformer.pictures.token_names import names
+from visformer.session.runs import change_run
+from visformer.session.state import Session, State
+from visformer.ui.look.theme import gap
+from visformer.ui.widgets.combo_box import ComboBox
+from visformer.ui.widgets.plain_tip import plain_tip
+from visformer.values.facts import KINDS
+from visformer.values.intervention import Causal, HideSource, ScoreScale
+from visformer.words import KIND_NAMES, layer_words, masked_value_text, number
+
+CAUSAL = {
+    "own": N_("the model's own"),
+    "off": N_("off"),
+    "moved": N_("diagonal moved by"),
+}
+FACTORS: dict[float | None, str] = {  # None: no scaling
+    None: N_("no scaling"),
+    2.0: N_("2 times the model's own"),
+    0.5: N_("half the model's own"),
+}
+
+
+class MaskFields(QWidget):
+    """What is changed in which layers; every choice changes the run at once."""
+
+    moved = Signal()  # another layer, whose mask is painted
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self._session = session
+        self._state = State()
+        self.layers = _chooser(_("layers in which the mask is changed"))
+        self.layers.activated.connect(lambda _: self._change_layer())
+        self.causal = _chooser(_("causal mask"))
+        for name, title in CAUSAL.items():
+            self.causal.addItem(_(title), name)
+        self.causal.activated.connect(lambda _: self._change_causal())
+        self.offset = QSpinBox()
+        self.offset.setAccessibleName(
+            _("number of tokens by which the diagonal is moved")
+        )
+        self.offset.setRange(-64, 64)
+        self.offset.setValue(1)
+        self.offset.valueChanged.connect(lambda _: self._change_causal())
+        self.masked_value = _chooser(_("value of a masked score"))
+        self.masked_value.activated.connect(lambda _: self._change_masked_value())
+        self.scaling = _chooser(_("scale of the scores"))
+        self.scaling.activated.connect(lambda _: self._change_scale())
+        self.hide_button = QPushButton(_("Hide source tokens"))
+        self._menu = QMenu(self.hide_button)
+        self.hide_button.setMenu(self._menu)
+        self.kind = _chooser(_("kind of attention"))
+        self.kind.activated.connect(self._choose_kind)
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        fields = {
+            _("&In"): (self.kind, self.layers),
+            _("&Causal mask"): (self.causal, self.offset),
+            _("&Masked score"): (self.masked_value,),
+            _("Score &scale"): (self.scaling,),
+        }
+        groups = []
+        for title, widgets in fields.items():
+            group = QWidget()
+            grid = QGridLayout(group)
+            grid.setContentsMargins(0, 0, 0, 0)
+            grid.setVerticalSpacing(0)
+            label = QLabel(title)
+            label.setBuddy(widgets[0])
+            grid.addWidget(label, 0, 0, 1, len(widgets))
+            for at, widget in enumerate(widgets):
+                grid.addWidget(widget, 1, at)
+            groups.append(group)
+        Flow(self, *groups, self.hide_button)
+
+    @property
+    def layer(self) -> int | None:
+        """The layer in which changes hold; None: every layer."""
+        layer: int | None = self.layers.currentData()
+        return layer
+
+    def draw(self, state: State) -> None:
+        """Say what is changed in the chosen layers."""
+        self._state = state
+        kinds = KINDS if state.trace is None else state.trace.kinds
+        with QSignalBlocker(self.kind):
+            if [self.kind.itemData(at) for at in range(self.kind.count())] != [*kinds]:
+                self.kind.clear()
+                for kind in kinds:
+                    self.kind.addItem(_(KIND_NAMES[kind]), kind)
+            self.kind.setCurrentIndex(self.kind.findData(state.kind))
+        self._draw_layers()
+        change = causal_of(state.intervention, self.layer)
+        name = "own" if change is None else "off" if change.offset is None else "moved"
+        with QSignalBlocker(self.causal), QSignalBlocker(self.offset):
+            self.causal.setCurrentIndex(self.causal.findData(name))
+            if change is not None and change.offset is not None:
+                self.offset.setValue(change.offset)
+        self.offset.setVisible(name == "moved")
+        self._draw_masked_value()
+        self._draw_scale()
+        self._draw_tokens()
+
+    def forbid(self, why: str) -> None:
+        """Say why nothing can be changed; "": it can."""
+        for box in (self.causal, self.offset, self.masked_value, self.scaling):
+            box.setEnabled(not why)
+            box.setToolTip(plain_tip(why))
+        self.hide_button.setEnabled(not why and self._menu.actions() != [])
+        self.hide_button.setToolTip(plain_tip(why))
+
+    def _draw_layers(self) -> None:
+        count = self._state.model.layers(self._state.kind) if self._state.model else 0
+        if self.layers.count() == count + 1:
+            return
+        chosen = self.layers.currentIndex()
+        self.layers.clear()
+        self.layers.addItem(_("all layers"), None)
+        for layer in range(count):
+            self.layers.addItem(layer_words(layer), layer)
+        self.layers.setCurrentIndex(max(0, min(chosen, count)))
+
+    def _draw_masked_value(self) -> None:
+        state = self._state
+        run, own = state.baseline or state.visible, _("the model's own")
+        if run is not None:
+            text = masked_value_text(run.model.attention[state.kind].masked_value)
+            own = _("the model's own, {value}", value=text)
+        named: dict[float | None, str] = {
+            None: own,
+            0.0: _("score × mask (the wrong way: it leaks)"),
+            -math.inf: "−∞",
+        }
+        chosen = state.intervention.masked_value
+        if chosen is not None and chosen not in named:
+            named[chosen] = masked_value_text(chosen)
+        with QSignalBlocker(self.masked_value):
+            self.masked_value.clear()
+            for value, title in named.items():
+                self.masked_value.addItem(title, value)
+            self.masked_value.setCurrentIndex(list(named).index(chosen))
+
+    def _draw_scale(self) -> None:
+        state = self._state
+        chosen, own = scale_of(state.intervention, self.layer), _("the model's own")
+        if state.model is not None and state.kind in state.model.attention:
+            scales = state.model.attention[state.kind].scales
+            value = number(scales[self.layer or 0])
+            own = _("the model's own, {value}", value=value)
+        named = {factor: _(title) for factor, title in FACTORS.items()}
+        if chosen is not None and chosen.factor not in named:
+            named[chosen.factor] = f"× {number(chosen.factor or 0)}"
+        with QSignalBlocker(self.scaling):
+            self.scaling.clear()
+            self.scaling.addItem(own, "own")
+            for factor, title in named.items():
+                self.scaling.addItem(title, factor)
+            at = 0 if chosen is None else 1 + list(named).index(chosen.factor)
+            self.scaling.setCurrentIndex(at)
+
+    def _draw_tokens(self) -> None:
+        trace = self._state.visible
+        tokens = names(trace, "source") if trace is not None else ()
+        hidden = hidden_of(self._state.intervention, self.layer)
+        if len(self._menu.actions()) != len(tokens):
+            self._menu.clear()
+            for index in range(len(tokens)):
+                action = self._menu.addAction("")
+                action.setCheckable(True)
+                action.triggered.connect(
+                    lambda _checked, token=index: self._hide(token)
+                )
+        for index, action in enumerate(self._menu.actions()):
+            text = tokens[index].replace("&", "&&")
+            action.setText(f"{index + 1}  {text}")
+            action.setChecked(index in hidden)
+        self.hide_button.setEnabled(bool(tokens))
+
+    # ---- what the user does ----------------------------------------------------
+
+    def _choose_kind(self, index: int) -> None:
+        self._session.set(kind=self.kind.itemData(index))
+
+    def _change_layer(self) -> None:
+        self.draw(self._state)
+        self.moved.emit()
+
+    def _change_causal(self) -> None:
+        name, offset = self.causal.currentData(), self.offset.value()
+        change = Causal(None if name == "off" else offset, self.layer)
+        if name != "own":
+            self._session.set(step=leaking_step(self._state))
+        before = self._state.intervention
+        changed = before.without(change) if name == "own" else before.with_mask(change)
+        self._session.do(change_run, changed)
+
+    def _change_masked_value(self) -> None:
+        value: float | None = self.masked_value.currentData()
+        changed = replace(self._state.intervention, masked_value=value)
+        self._session.do(change_run, changed)
+
+    def _change_scale(self) -> None:
+        before, factor = self._state.intervention, self.scaling.currentData()
+        changed = (
+            before.without_scale(self.layer)
+            if factor == "own"
+            else before.with_scale(ScoreScale(factor, self.layer))
+        )
+        self._session.do(change_run, changed)
+
+    def _hide(self, token: int) -> None:
+        before, change = self._state.intervention, HideSource(token, self.layer)
+        hidden = token in hidden_of(before, self.layer)
+        changed = before.without(change) if hidden else before.with_mask(change)
+        self._session.do(change_run, changed)
+
+
+def leaking_step(state: State) -> int:
+    """Return the step to look for leaks at: with one token nothing can leak."""
+    if state.trace is None or state.step >= 2:
+        return state.step
+    return len(state.trace)
+
+
+def _chooser(name: str) -> QComboBox:
+    box = ComboBox()
+    box.setAccessibleName(name)
+    box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
+    return box
+
+
+class Flow(QLayout):
+    """Breaks into rows like a text; a widget stands at the bottom of its row."""
+
+    def __init__(self, parent: QWidget, *widgets: QWidget) -> None:
+        super().__init__(parent)
+        self._heights: dict[int, int] = {}  # by width, until something changes
+        self._items: list[QLayoutItem] = []
+        self.setContentsMargins(0, 0, 0, 0)
+        for widget in widgets:
+            self.addWidget(widget)
+
+    def addItem(self, item: QLayoutItem) -> None:
+        self._items.append(item)
+
+    def count(self) -> int:
+        return len(self._items)
+
+    def itemAt(self, index: int) -> QLayoutItem | None:
+        """Return an item; None beyond the last, as Qt asks for it."""
+        return self._items[index] if 0 <= index < len(self._items) else None
+
+    def takeAt(self, index: int) -> QLayoutItem | None:
+        """Remove an item and return it; None beyond the last."""
+        return self._items.pop(index) if 0 <= index < len(self._items) else None
+
+    def hasHeightForWidth(self) -> bool:
+        return True
+
+    def heightForWidth(self, width: int) -> int:
+        """Return the height of all rows."""
+        if width not in self._heights:
+            self._heights[width] = self._place(QRect(0, 0, width, 0), move=False)
+        return self._heights[width]
+
+    def invalidate(self) -> None:
+        """Forget the heights: Qt says that something has changed."""
+        if "_heights" in self.__dict__:
+            self._heights.clear()
+        super().invalidate()
+
+    def setGeometry(self, rect: QRect) -> None:
+        super().setGeometry(rect)
+        self._place(rect, move=True)
+
+    def sizeHint(self) -> QSize:
+        """As wide as all widgets in one row."""
+        sizes = [item.sizeHint() for item in self._there()]
+        wide = sum(size.width() + self._gap() for size in sizes)
+        high = max((size.height() for size in sizes), default=0)
+        return QSize(wide, high)
+
+    def minimumSize(self) -> QSize:
+        """As wide as the widest widget."""
+        size = QSize()
+        for item in self._there():
+            size = size.expandedTo(item.minimumSize())
+        return size
+
+    def expandingDirections(self) -> Qt.Orientation:
+        return Qt.Orientation(0)
+
+    def _there(self) -> list[QLayoutItem]:
+        return [item for item in self._items if not item.isEmpty()]
+
+    def _gap(self) -> int:
+        parent = self.parentWidget()
+        return gap(parent, 2) if parent is not None else 0
+
+    def _place(self, rect: QRect, *, move: bool) -> int:
+        """Break into rows; return the height that they take."""
+        rows: list[list[QLayoutItem]] = [[]]
+        x = 0
+        for item in self._there():
+            wide = item.sizeHint().width()
+            if rows[-1] and x + wide > rect.width():
+                rows.append([])
+                x = 0
+            rows[-1].append(item)
+            x += wide + self._gap()
+        y = rect.y()
+        for row in rows:
+            high = max((item.sizeHint().height() for item in row), default=0)
+            x = rect.x()
+            for item in row if move else ():
+                size = item.sizeHint().boundedTo(QSize(rect.width(), high))
+                item.setGeometry(QRect(QPoint(x, y + high - size.height()), size))
+                x += size.width() + self._gap()
+            y += high + self._gap() // 2
+        return y - self._gap() // 2 - rect.y()

@@ -1,0 +1,488 @@
+"""The Output tab: the next token, what each layer would say, the numbers behind it."""
+
+from __future__ import annotations
+
+import math
+
+from PySide6.QtCore import QEvent, QPoint, QRect, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import (
+    QContextMenuEvent,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QPen,
+    QResizeEvent,
+)
+from PySide6.QtWidgets import (
+    QHBoxLayout,
+    QLabel,
+    QSizePolicy,
+    QSplitter,
+    QToolTip,
+    QWidget,
+)
+
+from visformer.language import N_, _
+from visformer.pictures.logit_lens import (
+    MOST_STEPS,
+    SHOWS,
+    all_lens,
+    how_words,
+    lens_cell_words,
+    rank_words,
+    step_lens,
+    steps_range,
+)
+from visformer.pictures.output import (
+    MOST_ROWS,
+    chosen_line,
+    first_row,
+    flow_words,
+    logit_table,
+    output_picture,
+    output_words,
+    product_table,
+    softmax_words,
+)
+from visformer.pictures.token_bars import (
+    TokenBar,
+    bars_table,
+    headline,
+    predicts,
+    token_bars,
+)
+from visformer.pictures.words.absent import has_output, has_target, no_lens_words
+from visformer.session.state import Session, State
+from visformer.ui.look import theme
+from visformer.ui.look.theme import fed_colour
+from visformer.ui.views.output.cell_texts import CellTexts
+from visformer.ui.views.view import View
+from visformer.ui.widgets.arranging import LeastColumn, laid_out_once
+from visformer.ui.widgets.canvas import MapCell
+from visformer.ui.widgets.combo_box import ComboBox
+from visformer.ui.widgets.export import Export
+from visformer.ui.widgets.heatmap import HeatMap
+from visformer.ui.widgets.number_table import NumberTable
+from visformer.ui.widgets.paint_later import paint_later
+from visformer.ui.widgets.plain_label import paragraph, plain_label
+from visformer.ui.widgets.plain_tip import plain_tip
+from visformer.ui.widgets.raw_pieces import written
+from visformer.ui.widgets.term_tips import TermTip
+from visformer.ui.window.large import present_whole
+from visformer.words import dimension_words, number, probability
+
+HINT = N_("click: go to the step · drag: see more")
+LEAST_MAP = 130  # pixels: the minimum height of a map's cells; then the view scrolls
+SIDE_BY_SIDE = 56  # the least width in lines of text; else one below the other
+AROUND_LINES = 7  # what stands around them, in lines of text
+STRETCH = 100.0  # a few rows of many columns still fill the map
+CELL_LINES = 1.15  # minimum height of a step's cell in lines; the rest is dragged to
+
+
+class OutputView(View):
+    """The sentence, the bars, the logit lens; below, the numbers they come from."""
+
+    name = "output"
+    fills = True  # with bars of the next token
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self._headline = paragraph(_("the next token in a sentence"))
+        self.bars = BarChart()
+        self.bars.setAccessibleName(_("the next token, best first"))
+        self.bars.failed.connect(self.fail)
+        self._flow = paragraph(_("how the token of this step came about"))
+        TermTip(self.bars, session, "probability")
+        self._output = self._map(_("decoder output Z, rows by dimensions"))
+        self._output.hovered.connect(self._tell_output)
+        self._output.clicked.connect(self._go_to_row)
+        self.products = self._table(
+            _("the current row of Z and the logit of the step's token")
+        )
+        self.products.hovered.connect(self._mark_dimension)
+        self._softmax = paragraph(_("the softmax with its numbers"))
+        TermTip(self._softmax, session, "logit", "probability")
+        self.logits = self._table(_("logits and probabilities, best first"))
+        self._how = paragraph(_("how the lens is computed"))
+        self._ranks = paragraph(_("the step's token through the layers"))
+        self._step_map = self._map(_("logit lens of this step, layers by tokens"))
+        self._step_texts = CellTexts(self._step_map.canvas)
+        self._step_map.hovered.connect(self._tell_step)
+        self._steps_map = self._map(_("logit lens of all steps, steps by layers"))
+        self._steps_texts = CellTexts(self._steps_map.canvas)
+        self._steps_texts.resized.connect(self._follow)
+        self._steps_map.hovered.connect(self._tell_steps)
+        self._steps_map.clicked.connect(self._go_to_step)
+        self.shows = ComboBox()
+        for name, title in SHOWS.items():
+            self.shows.addItem(_(title), name)
+        self.shows.setAccessibleName(_("what the cells of all steps show"))
+        self.shows.currentIndexChanged.connect(self._choose_shows)
+        self._lay_out()
+
+    def _map(self, name: str) -> HeatMap:
+        heat_map = HeatMap(name, stretch=STRETCH)
+        heat_map.failed.connect(self.fail)
+        return heat_map
+
+    def _table(self, name: str) -> NumberTable:
+        table = NumberTable(name)
+        table.failed.connect(self.fail)
+        return table
+
+    def _lay_out(self) -> None:
+        chooser = QHBoxLayout()
+        title = QLabel(_("cells s&how"))
+        title.setBuddy(self.shows)
+        chooser.addWidget(title)
+        chooser.addWidget(self.shows)
+        hint = plain_label(_(HINT), faint=True)
+        hint.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        chooser.addWidget(hint, 1)
+        self._left = _column(self._output, self.products)
+        self._right = _column(self._softmax, self.logits)
+        self._above = _splitter(Qt.Orientation.Horizontal, self._left, self._right)
+        self._lens = _column(self._ranks, self._step_map)
+        self._every = _column(chooser, self._steps_map)
+        self._column = layout = LeastColumn(self)
+        layout.setContentsMargins(4, 4, 4, 4)
+        layout.addWidget(self._headline)
+        self._first = _splitter(Qt.Orientation.Horizontal, self.bars, self._lens)
+        self._first.setStretchFactor(1, 2)
+        present_whole(self._first)
+        layout.addWidget(self._first, 1)
+        layout.addWidget(self._how)
+        layout.addWidget(self._every, 1)
+        layout.addWidget(self._flow)
+        layout.addWidget(self._above, 1)
+        self._keep_room()
+
+    def _keep_room(self) -> None:
+        """Reserve lines for the words, so that stepping and hovering move nothing."""
+        self._headline.setFont(theme.sized(self.font(), theme.TITLE, bold=True))
+        self._column.setSpacing(theme.gap(self))
+        for beside in (self._lens, self._right):
+            layout = beside.layout()
+            if layout is not None:
+                layout.setContentsMargins(theme.gap(self, 2), 0, 0, 0)
+        line = self.fontMetrics().lineSpacing()
+        lines = {self._flow: 2, self._softmax: 3, self._how: 2, self._ranks: 2}
+        for label, count in lines.items():
+            label.setMinimumHeight(count * line)
+            label.setAlignment(Qt.AlignmentFlag.AlignTop)
+        for heat_map in (self._output, self._step_map, self._steps_map):
+            heat_map.setMinimumHeight(LEAST_MAP + AROUND_LINES * line)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Stand side by side only what has the room for it."""
+        super().resizeEvent(event)
+        self._turn()
+
+    def _turn(self) -> None:
+        wide = self.width() >= SIDE_BY_SIDE * self.fontMetrics().height()
+        side = Qt.Orientation.Horizontal if wide else Qt.Orientation.Vertical
+        self._above.setOrientation(side)
+        self._first.setOrientation(Qt.Orientation.Horizontal if self._for_all else side)
+
+    def present(self, *, on: bool) -> None:
+        """Show an audience the bars beside the lens, whatever the room."""
+        super().present(on=on)
+        self._turn()
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Follow the size of the text."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.FontChange and hasattr(self, "_ranks"):
+            self._keep_room()
+            self._turn()
+
+    # ---- drawing ---------------------------------------------------------------
+
+    def main_picture(self) -> QWidget | None:
+        """Return the bars, with the lens of the step where there is one."""
+        return self._first if self.bars.isVisibleTo(self) else None
+
+    def draw(self, state: State) -> None:
+        """Show a State."""
+        self._state = state
+        if self._changed("whether there is a lens", state.lens is None):
+            paint_later(self)  # most of what is seen comes with it
+        with laid_out_once(self, self._lens, self._every, self._left, self._right):
+            self._draw_changes()
+
+    def _draw_changes(self) -> None:
+        state = self._state
+        if self._changed("output", state.visible, state.trace):
+            self._draw_output()
+        if self._changed("bars", state.visible):
+            self._headline.setText(headline(state.visible))
+            self.bars.draw(token_bars(state.visible))
+            self.bars.setVisible(predicts(state.visible))
+        if self._changed("numbers", state.visible, state.lens):
+            self._draw_numbers()
+        shows = self.shows.currentData()
+        if self._changed("lens", state.visible, state.trace, state.lens, shows):
+            self._draw_lens()
+
+    def _choose_shows(self) -> None:
+        self.draw(self._state)
+
+    def _draw_output(self) -> None:
+        state = self._state
+        self._tell_row("")
+        extent = None
+        picture = None if state.visible is None else output_picture(state.visible)
+        if state.trace is not None and picture is not None:
+            extent = min(len(state.trace), MOST_ROWS), len(picture.columns)
+        self._output.draw(picture, extent=extent)
+        self._above.setVisible(state.visible is None or picture is not None)
+        self._mark_dimension(None)
+
+    def _draw_numbers(self) -> None:
+        state = self._state
+        self.products.draw(product_table(state.visible, state.lens))
+        self._softmax.setText(softmax_words(state.visible, state.lens))
+        self.logits.draw(logit_table(state.visible, state.lens))
+        self.logits.mark(chosen_line(state.visible, state.lens), None)
+
+    def _mark_dimension(self, at: tuple[int, int] | None) -> None:
+        """Mark the current row of Z, and a dimension of it."""
+        trace = self._state.visible
+        if trace is None or not len(trace):
+            return
+        row = len(trace) - 1 - first_row(trace)
+        cell = None if at is None else (row, at[1])
+        self._output.mark(cell, rows=(row,), columns=() if at is None else (at[1],))
+
+    def _draw_lens(self) -> None:
+        state = self._state
+        self._how.setText(self._lens_words())
+        lens = state.visible is None or not no_lens_words(state.visible)
+        for part in (self._lens, self._every, self._right):
+            part.setVisible(lens)
+        self._ranks.setText(rank_words(state.visible, state.lens))
+        one = step_lens(state.visible, state.lens)
+        # the step's token is cut where it is wide, not turned: no step moves the map
+        names = one.matrix.columns[1:] if one else ()
+        self._step_map.draw(one.matrix if one else None, longest=((), names))
+        self._step_map.mark(None, columns=(0,))
+        self._step_texts.draw(*((one.matrix, one.texts) if one else (None, ())))
+        every = all_lens(state.visible, state.lens, self.shows.currentData())
+        extent = None
+        if every is not None and state.trace is not None:
+            steps = min(len(state.trace), MOST_STEPS)
+            extent = steps, len(every.matrix.columns)
+        self._steps_map.draw(every.matrix if every else None, extent=extent)
+        self._steps_texts.draw(*((every.matrix, every.texts) if every else (None, ())))
+        if every is not None:
+            last = len(every.matrix.rows) - 1
+            self._steps_map.mark(None, rows=(last,))
+            self._follow()
+
+    def _follow(self) -> None:
+        """Scroll to the current step, with cells high enough to be read."""
+        row = len(self._steps_texts.texts) - 1
+        if row < 0:
+            return
+        canvas, view = self._steps_map.canvas, self._steps_map.canvas.view
+        line = canvas.fontMetrics().height()  # larger where the map is presented
+        fit = max(1, int(canvas.height() / (CELL_LINES * line)))
+        high = min(view.height(), fit)
+        if view.height() > fit or not view.top() <= row <= view.bottom() - 1:
+            top = max(0.0, row + 1 - high)
+            canvas.look_at(QRectF(view.x(), top, view.width(), high))
+
+    # ---- what the user does ----------------------------------------------------
+
+    def _tell_output(self, cell: MapCell | None) -> None:
+        """Describe the cell pointed at, and mark its dimension below."""
+        trace = self._state.visible
+        if cell is None or trace is None:
+            self._tell_row("")
+            self.products.mark(None, None)
+            return
+        self.products.mark(None, cell[1])
+        row = first_row(trace) + cell[0]
+        value = float(trace.decoder_output[row, cell[1]])
+        pointed = _(
+            "Row {row} of Z, {dimension}: {value}.",
+            row=row + 1,
+            dimension=dimension_words(cell[1]),
+            value=number(value, 6),
+        )
+        self._tell_row(" ".join((pointed, output_words(trace, row))))
+
+    def _tell_row(self, pointed: str) -> None:
+        """Say how the step's token came about, then describe the row pointed at."""
+        trace = self._state.visible
+        lines = [flow_words(trace)]
+        if trace is not None and len(trace) and has_output(trace):
+            lines.append(pointed or output_words(trace, len(trace) - 1))
+        self._flow.setText("\n".join(lines))
+
+    def _tell_step(self, cell: MapCell | None) -> None:
+        trace = self._state.visible
+        if trace is not None and len(trace):
+            self._tell_lens((len(trace) - 1, cell[0]) if cell else None)
+
+    def _tell_steps(self, cell: MapCell | None) -> None:
+        trace = self._state.visible
+        if trace is not None and len(trace):
+            first = steps_range(trace).start
+            self._tell_lens((first + cell[0], cell[1]) if cell else None)
+
+    def _tell_lens(self, at: tuple[int, int] | None) -> None:
+        """Say what a row and a layer predict, in place of how the lens is computed."""
+        said = lens_cell_words(self._state.visible, self._state.lens, *at) if at else ""
+        self._how.setText(said or self._lens_words())
+
+    def _lens_words(self) -> str:
+        """Say how the lens is computed, or why there is none."""
+        trace = self._state.visible
+        if trace is None or not has_target(trace):
+            return ""
+        return no_lens_words(trace) or how_words(trace.model)
+
+    def _go_to_row(self, cell: MapCell | None) -> None:
+        trace = self._state.visible
+        if cell is not None and trace is not None:
+            self.session.set(step=first_row(trace) + cell.row + 1)
+
+    def _go_to_step(self, cell: MapCell | None) -> None:
+        trace = self._state.visible
+        if cell is not None and trace is not None:
+            self.session.set(step=steps_range(trace).start + cell.row + 1)
+
+
+def _column(*parts: QWidget | QHBoxLayout) -> QWidget:
+    """Stack parts vertically; heat maps and splitters take the free height."""
+    column = QWidget()
+    layout = LeastColumn(column)
+    layout.setContentsMargins(0, 0, 0, 0)
+    layout.setSpacing(4)
+    for part in parts:
+        if isinstance(part, QHBoxLayout):
+            layout.addLayout(part)
+        else:
+            layout.addWidget(part, 1 if isinstance(part, HeatMap | QSplitter) else 0)
+    if not any(isinstance(part, HeatMap | QSplitter) for part in parts):
+        layout.addStretch(1)
+    return column
+
+
+def _splitter(orientation: Qt.Orientation, *parts: QWidget) -> QSplitter:
+    splitter = QSplitter(orientation)
+    for part in parts:
+        splitter.addWidget(part)
+        splitter.setStretchFactor(splitter.count() - 1, 1)
+    splitter.setSizes([500] * len(parts))  # shared out evenly
+    splitter.setChildrenCollapsible(False)
+    return splitter
+
+
+LONGEST_NAME = 24  # characters of room for a name
+
+
+class BarChart(QWidget):
+    """Names at the left, numbers at the right, bars between them."""
+
+    failed = Signal(str)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bars: tuple[TokenBar, ...] = ()
+        self._rows = 0  # the most that there were: the room stays
+        self.setMouseTracking(True)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
+        self.export = Export(self, lambda: bars_table(self.bars))
+        self.export.failed.connect(self.failed)
+
+    def draw(self, bars: tuple[TokenBar, ...]) -> None:
+        """Show these bars."""
+        if bars == self.bars:
+            return
+        self.bars = bars
+        if len(bars) > self._rows:
+            self._rows = len(bars)
+            self.updateGeometry()
+        self.setAccessibleDescription("; ".join(bar.words for bar in bars[:3]))
+        self.update()
+
+    def sizeHint(self) -> QSize:
+        """Return the room of all bars, and of short ones."""
+        em = self.fontMetrics().height()
+        return QSize(24 * em, max(self._rows, 10) * self._line())
+
+    def minimumSizeHint(self) -> QSize:
+        """Cut no row; bars may be short."""
+        return QSize(16 * self.fontMetrics().height(), self.sizeHint().height())
+
+    def _line(self) -> int:
+        return round(1.35 * self.fontMetrics().height())
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter, metrics = QPainter(self), self.fontMetrics()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        line, em = self._line(), metrics.height()
+        number = metrics.horizontalAdvance("0.0e−00") + em // 2
+        most = min(LONGEST_NAME * metrics.averageCharWidth(), self.width() // 3)
+        names = [
+            metrics.elidedText(name, Qt.TextElideMode.ElideRight, most)
+            for name in written(tuple(bar.name for bar in self.bars))
+        ]
+        name = max(map(metrics.horizontalAdvance, names), default=0)
+        ranks = [f"{bar.rank:,}" for bar in self.bars]
+        rank = max(map(metrics.horizontalAdvance, ranks), default=0) + em // 2
+        left = rank + name + em
+        room = max(em, self.width() - left - number)
+        for at, (bar, text) in enumerate(zip(self.bars, names, strict=True)):
+            y = at * line
+            self._paint_row(painter, bar, QRect(left, y, room, line))
+            painter.setPen(self._ink(bar))
+            left_of = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight
+            painter.drawText(QRect(rank, y, name + em // 3, line), left_of, text)
+            value = QRect(left + room, y, number, line)
+            painter.drawText(value, left_of, probability(bar.p))
+            if bar.rank:
+                painter.setPen(self.palette().placeholderText().color())
+                there = QRect(0, y, rank - em // 3, line)
+                painter.drawText(there, left_of, f"{bar.rank:,}")
+
+    def _ink(self, bar: TokenBar) -> Qt.GlobalColor | object:
+        palette = self.palette()
+        if bar.own and bar.fed:
+            return fed_colour(palette)
+        return (palette.text() if bar.rank else palette.placeholderText()).color()
+
+    def _paint_row(self, painter: QPainter, bar: TokenBar, box: QRect) -> None:
+        """Paint a bar on its track; the step's own token is framed."""
+        palette = self.palette()
+        track = box.adjusted(0, box.height() // 5, 0, -box.height() // 5)
+        painter.fillRect(track, palette.alternateBase())
+        if not math.isnan(bar.p):
+            full = QRect(track)
+            full.setWidth(max(1, round(track.width() * min(1.0, bar.p))))
+            colour = palette.highlight().color()
+            if not bar.rank:
+                colour = palette.placeholderText().color()
+            painter.fillRect(full, colour)
+        if bar.own:
+            ink = fed_colour(palette) if bar.fed else palette.highlight().color()
+            painter.setPen(QPen(ink, 2))
+            painter.setBrush(Qt.BrushStyle.NoBrush)
+            painter.drawRect(track)
+
+    def _at(self, point: QPoint) -> TokenBar | None:
+        row = point.y() // self._line()
+        return self.bars[row] if 0 <= row < len(self.bars) else None
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        """Say what the bar under the mouse is."""
+        bar = self._at(event.position().toPoint())
+        if bar is not None:
+            place = event.globalPosition().toPoint()
+            QToolTip.showText(place, plain_tip(bar.words), self)
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        """Offer to copy and to save."""
+        self.export.popup(event.globalPos())

@@ -1,0 +1,353 @@
+"""The Positions tab: the model's table of positional encodings, shown three ways."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from PySide6.QtCore import QSignalBlocker, QTimer, Signal
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QSpinBox, QWidget
+
+from visformer.language import N_, _
+from visformer.pictures.picture import Matrix
+from visformer.pictures.positions import (
+    LIKENESS_NAMES,
+    LIKENESSES,
+    Waves,
+    cell_words,
+    default_last,
+    has_table,
+    heat_picture,
+    nothing_words,
+    pair_words,
+    similarity_picture,
+    table_words,
+    waves_of,
+)
+from visformer.session.state import Session, State
+from visformer.ui.look.dress import Dressed
+from visformer.ui.views.positions.curves import Curves, plotting_in_pieces
+from visformer.ui.views.positions.position_input import PositionInput
+from visformer.ui.views.positions.position_lab import PositionLab
+from visformer.ui.views.view import PagedView, View
+from visformer.ui.widgets.arranging import (
+    LEAST_WORDS,
+    LeastColumn,
+    TurningRow,
+    laid_out_once,
+    set_least,
+)
+from visformer.ui.widgets.canvas import MapCell
+from visformer.ui.widgets.combo_box import ComboBox
+from visformer.ui.widgets.heatmap import HeatMap
+from visformer.ui.widgets.paint_later import paint_later
+from visformer.ui.widgets.plain_label import paragraph
+from visformer.ui.widgets.run_switch import Without
+from visformer.values.arrays import Floats
+from visformer.values.intervention import Intervention, PositionChange
+
+HINT = N_("Point at the map to read position, dimension and value here.")
+
+
+class PositionTable(Dressed, View):
+    """Heat map, curves and similarity of the encodings, over one range of positions."""
+
+    name, title = "table", N_("Table")
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self._about = paragraph(_("what the table is"))
+        self._hover = paragraph(_("the cell pointed at"), _(HINT))
+        self._range = _Range()
+        self._range.changed.connect(self._draw_range)
+        self._heat_map = HeatMap(
+            _("positional encodings, positions by dimensions"), stretch=4
+        )
+        self._heat_map.hovered.connect(self._tell)
+        self._heat_map.failed.connect(self.fail)
+        self._curves = Curves()
+        self._curves.export.failed.connect(self.fail)
+        self._similarity = _Similarity()
+        self._similarity.failed.connect(self.fail)
+        # a table that is new on screen is drawn in some turns of the event loop
+        self._beside = self._say, self._draw_curves, self._draw_similarity
+        self._left: list[Callable[[], None]] = []
+        self._waves: Waves = "none"
+        self._late = QTimer(self, singleShot=True, interval=0)
+        self._late.timeout.connect(self._draw_late)
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        maps = TurningRow((self._heat_map, 3), (self._similarity, 2))
+        self._pictures = QWidget()
+        below = LeastColumn(self._pictures)
+        below.setContentsMargins(0, 0, 0, 0)
+        below.addWidget(maps, 3)
+        below.addWidget(self._curves, 2)
+        line = TurningRow((self._range, 0), (self._hover, 1))
+        layout = LeastColumn(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.addWidget(self._about)
+        layout.addWidget(line)
+        layout.addWidget(self._pictures, 1)
+        layout.addStretch()  # takes the space where there are no pictures
+        self.dress()
+
+    def _dress(self) -> None:
+        """Keep the cells visible below labels of any size."""
+        set_least(self._heat_map)
+        letter = self.fontMetrics().averageCharWidth()
+        self._hover.setMinimumWidth(LEAST_WORDS * letter)
+
+    def main_picture(self) -> QWidget | None:
+        """Return the map of the encodings."""
+        return self._heat_map
+
+    def draw(self, state: State) -> None:
+        """Show the open model's table; a longer sentence lengthens the first range."""
+        self._state = state
+        last = default_last(state.positions, state.trace)
+        longer = self._changed("length", last)
+        if self._changed("table", state.positions, state.model):
+            self._range.touched = False
+            with laid_out_once(self):
+                self._draw_table()
+        elif longer and not self._range.touched:
+            self._range.offer(last)
+
+    def _draw_table(self) -> None:
+        """Show another model's table, or say that there is none."""
+        table, model = self._state.positions, self._state.model
+        usable = has_table(table, model)
+        self._range.setVisible(usable)
+        self._pictures.setVisible(usable)
+        self._hover.setText(_(HINT) if usable else "")
+        self._left = []
+        if table is None or not usable:
+            self._about.setText(nothing_words(model))
+            self._heat_map.draw(None)
+            self._curves.draw(None)
+            self._similarity.draw(None)
+            return
+        self._left = list(self._beside)
+        if self.isVisible():
+            paint_later(self, 1 + len(self._left))
+            self._late.start()
+        self._range.set_count(len(table))
+        self._range.offer(default_last(table, self._state.trace))
+        while self._left and not self._late.isActive():
+            self._left.pop(0)()
+
+    def _draw_late(self) -> None:
+        with laid_out_once(self, self._curves, self._similarity):
+            if self._left:
+                self._left.pop(0)()
+        if self._left:
+            self._late.start()
+
+    def _say(self) -> None:
+        """Say what the table is."""
+        table, model = self._state.positions, self._state.model
+        if table is not None:
+            self._waves = waves_of(table)
+            self._about.setText(table_words(table, waves=self._waves, model=model))
+
+    def _draw_curves(self) -> None:
+        self._curves.draw(self._state.positions, waves=self._waves)
+        self._curves.set_range(self._range.first, self._range.last)
+
+    def _draw_similarity(self) -> None:
+        self._similarity.draw(self._state.positions)
+        self._similarity.set_range(self._range.first, self._range.last)
+
+    def _draw_range(self, first: int, last: int) -> None:
+        if self._state.positions is not None:
+            self._heat_map.draw(heat_picture(self._state.positions, first, last))
+            if self._draw_curves not in self._left:
+                self._curves.set_range(first, last)
+            if self._draw_similarity not in self._left:
+                self._similarity.set_range(first, last)
+
+    def _tell(self, cell: MapCell | None) -> None:
+        """Describe the cell pointed at, and mark its position in the curves."""
+        table = self._state.positions
+        if cell is None or table is None:
+            self._hover.setText(_(HINT))
+            self._curves.mark(None)
+            return
+        position = self._range.first + cell[0]
+        words = cell_words(table, self._state.visible, position, cell[1])
+        self._hover.setText(words)
+        self._curves.mark(position)
+
+
+class PositionsView(PagedView):
+    """The table of encodings, what it adds to the input, and a lab to change it in."""
+
+    name = "positions"
+    pages = PositionTable, PositionInput, PositionLab
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session, NO_POSITIONS)
+
+    @classmethod
+    def imports(cls) -> Iterator[object]:
+        """Import what plots the curves."""
+        return plotting_in_pieces()
+
+
+def _turned(change: Intervention) -> Intervention:
+    """Run without positions, or with the model's own again."""
+    none = PositionChange("none")
+    return replace(change, positions=None if change.positions == none else none)
+
+
+NO_POSITIONS = Without(
+    N_("Run without positions"),
+    N_("Run with positions again"),
+    lambda change: change.positions == PositionChange("none"),
+    _turned,
+    lambda state: state.positions is not None,
+    lambda _: {},
+)
+
+
+class _Range(QWidget):
+    """The positions that are shown: two fields, and a button for all."""
+
+    changed = Signal(int, int)  # first and last
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.touched = False  # the user chose a range: a longer sentence keeps it
+        self._first, self._last = (
+            _spin_box(_("first position")),
+            _spin_box(_("last position")),
+        )
+        self._of = QLabel()
+        self._all = QPushButton(_("&All"))
+        self._all.setAccessibleName(_("show all positions"))
+        self._all.clicked.connect(self._take_all)
+        title, to = QLabel(_("&Positions")), QLabel(_("to"))
+        title.setBuddy(self._first)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        for widget in (title, self._first, to, self._last, self._of, self._all):
+            layout.addWidget(widget)
+        for spin_box in (self._first, self._last):
+            spin_box.valueChanged.connect(self._change)
+
+    @property
+    def first(self) -> int:
+        """The first position shown."""
+        return self._first.value()
+
+    @property
+    def last(self) -> int:
+        """The last position shown."""
+        return self._last.value()
+
+    def set_count(self, count: int) -> None:
+        """Set how many positions there are to choose from."""
+        self._of.setText(_("of {count:,}", count=count))
+        with QSignalBlocker(self._first), QSignalBlocker(self._last):
+            self._first.setRange(0, count - 1)
+            self._last.setRange(0, count - 1)
+
+    def offer(self, last: int) -> None:
+        """Show the positions up to ``last``, and emit ``changed``."""
+        self._set(0, last)
+
+    def _take_all(self) -> None:
+        self.touched = True
+        self._set(0, self._last.maximum())
+
+    def _change(self) -> None:
+        """Keep first <= last: the field that was changed pushes the other."""
+        self.touched = True
+        first, last = self._first.value(), self._last.value()
+        if first > last:
+            first, last = (
+                (first, first) if self.sender() is self._first else (last, last)
+            )
+        self._set(first, last)
+
+    def _set(self, first: int, last: int) -> None:
+        with QSignalBlocker(self._first), QSignalBlocker(self._last):
+            self._first.setValue(first)
+            self._last.setValue(last)
+        self.changed.emit(first, last)
+
+
+class _Similarity(Dressed, QWidget):
+    """How similar every two positions are, by dot product or cosine."""
+
+    failed = Signal(str)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._table: Floats | None = None
+        self._range = (0, 0)
+        self._picture: Matrix | None = None
+        self._choice = ComboBox()
+        self._choice.addItems([_(name) for name in LIKENESS_NAMES.values()])
+        self._choice.setAccessibleName(_("how positions are compared"))
+        self._choice.currentIndexChanged.connect(self._redraw)
+        self._words = paragraph(_("what the similarity map shows"))
+        self._heat_map = HeatMap(_("similarity of every two positions"))
+        self._heat_map.hovered.connect(self._tell)
+        self._heat_map.failed.connect(self.failed)
+        title = QLabel(_("Si&milarity"))
+        title.setBuddy(self._choice)
+        line = QHBoxLayout()
+        line.addWidget(title)
+        line.addWidget(self._choice)
+        line.addStretch(1)
+        layout = LeastColumn(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.addLayout(line)
+        layout.addWidget(self._words)
+        layout.addWidget(self._heat_map, 1)
+        self.dress()
+
+    def _dress(self) -> None:
+        """Keep the cells visible below labels of any size."""
+        set_least(self._heat_map)
+
+    def draw(self, table: Floats | None) -> None:
+        """Use another table; it is painted when a range is set."""
+        self._table = table
+        if table is None:
+            self._heat_map.draw(None)
+            self._words.setText("")
+
+    def set_range(self, first: int, last: int) -> None:
+        """Compare the positions of a range."""
+        self._range = first, last
+        self._redraw()
+
+    def _redraw(self) -> None:
+        if self._table is None:
+            return
+        likeness = list(LIKENESSES)[self._choice.currentIndex()]
+        self._picture = similarity_picture(self._table, *self._range, likeness=likeness)
+        self._heat_map.draw(self._picture)
+        self._tell(None)
+
+    def _tell(self, cell: MapCell | None) -> None:
+        if self._picture is None:
+            return
+        likeness = list(LIKENESSES)[self._choice.currentIndex()]
+        self._words.setText(
+            _(LIKENESSES[likeness])
+            if cell is None
+            else pair_words(self._picture, likeness, *cell)
+        )
+
+
+def _spin_box(name: str) -> QSpinBox:
+    spin_box = QSpinBox()
+    spin_box.setPrefix(_("pos") + " ")
+    spin_box.setAccessibleName(name)
+    spin_box.setKeyboardTracking(False)  # one picture per number, not per digit
+    return spin_box

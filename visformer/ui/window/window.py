@@ -1,0 +1,521 @@
+"""The main window: lays the parts out, draws the State, reports what was done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from PySide6.QtCore import QEvent, QObject, QSettings, Qt, QTimer
+from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QKeyEvent
+from PySide6.QtWidgets import QMainWindow, QMenu, QWidget
+
+from visformer.engine.messages import Event, Opened
+from visformer.engine.mirror import Decoded
+from visformer.errors import VisformerError
+from visformer.language import _
+from visformer.pictures.attention.reading import move
+from visformer.pictures.computation.stages import neighbour
+from visformer.pictures.look import Form
+from visformer.pictures.words.about import readable, source_hint
+from visformer.pictures.words.absent import missing_kinds_words
+from visformer.pictures.words.modified_run import change_words, export_words
+from visformer.program.diagnostics import Health
+from visformer.program.guard import contain_overrides, separately
+from visformer.program.memory import Memory
+from visformer.session import answers, forcing, openings, runs, side_requests
+from visformer.session.navigation import click_source
+from visformer.session.receive import receive
+from visformer.session.runs import fixed_words
+from visformer.session.side_requests import needed
+from visformer.session.state import EngineLike, Session, State
+from visformer.trace_file.saved_session import SavedRun, SavedSession
+from visformer.ui.bars.candidates import CandidatesPanel
+from visformer.ui.bars.drawer import Drawer
+from visformer.ui.bars.first_steps import close_first_steps
+from visformer.ui.bars.header import AboutButton, Header
+from visformer.ui.bars.message_stack import (
+    MessageStack,
+    ModifiedBar,
+    Notice,
+    RestoreBar,
+)
+from visformer.ui.bars.open_form import OpenForm
+from visformer.ui.bars.samples import sample_button
+from visformer.ui.bars.sentence import Sentence
+from visformer.ui.bars.source_box import SourceBox
+from visformer.ui.bars.source_line import SourceLine
+from visformer.ui.bars.status import StatusLine
+from visformer.ui.bars.strips import Strips
+from visformer.ui.bars.transport import StrategyControls, Transport
+from visformer.ui.widgets.arranging import TurningRow, in_line
+from visformer.ui.widgets.export import MODIFIED
+from visformer.ui.widgets.plain_tip import plain_tip
+from visformer.ui.widgets.raw_pieces import show_raw
+from visformer.ui.widgets.term_tips import TermTip
+from visformer.ui.window.actions import (
+    build_keys,
+    build_menus,
+    local,
+    open_together,
+    show_recent,
+)
+from visformer.ui.window.appearance import Appearance
+from visformer.ui.window.body import Body, Side
+from visformer.ui.window.large import FirstClick, LargePlace
+from visformer.ui.window.presenting import Presentation
+from visformer.ui.window.session_files import SessionFiles, TraceOpener
+from visformer.ui.window.tabs import Tabs
+from visformer.ui.window.ways import Ways
+from visformer.values.facts import WATCHED, Kind
+from visformer.values.intervention import NO_CHANGES, Intervention
+from visformer.values.questions import Overrides, Value
+from visformer.values.strategy import Strategy
+from visformer.values.trace import Trace
+
+LEAST = 440, 330  # of the window, in pixels
+
+
+class MainWindow(QMainWindow):
+    """One window on one State."""
+
+    recent_menu: QMenu
+    ways: Ways
+
+    def __init__(
+        self, engine: EngineLike, settings: QSettings, keep: Path | None = None
+    ) -> None:
+        """Keep what is worked on under ``keep``; None keeps nothing."""
+        contain_overrides()
+        super().__init__()
+        # else Qt enlarges it for what a part needs for a moment, and never back
+        self.setMinimumSize(*LEAST)
+        self.setAcceptDrops(True)
+        self.memory = Memory(settings)
+        self.appearance = Appearance(self)
+        self._engine = engine
+        self.health: Health | None = None  # what went wrong, once it is watched
+        self._is_step = False  # what is drawn now is a step just decoded
+        self._late = QTimer(self, singleShot=True, interval=0)
+        self._late.timeout.connect(self._draw_late)
+        self.held = HeldKeys(self, self._draw, lambda state: self.transport.draw(state))
+        self.session = Session(self.held.draw, engine, needed)
+        self._traces = TraceOpener(self.session, self.show_file, self)
+        self.files = SessionFiles(self, keep)
+        self._build()
+        build_menus(self)
+        build_keys(self)
+        wire(self)
+        self.appearance.restore()
+        self.tabs.setFocus()
+        self.source.history = self.memory.texts("history")
+        show_recent(self, self.memory.texts("recent"))
+        self.session.set(answers=answers.read(self.memory.text("answers", "")))
+
+    # ---- parts -----------------------------------------------------------------
+
+    def _build(self) -> None:
+        self.source = SourceLine(_("Source sentence"), source_hint(None))
+        self.source.submitted.connect(self._submit)
+        self.reference = SourceLine(
+            _("Reference translation"),
+            _("a translation of your own, fed with teacher forcing"),
+        )
+        self.reference.submitted.connect(self._submit_reference)
+        for line in (self.source, self.reference):
+            line.told.connect(lambda words: self.session.set(notice=words))
+        self.strips = Strips()
+        self.sentence = Sentence()
+        self.transport = Transport()
+        self.transport.moved.connect(lambda step: self.session.set(step=step))
+        self.strategy = StrategyControls()
+        self.strategy.changed.connect(self._choose_tokens)
+        self.candidates = CandidatesPanel()
+        self.notice = Notice()
+        self.form = OpenForm(self)
+        self.form.answered.connect(self._answer)
+        self.form.left.connect(self._leave_form)
+        self.restore = RestoreBar()
+        self.restore.wanted.connect(self.files.open_again)
+        self.restore.unwanted.connect(self.files.dismiss)
+        self.modified = ModifiedBar()
+        self.modified.undone.connect(lambda: self.ways.undo())
+        self.modified.redone.connect(lambda: self.ways.redo())
+        self.modified.restored.connect(lambda: self.change_run(NO_CHANGES))
+        self.notice.closed.connect(
+            lambda: self.session.set(error="", notice="", silence="")
+        )
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        self.about = AboutButton(self)
+        self.source_box = SourceBox(self.source, self.strips)
+        self.header = Header(self.about, self.source_box, sample_button(self))
+        self.header.device_chosen.connect(self._change_device)
+        self.tabs = Tabs(self.session)
+        self.tabs.turned.connect(self._tab_turned)
+        self.side = Side(self.tabs, self.candidates, self.memory)
+        self.large = LargePlace(self.tabs)
+        self._first_click = FirstClick(self.session, self.large)
+        self.tabs.explained_now.connect(self.large.explain)
+        body = self.body = Body()
+        self.drawer = Drawer(body, self._drawer_fields())
+        self.drawer.closed.connect(self.tabs.setFocus)
+        play = in_line(self.transport, self.strategy, self.drawer.button)
+        self.status = StatusLine(self.modified, self.sentence)
+        self.status.stopped.connect(self.stop)
+        body.add_rows(self.header, TurningRow((self.strips, 1), (play, 0)))
+        self.messages = MessageStack(body, self.notice, self.restore)
+        over = self.drawer, self.messages
+        body.fill(self.large, self.tabs.middle, self.candidates, *over)
+        self.setCentralWidget(body)
+        self.setStatusBar(self.status)
+        self.presentation = Presentation(self)
+        self.header.present.clicked.connect(self.presentation.toggle)
+        for strips in (self.strips, self.presentation.strips):
+            strips.step_chosen.connect(self._go_to_token)
+            strips.source_chosen.connect(self._click_source)
+
+    def _drawer_fields(self) -> list[tuple[str, QWidget]]:
+        return [
+            (_("Reference translation"), self.reference),
+            (_("Sampling"), self.strategy.numbers),
+            (_("Length"), self.strategy.limit),
+            (_("Speed"), in_line(self.transport.speed, self.transport.rate)),
+        ]
+
+    # ---- drawing ---------------------------------------------------------------
+
+    def _draw(self, state: State) -> None:
+        """Show a State; of a step just decoded the pictures first, all else after them.
+
+        So the event loop has its turn in between, and they are never late.
+        """
+        if not self.tabs.ready(state.tab):
+            return
+        if self._is_step and not separately([partial(self.tabs.draw, state)]):
+            self._late.start()
+        else:
+            self._late.stop()
+            self._draw_all(state)
+
+    def _draw_late(self) -> None:
+        """Draw what stands around the pictures of a step."""
+        self._draw_all(self.session.state, pictures=False)
+
+    def _draw_all(self, state: State, *, pictures: bool = True) -> None:
+        """Update every visible part from the State; one that fails stops no other."""
+        show_raw(raw=state.look.pieces)
+        if state.tab != self.tabs.name:
+            self.large.restore()
+        draws = [
+            *(self.header.draw, self.transport.draw, self.modified.draw),
+            *(self.ways.draw, self.files.draw),
+            *(self.form.draw, self.strategy.draw, self._draw_rest, self.status.draw),
+            self.drawer.draw,
+            *(self.strips.draw, self.source_box.draw, self.sentence.draw),
+            *(self.side.draw, self.candidates.draw),
+            *((self.tabs.draw,) if pictures else ()),
+            *(self.tabs.say, self.presentation.draw),
+        ]
+        # a run is read from its file only when it is drawn
+        damage = separately(partial(draw, state) for draw in draws)
+        self.notice.draw(state, damage)
+
+    def _draw_rest(self, state: State) -> None:
+        self.setProperty(MODIFIED, export_words(state.visible))
+        self.large.mark(change_words(state.visible))
+        self.source.setPlaceholderText(source_hint(state.about))
+        fixed = "" if state.opened is not None else fixed_words(state)
+        for part in (self.strategy, self.reference):
+            part.setEnabled(not fixed)
+            if plain_tip(fixed) != part.toolTip():
+                part.setToolTip(plain_tip(fixed))
+        for numbers in (self.strategy.numbers, self.strategy.limit):
+            numbers.setEnabled(not fixed)
+
+    # ---- what the user does ----------------------------------------------------
+
+    def open(
+        self,
+        path: str,
+        device: str = "",
+        given: Overrides | None = None,
+        *,
+        beside: Overrides = (),
+        then: str = "",
+    ) -> None:
+        """Open a checkpoint, or a Trace (``*.vis``); see ``open_checkpoint``."""
+        if path.endswith(".vis"):
+            self._traces.open(path)
+            return
+        self.session.do(
+            openings.open_checkpoint, path, device, given, beside=beside, then=then
+        )
+
+    def show_run(self, run: SavedRun) -> None:
+        """Show a recorded run, its text in the source line."""
+        chosen = run.selection
+        self.session.do(runs.show_trace, run.trace, chosen)
+        if chosen is not None and self.tabs.has(chosen.tab):
+            self.session.set(tab=chosen.tab)
+        self.source.setText(self.session.state.wish.sentence)
+
+    def show_telling(self, trace: Trace) -> None:
+        """Show a recorded Trace where it says most, its text in the source line."""
+        self.session.do(runs.show_telling, trace)
+        self.source.setText(self.session.state.wish.sentence)
+        self.files.rest()
+
+    def show_file(self, session: SavedSession, path: str) -> None:
+        """Show a session; Ctrl+S writes it to its file, or asks where there is none."""
+        self.show_run(session.shown)
+        self.files.shown(session, path)
+
+    def _answer(self, given: Mapping[str, Value | None]) -> None:
+        self.session.do(openings.answer, given)
+
+    def _leave_form(self) -> None:
+        self._engine.abandon()
+        self.session.do(openings.cancel)
+
+    def stop(self) -> None:
+        """Stop what the engine is doing; what is done stays."""
+        if not self.session.state.busy:
+            return
+        self._traces.abandon()
+        if self.session.state.opening is not None:
+            self._leave_form()
+        self._engine.stop()
+        self.session.do(runs.stop)
+
+    def translate(self, text: str) -> None:
+        """Translate ``text`` as if it had been typed."""
+        self.source.take(text)
+        self.source.submit()
+
+    def _submit(self, text: str) -> None:
+        self.transport.pause()
+        self.reference.clear()
+        self.session.do(runs.translate, text)
+        if self.source.note:
+            self.session.set(notice=self.source.note)
+        if self.session.state.busy:
+            self.tabs.setFocus()  # the arrow keys step now
+
+    def _submit_reference(self, text: str) -> None:
+        self.transport.pause()
+        source = self.source.text() or self.session.state.wish.sentence
+        self.session.do(runs.translate, source, reference=text)
+        self.drawer.close_up()  # its loss is in sight now
+        if self.session.state.busy:
+            self.tabs.setFocus()
+
+    def change_run(self, intervention: Intervention) -> None:
+        """Run the sentence with these changes."""
+        self.session.do(runs.change_run, intervention)
+
+    def _choose_tokens(self, strategy: Strategy, limit: int | None) -> None:
+        self.session.do(runs.choose_tokens, strategy, limit)
+
+    def _go_to_token(self, index: int) -> None:
+        """Go to the step that chose the token."""
+        self.transport.pause()
+        self.session.set(step=index)
+
+    def _click_source(self, token: int) -> None:
+        self.session.set(**click_source(self.session.state, token))
+
+    def _change_device(self, device: str) -> None:
+        opened = self.session.state.opened
+        if opened is not None:
+            self.open(opened.path, device)
+
+    def _tab_turned(self, name: str) -> None:
+        if name != self.session.state.tab:
+            self.session.set(tab=name)
+
+    def escape(self) -> None:
+        """Take back the topmost: drawer or card, what is large, a cell, a message."""
+        if self.drawer.close_up() or close_first_steps(self):
+            return
+        if self.presentation.on:
+            self.presentation.end()
+        elif self.large.picture is not None:
+            self.large.restore()
+        elif self.session.state.locked is not None:
+            self.session.set(locked=None, hovered=None)
+        else:
+            self.session.set(hovered=None, error="", notice="")
+
+    def choose_kind(self, kind: Kind) -> None:
+        trace = self.session.state.trace
+        if trace is not None and kind not in trace.kinds:
+            self.session.set(notice=missing_kinds_words(trace.model))
+        else:
+            self.session.set(kind=kind)
+
+    def choose_form(self, form: Form) -> None:
+        """Show attention in this form, also while one picture is large."""
+        look = self.session.state.look
+        if self.session.state.tab == "attention":
+            self.session.set(look=replace(look, form=form))
+
+    def walk_stages(self, by: int) -> None:
+        """Move this many stages forward, also while one picture is large."""
+        state = self.session.state
+        if state.tab == "computation":
+            self.session.set(stage=neighbour(state.stage, by))
+
+    def walk_heads(self, layers: int, heads: int) -> None:
+        state = self.session.state
+        self.session.set(layer=state.layer + layers, head=state.head + heads)
+
+    def move_cell(self, rows: int, columns: int) -> None:
+        state = self.session.state
+        if state.locked is not None:
+            by = rows, columns
+            looked = state.visible, state.selection, state.look
+            cell = move(*looked, state.locked, by)
+            self.session.set(locked=cell, hovered=None)
+
+    def guarded(self, action: Callable[[], object]) -> None:
+        """Do something; show the sentence of a VisformerError."""
+        try:
+            action()
+        except VisformerError as error:
+            self.session.set(error=str(error))
+
+    # ---- events of the engine --------------------------------------------------
+
+    def receive(self, event: Event) -> None:
+        """Handle an event of the engine, on the window's thread."""
+        self._is_step = isinstance(event, Decoded)
+        self.session.do(receive, event)
+        self._is_step = False
+        if isinstance(event, Opened):
+            if event.model.layout != WATCHED:  # whose path is only a name
+                show_recent(self, self.memory.remember(event.path))
+            self.memory.keep("answers", self.session.state.answers.text())
+            if not readable(self.source.text(), event):
+                self.source.clear()
+
+    # ---- what is kept ----------------------------------------------------------
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Up goes back into the sentence where nothing else takes it."""
+        if event.key() == Qt.Key.Key_Up and not event.modifiers():
+            self.source.take_focus()
+        else:
+            super().keyPressEvent(event)
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        if local(event.mimeData().urls()):
+            event.acceptProposedAction()
+
+    def dropEvent(self, event: QDropEvent) -> None:
+        files = local(event.mimeData().urls())
+        self.guarded(lambda: open_together(self, files))
+
+    def closeEvent(self, event: QCloseEvent) -> None:
+        """Remember sizes and history."""
+        self.transport.pause()
+        self.form.hide()
+        self.files.close()
+        self.presentation.end()
+        self.appearance.remember()
+        self.memory.keep("history", self.source.history)
+        self.memory.write()
+        super().closeEvent(event)
+
+
+class HeldKeys(QObject):
+    """Draws a State at once; a key's only if what the last one changed is painted.
+
+    So a held key keeps up however long a drawing takes: it ends where it would, and
+    nothing is left to draw when it is let go.
+    """
+
+    def __init__(
+        self,
+        window: QWidget,
+        draw: Callable[[State], None],
+        follow: Callable[[State], None],
+    ) -> None:
+        """``follow`` is told at once, too, of a State that is drawn later."""
+        super().__init__(window)
+        self._draw, self._follow = draw, follow
+        self._acting, self._painted = False, True
+        self._state: State | None = None  # that is to be drawn
+        self._late = QTimer(self, singleShot=True, interval=0)
+        self._late.timeout.connect(self._draw_late)
+        window.installEventFilter(self)
+
+    def by_key(self, act: Callable[[], object]) -> Callable[[], None]:
+        """Return what a key does that may be held."""
+
+        def press() -> None:
+            self._acting = True
+            try:
+                act()
+            finally:
+                self._acting = False
+
+        return press
+
+    def draw(self, state: State) -> None:
+        """Draw a State now, or once the one before it is painted."""
+        if self._acting and not self._painted:
+            self._state = state
+            self._follow(state)
+            self._late.start()
+            return
+        self._late.stop()
+        self._painted, self._state = False, None
+        self._draw(state)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Note that the window is painted."""
+        self._painted |= event.type() == QEvent.Type.UpdateRequest
+        return False
+
+    def _draw_late(self) -> None:
+        if self._state is not None:
+            self.draw(self._state)
+
+
+def wire(window: MainWindow) -> None:
+    """Connect what explains and what teaches with the window's State."""
+    _wire_teaching(window)
+    session = window.session
+    window.candidates.chosen.connect(lambda id: session.do(forcing.force, id))
+    window.candidates.failed.connect(lambda words: session.set(error=words))
+    window.candidates.typed.connect(
+        lambda text: session.do(side_requests.find_tokens, text)
+    )
+    for panel in (window.candidates, window.presentation.candidates):
+        panel.unfolded.connect(lambda on: session.set(unfolded=on))
+    strategy = window.strategy
+    TermTip(strategy.limit, session, "limit")
+    TermTip(strategy.temperature, session, "temperature")
+    TermTip(strategy.top_k, session, "top_k")
+    TermTip(strategy.top_p, session, "top_p")
+    TermTip(strategy.seed, session, "seed")
+    TermTip(window.candidates.summary, session, "entropy", "probability")
+
+
+def _wire_teaching(window: MainWindow) -> None:
+    """Let the bar, and an emptied reference box, change the window's run."""
+
+    def teach(fed: bool) -> None:
+        window.session.do(forcing.teach, fed=fed)
+
+    def drop(text: str = "") -> None:
+        if not text:
+            window.session.do(forcing.drop_reference)
+
+    window.candidates.teaching.chosen.connect(teach)
+    window.candidates.teaching.dropped.connect(window.reference.clear)
+    window.candidates.teaching.dropped.connect(drop)
+    window.reference.textEdited.connect(drop)

@@ -1,1 +1,0 @@
-"""How Traces are stored in files (``*.vis``): resources/vis-format.md describes it."""
