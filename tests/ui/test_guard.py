@@ -140,7 +140,9 @@ def test_a_tab_that_cannot_be_laid_out_is_left_again(
     window, engine = pair
     window.translate("I have a cat.")
     answer(window, engine)
-    monkeypatch.setattr("visformer.ui.views.architecture.architecture.architecture", planted)
+    monkeypatch.setattr(
+        "visformer.ui.views.architecture.architecture.architecture", planted
+    )
     for tab in ("architecture", "attention", "architecture", "attention"):
         window.session.set(tab=tab)
         window.resize(window.width() + 9, window.height())

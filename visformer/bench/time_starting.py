@@ -61,7 +61,7 @@ class Watch(QObject):
 WINDOW = f"""
 import gc
 gc.disable()  # as the command line does, and so is the next
-from visformer.ui.plain_imports import import_plainly
+from visformer.program.plain_imports import import_plainly
 import_plainly()
 from visformer.app import App
 {_WATCH}
