@@ -163,7 +163,7 @@ def of_values(folder: Path) -> Calls:
         ),
         "top_p": (lambda x: visformer.Strategy(top_p=x), set()),
         "top_k": (lambda x: visformer.Strategy(top_k=x), {"huge"}),
-        "Intervention": (lambda x: change(x), set()),  # type: ignore[call-arg]
+        "Intervention": (lambda x: change(x), set()),
         "masks of one": (lambda x: change(masks=x), {"empty list"}),
         "masked score": (
             lambda x: change(masked_value=x),
@@ -178,7 +178,7 @@ def of_values(folder: Path) -> Calls:
         "form": (visformer.PositionChange, set()),
         "amount": (
             lambda x: visformer.PositionChange("scaled", x),
-            {"float", "negative", "huge"},  # the range is the model's
+            {"float", "negative"},
         ),
         "text": (visformer.parse_change, {"empty text"}),
     }

@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from visformer.formats.loading import load
     from visformer.trace_file.saved_session import SavedRun, SavedSession
     from visformer.trace_file.stored_facts import RunSelection
+    from visformer.values.changes.causal import Causal
+    from visformer.values.changes.cell import Cell
+    from visformer.values.changes.hide_source import HideSource
+    from visformer.values.changes.masked_score import MaskedScore
+    from visformer.values.changes.position_change import PositionChange
+    from visformer.values.changes.score_scale import ScoreScale
     from visformer.values.config import ModelConfig
     from visformer.values.facts import ModelFacts
     from visformer.values.finding import Certificate
-    from visformer.values.intervention import (
-        Causal,
-        Cell,
-        HideSource,
-        Intervention,
-        PositionChange,
-    )
+    from visformer.values.intervention import Intervention
     from visformer.values.step import Candidate, Step
     from visformer.values.strategy import Strategy
     from visformer.values.trace import Trace
@@ -61,6 +61,7 @@ __all__ = [
     "HideSource",
     "InputError",
     "Intervention",
+    "MaskedScore",
     "ModelConfig",
     "ModelFacts",
     "PositionChange",
@@ -94,24 +95,25 @@ __all__ = [
 ]
 _MODULES = {  # where the names that are not defined here are defined
     "Candidate": "values.step",
-    "Causal": "values.intervention",
-    "Cell": "values.intervention",
+    "Causal": "values.changes.causal",
+    "Cell": "values.changes.cell",
     "Certificate": "values.finding",
     "Checkpoint": "core.checkpoint",
     "CheckpointError": "errors",
     "Comparison": "watching.compared",
     "Decoding": "core.decoding",
     "FolderModel": "formats.hugging_face.folder_model",
-    "HideSource": "values.intervention",
+    "HideSource": "values.changes.hide_source",
     "InputError": "errors",
     "Intervention": "values.intervention",
+    "MaskedScore": "values.changes.masked_score",
     "ModelConfig": "values.config",
     "ModelFacts": "values.facts",
-    "PositionChange": "values.intervention",
+    "PositionChange": "values.changes.position_change",
     "RunSelection": "trace_file.stored_facts",
     "SavedRun": "trace_file.saved_session",
     "SavedSession": "trace_file.saved_session",
-    "ScoreScale": "values.intervention",
+    "ScoreScale": "values.changes.score_scale",
     "Step": "values.step",
     "Strategy": "values.strategy",
     "Trace": "values.trace",

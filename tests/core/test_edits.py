@@ -20,7 +20,8 @@ from visformer.core.packed import ModelStamp
 from visformer.core.passes import run
 from visformer.core.search import search
 from visformer.errors import InputError
-from visformer.values.intervention import Intervention, PositionChange
+from visformer.values.changes.position_change import PositionChange
+from visformer.values.intervention import Intervention
 from visformer.values.trace import Trace
 
 SOURCE = [4, 9, 7, 12, 3]

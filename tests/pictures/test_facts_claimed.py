@@ -37,7 +37,7 @@ from visformer.pictures.words.scene import Scene
 from visformer.session.state import State
 from visformer.values.arrays import Floats
 from visformer.values.change_text import parse
-from visformer.values.encodings import adds_positions
+from visformer.values.changes.position_change import adds_positions
 from visformer.values.intervention import Intervention
 from visformer.values.lens import LensRows, streams
 from visformer.values.strategy import GREEDY

@@ -14,12 +14,10 @@ from visformer.core.decoding import Decoding
 from visformer.pictures.mask_lab import (
     Runs,
     candidate_numbers,
-    causal_of,
     compare,
     compared_pictures,
     difference_picture,
     difference_words,
-    hidden_of,
     paint_picture,
     row_numbers,
     row_words,
@@ -35,13 +33,10 @@ from visformer.pictures.words.leak_words import (
 )
 from visformer.session.state import Session, State
 from visformer.values.change_text import parse
-from visformer.values.intervention import (
-    NO_CHANGES,
-    Causal,
-    Cell,
-    HideSource,
-    Intervention,
-)
+from visformer.values.changes.causal import Causal
+from visformer.values.changes.cell import Cell
+from visformer.values.changes.hide_source import HideSource
+from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.trace import Trace
 
 
@@ -171,10 +166,11 @@ def test_cells_and_fields() -> None:
     assert clicked(state, 0, 2, None).masks == (Cell("decoder", 0, 2, True),)
     assert clicked(state, 2, 0, 1).masks == (Cell("decoder", 2, 0, False, 1),)
     made = parse(["causal +1 @ layer 2; hide 1; hide 3"])
-    assert causal_of(made, 1) == Causal(1, 1)
-    assert causal_of(made, None) is None
-    assert hidden_of(made, None) == {0, 2}
-    assert hidden_of(made, 0) == set()
+    assert made.one(Causal, layer=1) == Causal(1, 1)
+    assert made.one(Causal, layer=None) is None
+    hidden = made.of(HideSource, layer=None)
+    assert {one.token for one in hidden} == {0, 2}
+    assert made.of(HideSource, layer=0) == ()
     assert made.without(HideSource(0)).without(HideSource(2)) == parse(
         ["causal +1 @ layer 2"]
     )
@@ -232,7 +228,7 @@ def altered_by(trace: Trace, change: Cell) -> Trace:
     """Return the trace as if run with one cell changed in every layer of a kind."""
     mask = trace.mask(change.kind, 0).copy()
     mask[change.query, change.key] = change.allowed
-    made = NO_CHANGES.with_mask(change)
+    made = NO_CHANGES.with_change(change)
     return replace(trace, intervention=made, masks={**trace.masks, change.kind: mask})
 
 
@@ -240,14 +236,14 @@ def test_a_cell_painted_twice_leaves_no_change() -> None:
     plain = make_trace(source=3, target=4)
     painted = Cell("decoder", 0, 2, True)
     modified = altered_by(plain, painted)
-    kept = modified.intervention.with_mask(HideSource(0))
+    kept = modified.intervention.with_change(HideSource(0))
     for intervention in (modified.intervention, kept):
         state = shown(
             modified, baseline=plain, kind="decoder", intervention=intervention
         )
         assert clicked(state, 0, 2, None) == intervention.without(painted)
     # what a moved diagonal leaves of the cell is not known here: it is said outright
-    moved = modified.intervention.with_mask(Causal(1))
+    moved = modified.intervention.with_change(Causal(1))
     state = shown(modified, baseline=plain, kind="decoder", intervention=moved)
     assert Cell("decoder", 0, 2, False) in clicked(state, 0, 2, None).masks
 

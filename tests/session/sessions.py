@@ -16,7 +16,9 @@ from visformer.engine.messages import (
 from visformer.engine.mirror import Decoded
 from visformer.session import forcing, receive, runs
 from visformer.session.state import Session, State
-from visformer.values.intervention import Causal, HideSource, Intervention
+from visformer.values.changes.causal import Causal
+from visformer.values.changes.hide_source import HideSource
+from visformer.values.intervention import Intervention
 from visformer.values.strategy import Strategy
 from visformer.values.trace import Trace
 

@@ -27,8 +27,9 @@ from visformer.session.runs import show_trace
 from visformer.ui.window import actions
 from visformer.ui.window.actions import together
 from visformer.ui.window.window import MainWindow
+from visformer.values.changes.causal import Causal
 from visformer.values.finding import Finding
-from visformer.values.intervention import Causal, Intervention
+from visformer.values.intervention import Intervention
 
 FINDING = Finding(
     "000-2", "Output", "The model returns <p>, so it learns little.", "Do not."

@@ -19,13 +19,11 @@ from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.window.window import MainWindow
 from visformer.values.attention_heads import AttentionHeads
 from visformer.values.change_text import parse
-from visformer.values.intervention import (
-    NO_CHANGES,
-    Causal,
-    Cell,
-    HideSource,
-    ScoreScale,
-)
+from visformer.values.changes.causal import Causal
+from visformer.values.changes.cell import Cell
+from visformer.values.changes.hide_source import HideSource
+from visformer.values.changes.score_scale import ScoreScale
+from visformer.values.intervention import NO_CHANGES
 
 Opened = tuple[MainWindow, FakeEngine, MaskLab]
 

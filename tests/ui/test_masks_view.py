@@ -28,8 +28,9 @@ from visformer.ui.views.masks.masks import MasksPage, MasksView
 from visformer.ui.widgets.arranging import LeastSize
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.values.arrays import Bools
+from visformer.values.changes.causal import Causal
 from visformer.values.facts import Kind
-from visformer.values.intervention import Causal, Intervention
+from visformer.values.intervention import Intervention
 from visformer.values.trace import Trace
 
 

@@ -20,7 +20,9 @@ from visformer.pictures.attention.weights import head_weights
 from visformer.ui.views.attention.attention import AttentionView
 from visformer.ui.widgets.export import SHARPNESS, picture
 from visformer.ui.window.window import MainWindow
-from visformer.values.intervention import NO_CHANGES, Causal, HideSource, Intervention
+from visformer.values.changes.causal import Causal
+from visformer.values.changes.hide_source import HideSource
+from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.memo import same
 from visformer.values.trace import Trace
 
@@ -87,7 +89,7 @@ def test_restoring_computes_nothing(qtbot: QtBot, tmp_path: Path) -> None:
 
 def test_undo_and_redo(qtbot: QtBot, tmp_path: Path) -> None:
     window, engine, plain = opened(qtbot, tmp_path)
-    both = replace(OPEN, masks=OPEN.masks + HIDDEN.masks)
+    both = Intervention(*OPEN, *HIDDEN)
     window.ways.undo()
     window.ways.redo()
     assert len(engine.decodes) == 1  # there was nothing to take back

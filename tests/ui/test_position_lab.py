@@ -22,7 +22,7 @@ from visformer.ui.views.positions.position_lab import PositionLab
 from visformer.ui.views.positions.positions import PositionsView
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.window.window import MainWindow
-from visformer.values.intervention import PositionChange
+from visformer.values.changes.position_change import PositionChange
 
 
 def opened(qtbot: QtBot, folder: Path) -> tuple[MainWindow, FakeEngine, PositionsView]:

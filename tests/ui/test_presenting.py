@@ -25,7 +25,8 @@ from visformer.ui.views.output.output import OutputView
 from visformer.ui.widgets.number_table import NumberTable
 from visformer.ui.window import presenting
 from visformer.ui.window.window import MainWindow
-from visformer.values.intervention import Causal, Intervention
+from visformer.values.changes.causal import Causal
+from visformer.values.intervention import Intervention
 
 TABS = ("architecture", "positions", "attention", "masks", "output")
 

@@ -9,7 +9,8 @@ from pytestqt.qtbot import QtBot
 from tests.traces import make_trace
 from tests.ui.windows import Pair, answer
 from visformer.ui.window.window import MainWindow
-from visformer.values.intervention import Causal, Intervention
+from visformer.values.changes.causal import Causal
+from visformer.values.intervention import Intervention
 
 Key = Qt.Key
 CONTROL, ALT = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.AltModifier

@@ -199,6 +199,11 @@ MODEL: list[tuple[tuple[str | int, ...], list[Any]]] = [
     (("pad",), [-2, 1 << 40, "0"]),
     (("blocks",), [[["output"]], [["output", -1, ""]], [[1, 2, 3]]]),
 ]
+NO_CHANGES: dict[str, Any] = {
+    "masks": [],
+    "masked_value": None,
+    "positions": None,
+}  # of version 3
 OTHERS: list[tuple[tuple[str | int, ...], list[Any]]] = [
     (("source_text",), [None, 3, "x" * (1 << 21)]),
     (("source",), [[], ["a"], [1, 2, 3, 4, 5], None, "abcde"]),
@@ -211,10 +216,13 @@ OTHERS: list[tuple[tuple[str | int, ...], list[Any]]] = [
     (("height",), [0, -1, 1, 1 << 30, "64"]),
     (("prompt",), [-1, 5, "1"]),
     (("truncated_from",), [-1, 1 << 40, None]),
-    (("intervention",), [None, {}, 3, {"masks": []}]),
-    (("intervention", "masks"), [3, [3], [{"change": "hide", "token": 99}]]),
-    (("intervention", "masks"), [[{"change": "causal", "offset": 1, "layer": 9}]]),
-    (("intervention", "masked_value"), ["nan", "x", []]),
+    (("intervention",), [None, {}, 3, [3], {"masks": []}, [{"change": "hide"}]]),
+    (("intervention",), [[{"change": "hide", "token": 99}], [{"token": 1}]]),
+    (("intervention",), [[{"change": "causal", "offset": 1, "layer": 9}]]),
+    (("intervention",), [{**NO_CHANGES, "masked_value": "nan"}]),
+    (("intervention",), [{**NO_CHANGES, "masked_value": []}]),
+    (("intervention",), [[{"change": "masked score", "masked_value": "nan"}]]),
+    (("intervention",), [[{"change": "masked score", "masked_value": 1e300}]]),
     (("fills",), [[[9, []]], [[0, [[1, "a", 2.0]]]], [[0, [[1, "a"]]]], 3]),
     (("layered_masks",), [["none"], 3]),
     (("biases",), [{"cross": []}, {"none": []}, {"cross": [{}, {}]}]),

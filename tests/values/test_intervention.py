@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import numpy as np
@@ -14,19 +15,18 @@ from tests.traces import make_trace, with_config
 from visformer.errors import InputError
 from visformer.values.arrays import Floats
 from visformer.values.change_text import parse
-from visformer.values.encodings import change_table
-from visformer.values.facts import KINDS
-from visformer.values.intervention import (
-    NO_CHANGES,
-    Causal,
-    Cell,
-    HideSource,
-    Intervention,
-    MaskChange,
+from visformer.values.changes.causal import Causal
+from visformer.values.changes.cell import Cell
+from visformer.values.changes.hide_source import HideSource
+from visformer.values.changes.position_change import (
     PositionChange,
     PositionForm,
-    ScoreScale,
+    change_table,
 )
+from visformer.values.changes.run_change import RunChange
+from visformer.values.changes.score_scale import ScoreScale
+from visformer.values.facts import KINDS
+from visformer.values.intervention import NO_CHANGES, Intervention
 
 CAUSAL = np.tri(3, dtype=bool)
 ALL = np.ones((3, 3), bool)
@@ -62,16 +62,16 @@ positions = (
     st.lists(scalings, max_size=3),
 )
 def test_the_text_form_and_the_data_say_all(
-    made: list[MaskChange],
+    made: list[RunChange],
     value: float | None,
     table: PositionChange | None,
     scales: list[ScoreScale],
 ) -> None:
     intervention = Intervention(masked_value=value, positions=table)
     for change in made:
-        intervention = intervention.with_mask(change)
+        intervention = intervention.with_change(change)
     for scale in scales:
-        intervention = intervention.with_scale(scale)
+        intervention = intervention.with_change(scale)
     assert parse([str(intervention)]) == intervention
     data = json.loads(json.dumps(intervention.to_json()))
     assert Intervention.from_json(data) == intervention
@@ -112,39 +112,52 @@ def test_the_masked_score_has_one_spelling_and_its_former_one_is_read() -> None:
 
 def test_the_data_of_each_change_counts_from_0() -> None:
     altered = parse(["causal off @ layer 2; hide 3; cell cross 2 5 off; multiply"])
-    assert altered.to_json() == {
-        "masks": [
-            {"change": "causal", "offset": None, "layer": 1},
-            {"change": "hide", "token": 2, "layer": None},
-            {
-                **{"change": "cell", "kind": "cross", "query": 1, "key": 4},
-                **{"allowed": False, "layer": None},
-            },
-        ],
-        "masked_value": 0.0,
-        "scales": [],
-        "positions": None,
+    assert altered.to_json() == [
+        {"change": "causal", "offset": None, "layer": 1},
+        {"change": "hide", "token": 2, "layer": None},
+        {
+            **{"change": "cell", "kind": "cross", "query": 1, "key": 4},
+            **{"allowed": False, "layer": None},
+        },
+        {"change": "masked score", "masked_value": 0.0},
+    ]
+    infinite = Intervention(masked_value=-math.inf).to_json()
+    assert infinite == [{"change": "masked score", "masked_value": "-inf"}]
+    assert Intervention.from_json(infinite).masked_value == -math.inf
+
+
+def test_data_of_version_3_is_read() -> None:
+    older = {
+        "masks": [{"change": "hide", "token": 2, "layer": None}],
+        "masked_value": "-inf",
+        "scales": [{"factor": None, "layer": 1}, {"factor": 2.0, "layer": None}],
+        "positions": {"form": "scaled", "amount": 2.0, "seed": 0},
     }
-    scaled = parse(["scale off @ layer 2; scale 2"]).to_json()["scales"]
-    assert scaled == [{"factor": None, "layer": 1}, {"factor": 2.0, "layer": None}]
+    texts = "hide 3", "masked score -inf", "scale off @ layer 2", "scale 2"
+    expected = parse([*texts, "positions scaled 2"])
+    assert Intervention.from_json(older) == expected
+    del older["scales"]  # the oldest files have none
+    assert Intervention.from_json(older) == Intervention(
+        *(one for one in expected if one.point != "scale")
+    )
 
 
 def test_the_last_scale_of_a_layer_holds() -> None:
     both = parse(["scale 2", "scale off @ layer 2"])
-    assert [both.scale(0.25, layer) for layer in (0, 1)] == [0.5, 1.0]
-    assert both.without_scale(1) == parse(["scale 2"])
-    assert parse(["scale off @ layer 2", "scale 2"]).scale(0.25, 1) == 0.5
-    assert Intervention().scale(0.25, 0) == 0.25
-    assert not both.may_open
-    assert both.masked
+    assert [both.scale(0.25, "cross", layer) for layer in (0, 1)] == [0.5, 1.0]
+    assert both.without(ScoreScale(None, 1)) == parse(["scale 2"])
+    assert parse(["scale off @ layer 2", "scale 2"]).scale(0.25, "cross", 1) == 0.5
+    assert Intervention().scale(0.25, "cross", 0) == 0.25
+    assert not both.reaches_back
+    assert both.whole
 
 
-def test_data_of_files_without_scales_is_read() -> None:
-    data = parse(["hide 3"]).to_json()
-    del data["scales"]
-    assert Intervention.from_json(data) == parse(["hide 3"])
-
-
+OLDER: dict[str, Any] = {
+    "masks": [],
+    "masked_value": None,
+    "scales": [],
+    "positions": None,
+}
 WRONG: tuple[dict[str, Any], ...] = (
     {"masks": [{"change": "sideways", "layer": None}]},
     {"masks": [{"change": "causal", "offset": 1.5, "layer": None}]},
@@ -166,7 +179,10 @@ WRONG: tuple[dict[str, Any], ...] = (
 @pytest.mark.parametrize("wrong", WRONG)
 def test_data_of_no_change_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises((InputError, ValueError, TypeError, KeyError)):
-        Intervention.from_json({**NO_CHANGES.to_json(), **wrong})
+        Intervention.from_json({**OLDER, **wrong})
+    if masks := wrong.get("masks"):
+        with pytest.raises((InputError, ValueError, TypeError, KeyError)):
+            Intervention.from_json(masks)
 
 
 def test_causal_masks_move_and_go() -> None:
@@ -199,9 +215,9 @@ def test_tokens_are_hidden_and_cells_painted() -> None:
 
 
 def test_a_later_change_of_a_place_replaces_the_earlier() -> None:
-    made = Intervention().with_mask(Cell("cross", 1, 1, False))
-    made = made.with_mask(Cell("cross", 1, 1, True, layer=0))
-    made = made.with_mask(Cell("cross", 1, 1, True))
+    made = Intervention().with_change(Cell("cross", 1, 1, False))
+    made = made.with_change(Cell("cross", 1, 1, True, layer=0))
+    made = made.with_change(Cell("cross", 1, 1, True))
     assert made.masks == (Cell("cross", 1, 1, True, 0), Cell("cross", 1, 1, True))
     assert made.by_layer("cross")
     assert not made.by_layer("decoder")

@@ -9,8 +9,9 @@ rows do not depend on each other.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -50,11 +51,13 @@ def joined_heads(trace: Trace, kind: Kind, layer: int, rows: slice) -> Floats:
 
     One head at a time, so that no [H, rows, K] is needed.
     """
-    outputs = [
-        trace.attention_heads(kind, layer, head).weights(rows)[0]
-        @ trace.values(kind, layer, head)
-        for head in range(trace.heads(kind))
-    ]
+    outputs, changes = [], trace.intervention.at(kind, layer)
+    for head in range(trace.heads(kind)):
+        weights = trace.attention_heads(kind, layer, head).weights(rows)  # [1, rows, K]
+        values = trace.values(kind, layer, head)  # [K, d]
+        z, beside = (weights[0] @ values)[None], (weights, values[None])
+        here, first = replace(changes, head=head), rows.start or 0
+        outputs.append(here.apply("heads", z, first=first, beside=beside)[0])
     return np.concatenate(outputs, axis=1)  # [rows, D]
 
 
@@ -66,6 +69,7 @@ class Residual:
     norm: NormWeights
     x: Floats  # the residual stream that enters
     added: Floats
+    changed: Callable[[Floats], Floats] | None = None  # what a run makes of its output
 
     @property
     def reads(self) -> Floats:
@@ -90,7 +94,8 @@ class Residual:
     @property
     def output(self) -> Floats:
         """The residual stream after the sublayer."""
-        return self.summed if self.model.config.norm_first else self.normed
+        made = self.summed if self.model.config.norm_first else self.normed
+        return made if self.changed is None else self.changed(made)
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,17 +126,23 @@ def _attend(
 ) -> AttentionRows:
     """Attend ``at`` a layer, for a block of rows."""
     joined = joined_heads(trace, kind, *at)
-    added = weights.output(joined)
+    changes, first = trace.intervention.at(kind, at[0]), at[1].start or 0
+    added = changes.apply("sublayer", weights.output(joined), first=first)
     return AttentionRows(joined, Residual(trace.model, weights.norm, x, added))
 
 
-def _feed(model: ModelFacts, weights: FeedForwardWeights, x: Floats) -> FeedForwardRows:
+def _feed(
+    model: ModelFacts,
+    weights: FeedForwardWeights,
+    x: Floats,
+    changed: Callable[[Floats], Floats],
+) -> FeedForwardRows:
     reads = normed(model, weights.norm, x) if model.config.norm_first else x
     pre_activation = weights.w1(reads)
     active = ACTIVATIONS[model.config.activation](pre_activation)
     gate = None if weights.gate is None else weights.gate(reads)
     inner = active if gate is None else active * gate
-    residual = Residual(model, weights.norm, x, weights.w2(inner))
+    residual = Residual(model, weights.norm, x, weights.w2(inner), changed)
     return FeedForwardRows(pre_activation, active, gate, inner, residual)
 
 
@@ -169,8 +180,11 @@ class LayerRows:
     def feed_forward(self) -> FeedForwardRows:
         """The last sublayer; its output is the layer's."""
         before = self.cross_attention or self.self_attention
-        weights = self.parameters.feed_forward
-        return _feed(self.trace.model, weights, before.residual.output)
+        weights, layer = self.parameters.feed_forward, self.parameters.layer
+        changes = self.trace.intervention.at(self.parameters.stack, layer)
+        first = self.rows.start or 0
+        changed = partial(changes.apply, "stream", first=first, beside=self.x)
+        return _feed(self.trace.model, weights, before.residual.output, changed)
 
     def attention(self, kind: Kind) -> AttentionRows:
         """Return the sublayer of a kind; ValueError if the layer has none."""

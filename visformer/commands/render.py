@@ -13,7 +13,7 @@ from visformer.files import short
 from visformer.language import _
 from visformer.pictures.look import FORMS, ORDERS, SUMMARIES, TOKEN_GROUPS
 from visformer.trace_file.trace_file import is_trace_file
-from visformer.values.change_text import EXAMPLES
+from visformer.values.change_text import examples
 from visformer.values.facts import KINDS
 
 
@@ -60,7 +60,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help=_(
             "modify the run; may be repeated. Examples: {examples}. A change of a mask "
             "may end with “@ layer 2”; tokens and layers count from 1",
-            examples=", ".join(EXAMPLES),
+            examples=", ".join(examples()),
         ),
     )
     parser.add_argument("--theme", default="light", help=_choice(THEMES))

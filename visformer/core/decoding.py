@@ -310,7 +310,7 @@ class Decoding(Stepping):
                 )
             )
         start, model = len(recording), self.checkpoint.model
-        whole = self.intervention.masked or self._unsettled(consumed)
+        whole = self.intervention.whole or self._unsettled(consumed)
         tokens = len(consumed) - (0 if whole else start)
         with torch.inference_mode(), few_threads(work(model, tokens)):
             self._compute(recording, consumed, given, whole=whole)

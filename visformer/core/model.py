@@ -20,9 +20,11 @@ from visformer.core.parts import (
     through_sublayers,
 )
 from visformer.core.position_rules import fixed_table
+from visformer.values.changes.run_change import UNCHANGED
 from visformer.values.config import ModelConfig
 from visformer.values.encodings import PASS_LOOKUP, Lookup
 from visformer.values.facts import SentenceSide
+from visformer.values.intervention import NO_CHANGES
 
 LayerMasks = Tensor | Sequence[Tensor]  # one for all layers, or one per layer
 
@@ -66,6 +68,7 @@ class Layer(nn.Module):
         self.feed_forward = feed_forward
         self.feed_forward_norm = feed_forward_norm
         self.dropout = Dropout(dropout)
+        self.changes = UNCHANGED  # of a modified run
 
     def forward(
         self,
@@ -99,7 +102,8 @@ class Layer(nn.Module):
         if memory is not None:
             sublayers.append((attend_across, self.cross_attention_norm))
         sublayers.append((feed, self.feed_forward_norm))
-        return through_sublayers(x, sublayers, norm_first=self.norm_first), projected
+        made = through_sublayers(x, sublayers, norm_first=self.norm_first)
+        return self.changes.apply("stream", made, beside=x), projected
 
 
 class Stack(nn.Module):
@@ -206,6 +210,7 @@ class Transformer(nn.Module):
             self.output.weight = self.target_embedding.weight
         self.dropout = Dropout(dropout)
         self.scale = math.sqrt(config.d_model) if config.embedding_scale else 1.0
+        self.changes = NO_CHANGES  # of a modified run
         if config.positions == "learned":
             shape = (config.max_positions, config.d_model)
             self.source_positions = nn.Parameter(torch.zeros(shape))
@@ -249,11 +254,19 @@ class Transformer(nn.Module):
 
         ``lookup`` chooses the positions; by default those of a whole pass.
         """
-        tables = {"source": self.source_embedding, "target": self.target_embedding}
+
+        def embedded(ids: Tensor) -> Tensor:
+            tables = {"source": self.source_embedding, "target": self.target_embedding}
+            rows: Tensor = tables[side](ids) * self.scale  # [..., D]
+            return rows
+
         rows_of = lookup or PASS_LOOKUP[self.config.position_axis]
         times = slice(start, start + ids.shape[1])
         placed = rows_of(self.position_table(side), len(ids), times)
-        result: Tensor = self.dropout(tables[side](ids) * self.scale + placed)
+        x = self.changes.at(side).apply(
+            "embedding", embedded(ids), first=start, beside=embedded
+        )  # [B, T, D]
+        result: Tensor = self.dropout(x + placed)
         return result
 
     def encode(self, ids: Tensor, mask: LayerMasks) -> StackRecord:

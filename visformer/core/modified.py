@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
@@ -17,16 +16,11 @@ from visformer.core.parts import Attention
 from visformer.language import _
 from visformer.values.arrays import Bools, read_only
 from visformer.values.change_text import parse
+from visformer.values.changes.position_change import change_table
+from visformer.values.changes.run_change import RunChange
 from visformer.values.config import ModelConfig
-from visformer.values.encodings import change_table
-from visformer.values.facts import KINDS, Kind
-from visformer.values.intervention import (
-    NO_CHANGES,
-    Intervention,
-    MaskChange,
-    PositionChange,
-    ScoreScale,
-)
+from visformer.values.facts import KINDS, STACKS, Kind
+from visformer.values.intervention import NO_CHANGES, Intervention
 
 
 def as_intervention(given: Intervention | str | None) -> Intervention:
@@ -38,12 +32,8 @@ def as_intervention(given: Intervention | str | None) -> Intervention:
         return given or NO_CHANGES
     if isinstance(given, str):
         return parse([given])
-    if isinstance(given, MaskChange):
-        return Intervention(masks=(given,))
-    if isinstance(given, PositionChange):
-        return Intervention(positions=given)
-    if isinstance(given, ScoreScale):
-        return Intervention(scales=(given,))
+    if isinstance(given, RunChange):
+        return Intervention(given)
     allowed = _("an Intervention, or text such as “causal off”")
     raise wrong_type("intervention", given, allowed)
 
@@ -51,26 +41,28 @@ def as_intervention(given: Intervention | str | None) -> Intervention:
 def modified_checkpoint(
     checkpoint: Checkpoint, intervention: Intervention
 ) -> Checkpoint:
-    """Return the checkpoint with the modified positions, scales and masked value.
+    """Return the checkpoint whose modules ask for the changes at every point.
 
-    Weights and hooks are shared, not copied. If neither is modified, it is the same
-    object, so that the run is the model's own to the last bit.
+    Weights and hooks are shared, not copied. If only masks are modified, which are
+    given to each pass, it is the same object, so that the run is the model's own to the
+    last bit.
     """
-    if replace(intervention, masks=()) == NO_CHANGES:
+    if intervention.masks == intervention:
         return checkpoint
     config, facts = checkpoint.config, checkpoint.facts
     model = _twin(checkpoint.model)
     if intervention.masked_value is not None:
         config = replace(config, masked_value=intervention.masked_value)
-        for module in model.modules():
-            if isinstance(module, Attention):
-                module.masked_value = intervention.masked_value
-    for stack in (model.encoder, model.decoder) if intervention.scales else ():
+    for name, stack in zip(STACKS, (model.encoder, model.decoder), strict=True):
         for index, layer in enumerate(stack):
-            for module in layer.modules():
+            layer.changes = intervention.at(name, index)
+            kinds = {"self_attention": name, "cross_attention": "cross"}
+            for part, module in layer.named_modules():
                 if isinstance(module, Attention):
-                    module.divisor = changed_divisor(intervention, config, index)
-    model.config = config
+                    module.masked_value = config.masked_value
+                    kind = kinds.get(part.partition(".")[0], name)
+                    module.changes = intervention.at(kind, index)
+    model.config, model.changes = config, intervention
     tables = {name: p for name, p in model._parameters.items() if p is not None}
     model._parameters = {
         name: nn.Parameter(_changed(table.detach(), intervention), table.requires_grad)
@@ -78,16 +70,6 @@ def modified_checkpoint(
     }
     model._buffers = {"positions": _changed(model.positions, intervention)}
     return replace(checkpoint, config=config, model=model, digest=facts.digest)
-
-
-def changed_divisor(
-    intervention: Intervention, config: ModelConfig, layer: int
-) -> float | None:
-    """Return what a layer's scores are divided by if not by sqrt(d); else None."""
-    scale = intervention.scale(own := config.head_size**-0.5, layer)
-    if scale == own:
-        return None
-    return 1 / scale if scale else math.inf
 
 
 Module = TypeVar("Module", bound=nn.Module)

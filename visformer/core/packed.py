@@ -295,7 +295,6 @@ def _settings(config: ModelConfig) -> dict[type[nn.Module], dict[str, Any]]:
         Attention: {
             "heads": config.heads,
             "masked_value": config.masked_value,
-            "divisor": None,
         },
     }
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from visformer.values.arrays import Floats
+from visformer.values.changes.run_change import UNCHANGED, LocalChanges
 from visformer.values.config import Activation, Biases, NormRule
 
 ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
@@ -76,20 +77,27 @@ def attention_weights(
     k: Tensor,
     mask: Tensor | None,
     masked_value: float,
-    divisor: float | None = None,
+    changes: LocalChanges = UNCHANGED,
+    first: int = 0,
 ) -> Tensor:
     """softmax(q k^T / sqrt(d)) over the keys (section 3.2.1): -> [B, H, Q, K].
 
     ``q`` [B, H, Q, d], ``k`` [B, H, K, d], ``mask`` bool, broadcast to [B, H, Q, K]
     (None allows everything). A masked score is replaced by ``masked_value``; a finite
-    one makes a row that may attend to nothing attend equally to everything. A
-    ``divisor`` takes the place of sqrt(d).
+    one makes a row that may attend to nothing attend equally to everything. Row
+    ``first`` of a run with ``changes`` is the first of these.
     """
-    root = math.sqrt(q.shape[-1]) if divisor is None else divisor
+    root, own = math.sqrt(q.shape[-1]), q.shape[-1] ** -0.5
+    if (scale := changes.apply("scale", own, beside=own)) != own:
+        root = 1 / scale if scale else math.inf
     scores = (q @ k.mT).div_(root)  # [B, H, Q, K]
+    scores = changes.apply("scores", scores, first=first, beside=mask)
     if mask is not None:
         scores = scores.masked_fill_(~mask, masked_value)
-    return scores.softmax(-1)
+    weights: Tensor = changes.apply(
+        "weights", scores.softmax(-1), first=first, beside=mask
+    )
+    return weights
 
 
 def weights_by_blocks(
@@ -97,19 +105,21 @@ def weights_by_blocks(
     k: Tensor,
     mask: Tensor | None,
     masked_value: float,
-    divisor: float | None = None,
+    changes: LocalChanges = UNCHANGED,
 ) -> Iterator[Tensor]:
-    """Yield the weights for blocks of queries, [B, H, n, K].
+    """Yield the weights for blocks of ``QUERY_BLOCK`` queries, [B, H, n, K].
 
-    ``q`` [B, H, Q, d], ``k`` [B, H, K, d], ``mask`` bool, broadcast to [B, Q, K]; a
-    ``divisor`` of the scores takes the place of sqrt(d).
+    ``q`` [B, H, Q, d], ``k`` [B, H, K, d], ``mask`` bool, broadcast to [B, Q, K].
     """
     masks: Iterable[Tensor | None] = itertools.repeat(None)
     if mask is not None:
         mask = mask.expand(mask.shape[0], q.shape[2], k.shape[2])[:, None]
         masks = mask.split(QUERY_BLOCK, 2)  # [B, 1, n, K] each
-    for queries, allowed in zip(q.split(QUERY_BLOCK, 2), masks, strict=False):
-        yield attention_weights(queries, k, allowed, masked_value, divisor)
+    blocks = zip(
+        itertools.count(0, QUERY_BLOCK), q.split(QUERY_BLOCK, 2), masks, strict=False
+    )
+    for first, queries, allowed in blocks:
+        yield attention_weights(queries, k, allowed, masked_value, changes, first)
 
 
 def attend(
@@ -119,7 +129,7 @@ def attend(
     mask: Tensor | None,
     masked_value: float,
     *,
-    divisor: float | None = None,
+    changes: LocalChanges = UNCHANGED,
     dropout: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
     """Weight the values ``v`` [B, H, K, d] -> the heads side by side, [B, Q, D].
@@ -127,18 +137,16 @@ def attend(
     The other arguments are those of ``weights_by_blocks``; ``dropout`` applies to the
     weights.
     """
-    blocks = [
-        (dropout(weights) if dropout else weights) @ v  # [B, H, n, d]
-        for weights in weights_by_blocks(q, k, mask, masked_value, divisor)
-    ]
+    blocks, first = [], 0
+    for weights in weights_by_blocks(q, k, mask, masked_value, changes):
+        z = (dropout(weights) if dropout else weights) @ v  # [B, H, n, d]
+        blocks.append(changes.apply("heads", z, first=first, beside=(weights, v)))
+        first += z.shape[2]
     return join_heads(torch.cat(blocks, 2) if len(blocks) > 1 else blocks[0])
 
 
 class Attention(nn.Module):
-    """Multi-head attention (section 3.2.2) that also returns its projections.
-
-    ``divisor`` of the scores is sqrt(d) if None; a modified run sets another.
-    """
+    """Multi-head attention (section 3.2.2) that also returns its projections."""
 
     def __init__(
         self,
@@ -151,7 +159,7 @@ class Attention(nn.Module):
     ) -> None:
         super().__init__()
         self.heads, self.masked_value = heads, masked_value
-        self.divisor: float | None = None
+        self.changes = UNCHANGED  # of a modified run
         self.query = nn.Linear(d_model, d_model, bias=biases == "all")
         self.key = nn.Linear(d_model, d_model, bias=biases == "all")
         self.value = nn.Linear(d_model, d_model, bias=biases != "none")
@@ -171,10 +179,10 @@ class Attention(nn.Module):
         )  # [B, H, ., d]
         z = attend(
             *(q, k, v, mask, self.masked_value),
-            divisor=self.divisor,
+            changes=self.changes,
             dropout=self.dropout,
         )  # [B, Q, D]
-        return self.output(z), projections
+        return self.changes.apply("sublayer", self.output(z)), projections
 
 
 def feed_forward(

@@ -20,7 +20,6 @@ from visformer.core.model import StackRecord
 from visformer.core.modified import (
     LayeredMasks,
     as_intervention,
-    changed_divisor,
     host_mask,
     modified_checkpoint,
     modified_masks,
@@ -397,8 +396,8 @@ def _own_weights(
         mask = masks[kind]
         mask = mask if isinstance(mask, Tensor) else mask[layer]
         with few_threads(q.numel() * k.shape[2]):
-            divisor = changed_divisor(start.intervention, config, layer)
-            blocks = list(weights_by_blocks(q, k, mask, config.masked_value, divisor))
+            changes = replace(start.intervention.at(kind, layer), head=first)
+            blocks = list(weights_by_blocks(q, k, mask, config.masked_value, changes))
         heads = host(torch.cat([block[row] for block in blocks], 1))
         return heads if head is None else read_only(heads[head - first])
 

@@ -17,7 +17,7 @@ from visformer.core.rows import host, source_pieces
 from visformer.core.search import search
 from visformer.errors import InputError
 from visformer.language import N_, _
-from visformer.values.encodings import permutation
+from visformer.values.changes.position_change import permutation
 from visformer.values.facts import StackName
 from visformer.values.intervention import Intervention
 from visformer.values.layer_weights import (

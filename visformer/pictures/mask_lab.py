@@ -17,14 +17,10 @@ from visformer.pictures.positions import ends
 from visformer.pictures.selection import Selection
 from visformer.pictures.token_names import candidate, marks, names, row_placed, word
 from visformer.pictures.words.leak_words import leaking_cells, mask_and_leaks
+from visformer.values.changes.causal import Causal
+from visformer.values.changes.cell import Cell
 from visformer.values.facts import SIDES
-from visformer.values.intervention import (
-    Causal,
-    Cell,
-    HideSource,
-    Intervention,
-    ScoreScale,
-)
+from visformer.values.intervention import Intervention
 from visformer.values.trace import Trace
 from visformer.words import (
     KIND_NAMES,
@@ -104,7 +100,7 @@ def toggled(
     kept = intervention.without(change)
     if kept != intervention and _needless(baseline, kept, change):
         return kept
-    return intervention.with_mask(change)
+    return intervention.with_change(change)
 
 
 def turned(
@@ -120,7 +116,7 @@ def _needless(baseline: Trace | None, kept: Intervention, change: Cell) -> bool:
 
     Not with a causal change: the original run does not say what it opens.
     """
-    if baseline is None or any(isinstance(other, Causal) for other in kept.masks):
+    if baseline is None or kept.of(Causal):
         return False
     kind, cell = change.kind, (change.query, change.key)
     every = range(baseline.layers(kind))
@@ -131,24 +127,6 @@ def _needless(baseline: Trace | None, kept: Intervention, change: Cell) -> bool:
         if kept.mask(kind, layer, original, original)[cell] != change.allowed:
             return False
     return True
-
-
-def causal_of(intervention: Intervention, layer: int | None) -> Causal | None:
-    """Return the change of the causal mask in a layer's field, if there is one."""
-    changes = (c for c in intervention.masks if isinstance(c, Causal))
-    return next((change for change in changes if change.layer == layer), None)
-
-
-def scale_of(intervention: Intervention, layer: int | None) -> ScoreScale | None:
-    """Return the change of the scale in a layer's field, if there is one."""
-    changes = (change for change in intervention.scales if change.layer == layer)
-    return next(changes, None)
-
-
-def hidden_of(intervention: Intervention, layer: int | None) -> frozenset[int]:
-    """Return the source tokens that are hidden in a layer's field."""
-    changes = (c for c in intervention.masks if isinstance(c, HideSource))
-    return frozenset(change.token for change in changes if change.layer == layer)
 
 
 def difference_picture(runs: Runs | None, selection: Selection) -> Matrix | None:

@@ -17,14 +17,14 @@ from visformer.pictures.selection import Selection
 from visformer.pictures.token_names import names
 from visformer.pictures.words.absent import captured_words, has_target
 from visformer.values.arrays import Floats
-from visformer.values.encodings import PASS_LOOKUP, STEP_LOOKUP, change_table
-from visformer.values.facts import SentenceSide
-from visformer.values.intervention import (
-    Causal,
-    Intervention,
+from visformer.values.changes.position_change import (
     PositionChange,
     PositionForm,
+    change_table,
 )
+from visformer.values.encodings import PASS_LOOKUP, STEP_LOOKUP
+from visformer.values.facts import SentenceSide
+from visformer.values.intervention import Intervention
 from visformer.values.trace import Trace
 from visformer.words import KIND_NAMES, head_words, number, position_words
 
@@ -290,7 +290,7 @@ def result_words(trace: Trace | None, baseline: Trace | None) -> str:
         "modified": trace.text,
         "change": trace.intervention,
     }
-    absent = trace.intervention == Intervention(positions=PositionChange("none"))
+    absent = trace.intervention == Intervention(PositionChange("none"))
     if baseline.text == trace.text:
         if absent:
             return _("Without positions the text stays “{modified}”.", **fields)
@@ -375,7 +375,7 @@ def _verdict(baseline: Trace, shuffled: Trace, bag: bool) -> str:
         return "bag"
     if not np.isfinite(shuffled.encoder_output).all():
         return "nan"
-    placed = any(not isinstance(one, Causal) for one in baseline.intervention.masks)
+    placed = any(change.tokens for change in baseline.intervention)
     return "cells" if placed else "order"
 
 

@@ -39,7 +39,7 @@ class WantedRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     strategy: Strategy = Strategy()
     limit: Count | None = None
     prefix: tuple[Choice, ...] = ()
-    change: dict[str, Any] | None = None  # as ``Intervention.to_json`` writes it
+    change: list[dict[str, Any]] | dict[str, Any] | None = None  # of Intervention
     step: Count = 0
     edit: EditName = "sentence"  # between it and the current run
 

@@ -155,7 +155,7 @@ def decode(state: State, step: int) -> Next:
     else:
         request = replace(wish, prefix=()).request()
     busy = _("decoding")
-    if request.intervention.masked:
+    if request.intervention.whole:
         busy = _("decoding (slow: one full pass per step)")
     begun = state.place._replace(step=step)
     now = replace(state, cursor=step, begun=begun, seeks=False)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -81,7 +80,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     height: int  # rows per block, of all arrays of the run
     prompt: int = 0
     truncated_from: int = 0
-    intervention: dict[str, Any]
+    intervention: list[dict[str, Any]] | dict[str, Any]  # a dict in older files
     # by token: id, token and probability of each candidate; null is NaN
     fills: tuple[tuple[int, tuple[tuple[int, str, float | None], ...]], ...] = ()
     layered_masks: tuple[Kind, ...] = ()  # kinds whose layers have masks of their own
@@ -121,7 +120,7 @@ def facts_json(trace: Trace, **more: Any) -> bytes:
         "text": trace.text,
         "prompt": trace.prompt,
         "truncated_from": trace.truncated_from,
-        "intervention": _finite(trace.intervention.to_json()),
+        "intervention": trace.intervention.to_json(),
         "fills": fills,
         "certificate": _certificate(trace),
         **more,
@@ -149,9 +148,7 @@ def checked(data: Any, run: int = 0) -> CheckedFacts:
     _check_numbers(facts, run)
     _check_biases(facts)
     intervention = Intervention.from_json(facts.intervention)
-    _check_masked_value(intervention.masked_value)
-    # a change of positions is checked by ``from_json``: not every model's are known
-    replace(intervention, positions=None).check(facts.model, len(facts.source))
+    intervention.check(facts.model, len(facts.source))
     return CheckedFacts(facts, intervention, _fills(facts))
 
 

@@ -14,6 +14,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from visformer.values.arrays import Bools, Floats
+from visformer.values.changes.run_change import (
+    UNCHANGED,
+    ActingPoint,
+    LocalChanges,
+)
 from visformer.values.score_bias import Bias, bias_rows
 
 QUERIES = 4  # multiplied at a time: few, since a step has one
@@ -34,6 +39,7 @@ class AttentionHeads:
     added: Bias | None = None  # to the scaled products; of these heads
     # [H, Q, K]: the model's own weights, where they do not follow from all this
     captured: Floats | None = None
+    changes: LocalChanges = UNCHANGED  # of scores and weights
 
     def products(self, rows: slice = ALL) -> Floats:
         """Return q.k of some query rows and all keys, [H, rows, K]."""
@@ -61,7 +67,7 @@ class AttentionHeads:
                 weights -= weights.max(-1, keepdims=True)
                 np.exp(weights, out=weights)
                 weights /= _row_sums(weights)
-        return weights[..., :keys]
+        return self._changed("weights", weights[..., :keys], rows)
 
     # In place, since fresh memory for every operation costs more than the arithmetic;
     # keys are filled up to whole blocks.
@@ -91,7 +97,14 @@ class AttentionHeads:
             scores /= np.float32(1 / self.scale if self.scale else np.inf)
         if self.added is not None and scores.size:
             scores[..., :keys] += bias_rows(self.added, rows, self.mask.shape)
+        if self.changes.acts("scores"):
+            scores[..., :keys] = self._changed("scores", scores[..., :keys], rows)
         return scores
+
+    def _changed(self, point: ActingPoint, x: Floats, rows: slice) -> Floats:
+        first, mask = rows.indices(len(self.queries))[0], self.mask[rows]
+        made: Floats = self.changes.apply(point, x, first=first, beside=mask)
+        return made
 
     def _masked(self, rows: slice) -> Floats:
         scores, mask = self._scores(rows), self.mask[rows]
@@ -109,6 +122,7 @@ def weights_of(layers: Sequence[AttentionHeads], rows: slice = ALL) -> Floats:
     one = layers[0]
     for other in layers:
         plain = other.captured is None and other.added is None
+        plain &= not other.changes.acts("scores", "weights")
         if not plain or other.mask is not one.mask or other.scale != one.scale:
             return np.concatenate([each.weights(rows) for each in layers])
     start, stop, _ = rows.indices(len(one.queries))

@@ -212,7 +212,7 @@ class Trace:
     def scale(self, kind: Kind, layer: int) -> float:
         """Return what q.k is multiplied by: 1 / sqrt(d) in the paper, 1 in T5."""
         at = self._layer(kind, layer)
-        return self.intervention.scale(self._facts(kind).scales[at], at)
+        return self.intervention.scale(self._facts(kind).scales[at], kind, at)
 
     def added(self, kind: Kind, layer: int) -> Bias | None:
         """Return what is added to the scaled scores.
@@ -302,9 +302,10 @@ class Trace:
             keys[:, facts.read_by(head)],
             self.mask(kind, layer),
             facts.masked_value,
-            self.intervention.scale(facts.scales[layer], layer),
+            self.scale(kind, layer),
             None if biases is None else of_heads(biases[layer], heads),
             None if captured is None else captured[heads],
+            replace(self.intervention.at(kind, layer), head=head or 0),
         )
 
     def scores(self, kind: Kind, layer: Nth = None, head: Nth = None) -> Floats:

@@ -21,7 +21,7 @@ from visformer.errors import CheckpointError, InputError
 from visformer.formats.hugging_face.library import explained, library
 from visformer.language import _
 from visformer.values.facts import Kind, ModelFacts
-from visformer.values.intervention import NO_CHANGES, Intervention, kinds_of
+from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.watched_attention import TOLERANCE
 from visformer.watching.traces import layers_of
 from visformer.watching.watcher import Watched, difference
@@ -53,7 +53,7 @@ class AttentionChanges:
 
         ``source`` is the number of source tokens.
         """
-        if change.positions is not None or change.masked_value is not None:
+        if change.acting("mask", "scale") != change:
             raise InputError(
                 _(
                     "“{change}” cannot be made: in a model of transformers masks and "
@@ -62,7 +62,7 @@ class AttentionChanges:
                 )
             )
         for one in change.masks:
-            if not any(self._facts.layers(kind) for kind in kinds_of(one)):
+            if not any(self._facts.layers(kind) for kind in one.kinds):
                 raise InputError(
                     _(
                         "This model has no attention of the kind that “{change}” "
@@ -151,7 +151,7 @@ class ChangedAttention:
         own = self._facts.attention[kind].scales[layer]
         scale = query.shape[-1] ** -0.5 if scaling is None else scaling
         if own:  # what the module multiplies by itself may be only a part of it
-            scale *= self._change.scale(own, layer) / own
+            scale *= self._change.scale(own, kind, layer) / own
         if not self._change.masks:
             return mask, scale
         return self._masked(kind, layer, query, key, mask), scale

@@ -25,7 +25,7 @@ from visformer.pictures.computation.subject import Projected, Subject
 from visformer.pictures.picture import Axis
 from visformer.pictures.position_lab import token_positions
 from visformer.values.arrays import Floats
-from visformer.values.encodings import adds_positions
+from visformer.values.changes.position_change import adds_positions
 from visformer.values.facts import SIDES
 from visformer.words import dimension_words, layer_words, number
 

@@ -17,8 +17,8 @@ from visformer.pictures.picture import Axis, named
 from visformer.pictures.selection import AttentionCell, Scale, Selection
 from visformer.pictures.token_names import key_placed, row_placed
 from visformer.values.arrays import Floats
+from visformer.values.changes.masked_score import NO_WEIGHT
 from visformer.values.facts import SIDES, STACK_OF, AttentionFacts, Kind, StackName
-from visformer.values.intervention import NO_WEIGHT
 from visformer.values.layer_weights import LayerParameters
 from visformer.values.memo import Memo
 from visformer.values.trace import Trace

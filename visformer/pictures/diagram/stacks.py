@@ -34,7 +34,7 @@ from visformer.pictures.diagram.model_words import (
     scale_words,
 )
 from visformer.pictures.diagram.token_lists import put_prediction
-from visformer.values.encodings import adds_positions
+from visformer.values.changes.position_change import adds_positions
 from visformer.values.facts import ModelFacts, SentenceSide
 from visformer.values.trace import Trace
 

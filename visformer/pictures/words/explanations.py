@@ -19,7 +19,7 @@ from visformer.pictures.words.absent import has_target
 from visformer.pictures.words.choices import is_fed, short_choice
 from visformer.pictures.words.role_text import role_text
 from visformer.pictures.words.scene import Reads, Scene, computed, reads
-from visformer.values.encodings import adds_positions
+from visformer.values.changes.position_change import adds_positions
 from visformer.values.facts import Kind
 from visformer.values.reading_order import reads_later
 from visformer.values.trace import Trace

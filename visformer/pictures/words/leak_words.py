@@ -122,7 +122,7 @@ def batch_words(trace: Trace | None, head: int, *, modified: bool) -> str:
 def _no_leak_words(trace: Trace) -> str:
     if not has_target(trace):
         return _("No leak: no token reads a pad.")
-    if len(trace) < 2 and (trace.intervention.may_open or reads_later(trace)):
+    if len(trace) < 2 and (trace.intervention.reaches_back or reads_later(trace)):
         return _("There is no later token to read yet: step forward to see what leaks.")
     if not len(trace):
         return ""  # nothing has read anything: that would say too much

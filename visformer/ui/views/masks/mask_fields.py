@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 from PySide6.QtCore import QPoint, QRect, QSignalBlocker, QSize, Qt, Signal
 from PySide6.QtWidgets import (
@@ -19,15 +18,18 @@ from PySide6.QtWidgets import (
 )
 
 from visformer.language import N_, _
-from visformer.pictures.mask_lab import causal_of, hidden_of, scale_of
 from visformer.pictures.token_names import names
 from visformer.session.runs import change_run
 from visformer.session.state import Session, State
 from visformer.ui.look.theme import gap
 from visformer.ui.widgets.combo_box import ComboBox
 from visformer.ui.widgets.plain_tip import plain_tip
+from visformer.values.changes.causal import Causal
+from visformer.values.changes.hide_source import HideSource
+from visformer.values.changes.masked_score import MaskedScore
+from visformer.values.changes.run_change import RunChange
+from visformer.values.changes.score_scale import ScoreScale
 from visformer.values.facts import KINDS
-from visformer.values.intervention import Causal, HideSource, ScoreScale
 from visformer.words import KIND_NAMES, layer_words, masked_value_text, number
 
 CAUSAL = {
@@ -113,7 +115,7 @@ class MaskFields(QWidget):
                     self.kind.addItem(_(KIND_NAMES[kind]), kind)
             self.kind.setCurrentIndex(self.kind.findData(state.kind))
         self._draw_layers()
-        change = causal_of(state.intervention, self.layer)
+        change = state.intervention.one(Causal, layer=self.layer)
         name = "own" if change is None else "off" if change.offset is None else "moved"
         with QSignalBlocker(self.causal), QSignalBlocker(self.offset):
             self.causal.setCurrentIndex(self.causal.findData(name))
@@ -165,7 +167,8 @@ class MaskFields(QWidget):
 
     def _draw_scale(self) -> None:
         state = self._state
-        chosen, own = scale_of(state.intervention, self.layer), _("the model's own")
+        chosen = state.intervention.one(ScoreScale, layer=self.layer)
+        own = _("the model's own")
         if state.model is not None and state.kind in state.model.attention:
             scales = state.model.attention[state.kind].scales
             value = number(scales[self.layer or 0])
@@ -184,7 +187,8 @@ class MaskFields(QWidget):
     def _draw_tokens(self) -> None:
         trace = self._state.visible
         tokens = names(trace, "source") if trace is not None else ()
-        hidden = hidden_of(self._state.intervention, self.layer)
+        changes = self._state.intervention.of(HideSource, layer=self.layer)
+        hidden = {change.token for change in changes}
         if len(self._menu.actions()) != len(tokens):
             self._menu.clear()
             for index in range(len(tokens)):
@@ -213,28 +217,25 @@ class MaskFields(QWidget):
         change = Causal(None if name == "off" else offset, self.layer)
         if name != "own":
             self._session.set(step=leaking_step(self._state))
-        before = self._state.intervention
-        changed = before.without(change) if name == "own" else before.with_mask(change)
-        self._session.do(change_run, changed)
+        self._change(change, own=name == "own")
 
     def _change_masked_value(self) -> None:
         value: float | None = self.masked_value.currentData()
-        changed = replace(self._state.intervention, masked_value=value)
-        self._session.do(change_run, changed)
+        self._change(MaskedScore(value or 0.0), own=value is None)
 
     def _change_scale(self) -> None:
-        before, factor = self._state.intervention, self.scaling.currentData()
-        changed = (
-            before.without_scale(self.layer)
-            if factor == "own"
-            else before.with_scale(ScoreScale(factor, self.layer))
-        )
-        self._session.do(change_run, changed)
+        factor = self.scaling.currentData()
+        own = factor == "own"
+        self._change(ScoreScale(None if own else factor, self.layer), own=own)
 
     def _hide(self, token: int) -> None:
-        before, change = self._state.intervention, HideSource(token, self.layer)
-        hidden = token in hidden_of(before, self.layer)
-        changed = before.without(change) if hidden else before.with_mask(change)
+        change = HideSource(token, self.layer)
+        self._change(change, own=change in self._state.intervention)
+
+    def _change(self, change: RunChange, *, own: bool) -> None:
+        """Run with a change; or, where it is, with the model's own again."""
+        before = self._state.intervention
+        changed = before.without(change) if own else before.with_change(change)
         self._session.do(change_run, changed)
 
 

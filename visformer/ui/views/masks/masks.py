@@ -6,7 +6,6 @@ from PySide6.QtWidgets import QPushButton, QWidget
 
 from visformer.language import N_
 from visformer.pictures.attention.maps import layer_and_head
-from visformer.pictures.mask_lab import causal_of
 from visformer.pictures.masks import batch_examples, chosen
 from visformer.pictures.selection import AttentionCell
 from visformer.pictures.words.leak_words import batch_words, run_words
@@ -19,22 +18,23 @@ from visformer.ui.views.masks.mask_maps import MaskMaps, MaskPlaces
 from visformer.ui.views.view import PagedView, View
 from visformer.ui.widgets.arranging import LeastColumn, TurningRow
 from visformer.ui.widgets.run_switch import Without
+from visformer.values.changes.causal import Causal
 from visformer.values.facts import KINDS, Kind
-from visformer.values.intervention import Causal, Intervention
+from visformer.values.intervention import Intervention
 
 ROOM = 1.25  # times the least width: then the batch stands beside the masks
 
 
 def _turned(change: Intervention) -> Intervention:
     """Switch the causal mask of all layers off, or on again."""
-    off, there = Causal(None), causal_of(change, None) is None
-    return change.with_mask(off) if there else change.without(off)
+    off, there = Causal(None), change.of(Causal, layer=None)
+    return change.without(off) if there else change.with_change(off)
 
 
 NO_CAUSAL_MASK = Without(
     N_("Run without the causal mask"),
     N_("Run with the causal mask again"),
-    lambda change: causal_of(change, None) is not None,
+    lambda change: bool(change.of(Causal, layer=None)),
     _turned,
     lambda state: state.model is None or "decoder" in state.model.kinds,
     lambda state: {"kind": "decoder", "step": leaking_step(state)},

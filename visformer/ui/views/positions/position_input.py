@@ -36,7 +36,7 @@ from visformer.ui.widgets.number_table import NumberTable
 from visformer.ui.widgets.plain_label import paragraph, plain_label
 from visformer.ui.window.large import present_whole
 from visformer.values.arrays import Floats
-from visformer.values.encodings import change_table
+from visformer.values.changes.position_change import change_table
 from visformer.values.facts import SentenceSide
 from visformer.words import position_words
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from PySide6.QtCore import QSignalBlocker
 from PySide6.QtWidgets import (
     QDoubleSpinBox,
@@ -36,7 +34,7 @@ from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.plain_label import paragraph
 from visformer.ui.widgets.run_switch import attention_maps, draw_both
 from visformer.ui.window.large import present_whole
-from visformer.values.intervention import PositionForm
+from visformer.values.changes.position_change import PositionChange, PositionForm
 
 # Lines of text: the least heights of a table of encodings, and of a map beside it.
 TABLE_LINES, ATTENTION_LINES = 9, 14
@@ -192,7 +190,8 @@ class PositionLab(Dressed, View):
         change = change_of(
             self.form.currentData(), self.amount.value(), self.seed.value()
         )
-        changed = replace(self._state.intervention, positions=change)
+        others = self._state.intervention.without(PositionChange("none"))
+        changed = others.with_change(change) if change else others
         self.session.do(change_run, changed)
 
     def _shuffle(self) -> None:

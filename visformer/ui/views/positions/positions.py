@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 from PySide6.QtCore import QSignalBlocker, QTimer, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QSpinBox, QWidget
@@ -44,7 +43,8 @@ from visformer.ui.widgets.paint_later import paint_later
 from visformer.ui.widgets.plain_label import paragraph
 from visformer.ui.widgets.run_switch import Without
 from visformer.values.arrays import Floats
-from visformer.values.intervention import Intervention, PositionChange
+from visformer.values.changes.position_change import PositionChange
+from visformer.values.intervention import Intervention
 
 HINT = N_("Point at the map to read position, dimension and value here.")
 
@@ -199,13 +199,13 @@ class PositionsView(PagedView):
 def _turned(change: Intervention) -> Intervention:
     """Run without positions, or with the model's own again."""
     none = PositionChange("none")
-    return replace(change, positions=None if change.positions == none else none)
+    return change.without(none) if none in change else change.with_change(none)
 
 
 NO_POSITIONS = Without(
     N_("Run without positions"),
     N_("Run with positions again"),
-    lambda change: change.positions == PositionChange("none"),
+    lambda change: PositionChange("none") in change,
     _turned,
     lambda state: state.positions is not None,
     lambda _: {},

@@ -1,0 +1,231 @@
+"""RunChange: what every change of a run is, says and does.
+
+A change is a frozen value. Its fields are declared once, with types that know their
+text (``written_fields``): the text form, JSON, the checks and the place of a change
+follow from them. It acts at one point of the computation, where every runner asks.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cache
+from string import Formatter
+from typing import Annotated, Any, ClassVar, Literal, Self, get_origin, get_type_hints
+
+import numpy as np
+
+from visformer.errors import InputError
+from visformer.language import ngettext
+from visformer.values.changes.written_fields import ROW, FieldText
+from visformer.values.facts import KINDS, SIDES, ModelFacts, SentenceSide
+
+# What a change is given there, and what beside it; Q, K, T are rows, D the width.
+ActingPoint = Literal[  # in the order in which a text lists changes
+    "mask",  # bool [..., Q, K] of numpy; the same without its causal part
+    "masked score",  # the number that replaces masked scores
+    "scale",  # the number that q.k is multiplied by; the model's own
+    "positions",  # the table of positions [P, D], of numpy
+    "embedding",  # [..., T, D], scaled, without positions; what embeds other ids so
+    "scores",  # [..., H, Q, K] before the mask; the mask, or None where all is allowed
+    "weights",  # [..., H, Q, K], the softmax; the mask
+    "heads",  # [..., H, Q, d], before W_O; the weights and the values
+    "sublayer",  # [..., Q, D], what an attention adds to the residual stream
+    "stream",  # [..., T, D], what leaves a layer; what entered it
+]
+
+
+@dataclass(frozen=True)
+class RunChange:
+    """One change of a run: the base of all; tokens and layers count from 0."""
+
+    name: ClassVar[str]  # in files
+    forms: ClassVar[tuple[str, ...]]  # of the text; fields stand in braces
+    examples: ClassVar[tuple[str, ...]]  # one of each form that differs
+    point: ClassVar[ActingPoint]
+    everywhere: ClassVar[tuple[str, ...]] = KINDS  # what it concerns without a field
+
+    def __post_init__(self) -> None:
+        """Check every field; numpy's numbers become Python's."""
+        for name, text in self.texts().items():
+            object.__setattr__(self, name, text.check(name, getattr(self, name)))
+
+    # ---- what it does ----------------------------------------------------------------
+
+    def apply(self, x: Any, place: LocalChanges) -> Any:
+        """Return what a run computed at the change's point, as changed.
+
+        ``x``, of numpy or torch, may be written to.
+        """
+        raise NotImplementedError
+
+    @property
+    def kinds(self) -> tuple[Any, ...]:
+        """The kinds of attention, the stacks or the sides that it concerns."""
+        named = (getattr(self, name, None) for name in ("kind", "stack", "side"))
+        return tuple(filter(None, named)) or self.everywhere
+
+    @property
+    def tokens(self) -> tuple[tuple[SentenceSide, int], ...]:
+        """The tokens that it names: whose, and which."""
+        queries, keys = SIDES.get(self.kinds[0], (self.kinds[0],) * 2)
+        return tuple(
+            (keys if name == "key" else queries, getattr(self, name))
+            for name, text in self.texts().items()
+            if text is ROW
+        )
+
+    @property
+    def subject(self) -> tuple[Any, ...]:
+        """What is changed: a later change of one subject replaces an earlier one."""
+        texts = self.texts().items()
+        return type(self), *(getattr(self, n) for n, text in texts if text.where)
+
+    def concerns(self, of: str, layer: int) -> bool:
+        """Whether it acts in a layer of a kind of attention, of a stack; on a side."""
+        return of in self.kinds and getattr(self, "layer", None) in (None, layer)
+
+    def reaches_back(self, among: tuple[RunChange, ...]) -> bool:
+        """Whether, among these changes, a later token may change a decoder row.
+
+        A mask does that which lets a row read what follows it, or leaves it nothing to
+        read, so that it attends to everything.
+        """
+        if self.point != "mask" or "decoder" not in self.kinds:
+            return False
+        layer = getattr(self, "layer", None)
+        here = LocalChanges.of_run(among, "decoder", -1 if layer is None else layer)
+        size = 2 + max((row for one in among for _side, row in one.tokens), default=0)
+        own, opened = np.tri(size, dtype=bool), np.ones((size, size), bool)
+        mask = here.apply("mask", own, beside=opened)
+        return bool(np.triu(mask, 1).any() or not mask.any(-1).all())
+
+    def check(self, model: ModelFacts, source: int) -> None:
+        """Raise InputError unless it fits a model and a sentence of ``source`` tokens.
+
+        Target tokens that are not decoded yet are allowed.
+        """
+        layer = getattr(self, "layer", None)
+        if layer is not None and layer >= (n := max(map(model.layers, self.kinds))):
+            raise InputError(
+                ngettext(
+                    "“{change}” is out of range: the model has {n} such layer.",
+                    "“{change}” is out of range: the model has {n} such layers.",
+                    n,
+                    change=self,
+                )
+            )
+        if any(side == "source" and row >= source for side, row in self.tokens):
+            raise InputError(
+                ngettext(
+                    "“{change}” is out of range: the source has {n} token.",
+                    "“{change}” is out of range: the source has {n} tokens.",
+                    source,
+                    change=self,
+                )
+            )
+
+    # ---- how it is written -----------------------------------------------------------
+
+    @classmethod
+    @cache
+    def texts(cls) -> dict[str, FieldText]:
+        """Return how each field is written."""
+        hints = get_type_hints(cls, include_extras=True).items()
+        return {n: h.__metadata__[0] for n, h in hints if get_origin(h) is Annotated}
+
+    @property
+    def wording(self) -> str:
+        """The form of its text: the first that names every field with another value."""
+        default = {field.name: field.default for field in fields(self)}
+        other = {n for n in default if getattr(self, n) != default[n]}
+        return next(f for f in self.forms if other <= {n for _, n, *_ in _parts(f)})
+
+    def __str__(self) -> str:
+        texts = self.texts().items()
+        words = {name: text.write(getattr(self, name)) for name, text in texts}
+        return self.wording.format_map(words)
+
+    @classmethod
+    def read(cls, words: str) -> Self | None:
+        """Read a text; None where it is none of this kind. Raises InputError."""
+        texts = cls.texts()
+        for form in cls.forms:
+            pattern = "".join(
+                re.escape(literal) + (f"(?P<{n}>{texts[n].pattern})" if n else "")
+                for literal, n, *_ in _parts(form)
+            )
+            if match := re.fullmatch(pattern, words):
+                found = match.groupdict().items()
+                return cls(**{name: texts[name].read(text) for name, text in found})
+        return None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as data for JSON, which has no infinity."""
+        plain = {n: "-inf" if v == -math.inf else v for n, v in asdict(self).items()}
+        return {"change": self.name, **plain}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """Read the fields of ``to_json``; raises InputError or TypeError for others."""
+        return cls(**{n: -math.inf if v == "-inf" else v for n, v in values.items()})
+
+
+def _parts(form: str) -> list[tuple[str, str | None, str | None, str | None]]:
+    return [*Formatter().parse(form)]
+
+
+@dataclass(frozen=True, slots=True)
+class LocalChanges:
+    """The changes of one layer of a kind of attention or a stack, or of a side.
+
+    Runners ask it at each point that they pass. What ``apply`` of a change is given
+    begins with row ``first`` and, where it has heads, with ``head``; ``beside`` is what
+    ``ActingPoint`` says.
+    """
+
+    changes: tuple[RunChange, ...] = ()
+    of: str = ""
+    layer: int = 0
+    head: int = 0
+    first: int = 0
+    beside: Any = None
+
+    @classmethod
+    def of_run(cls, among: tuple[RunChange, ...], of: str, layer: int) -> Self:
+        """Return those of a run's changes that concern one place."""
+        return cls(tuple(c for c in among if c.concerns(of, layer)), of, layer)
+
+    def acts(self, *points: ActingPoint) -> bool:
+        """Whether anything is changed at one of some points."""
+        return any(change.point in points for change in self.changes)
+
+    def apply(
+        self, point: ActingPoint, x: Any, *, first: int = 0, beside: Any = None
+    ) -> Any:
+        """Return a copy as changed at a point; ``x`` itself where nothing acts."""
+        for change in self.changes:
+            if change.point == point:
+                copy = getattr(x, "clone", None) or getattr(x, "copy", None)
+                place = replace(self, first=first, beside=beside)
+                x = change.apply(x if copy is None else copy(), place)
+        return x
+
+    def at(self, row: int | None, head: int | None = None) -> tuple[Any, ...]:
+        """Return where a row of a head is in numbers given; None stands for all.
+
+        It indexes [..., rows, columns], or with a head [..., heads, rows, columns]; of
+        what they lack it is nothing.
+        """
+        heads = () if head is None else (_only(head - self.head),)
+        return (..., *heads, ALL if row is None else _only(row - self.first), ALL)
+
+
+def _only(index: int) -> slice:
+    return slice(index, index + 1) if index >= 0 else slice(0)
+
+
+ALL = slice(None)
+UNCHANGED = LocalChanges()

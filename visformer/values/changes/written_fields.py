@@ -1,0 +1,90 @@
+"""The fields of changes: what values each takes, and how its text form writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, NamedTuple
+
+from visformer.arguments import one_of, real_number, whole_number, wrong_type
+from visformer.errors import InputError
+from visformer.language import _
+from visformer.values.facts import KINDS, Kind
+
+_LARGEST = 2**63 - 1
+
+
+class FieldText(NamedTuple):
+    """How one field is written, and what it takes."""
+
+    pattern: str  # a regular expression of its text
+    read: Callable[[str], Any]
+    write: Callable[[Any], str]
+    check: Callable[[str, Any], Any]  # its name, a value -> the value; or it raises
+    where: bool = False  # it says where something is changed, not to what
+
+
+def or_none(field: FieldText, none: str = "off") -> FieldText:
+    """Return a field that takes None as well, and what that is called."""
+    return field._replace(
+        pattern=f"{none}|{field.pattern}",
+        read=lambda text: None if text == none else field.read(text),
+        write=lambda value: none if value is None else field.write(value),
+        check=lambda name, value: None if value is None else field.check(name, value),
+    )
+
+
+def one_word(choices: Iterable[str], *, where: bool = False) -> FieldText:
+    """Return a field that takes one of some words."""
+    known = tuple(choices)
+
+    def check(name: str, value: object) -> str:
+        return one_of(name, value, known)
+
+    return FieldText("|".join(known), str, str, check, where)
+
+
+def _written(number: float) -> str:
+    brief = f"{number:g}"
+    return brief if float(brief) == number else repr(number)
+
+
+def _real(name: str, value: object) -> float:
+    return real_number(name, value, _("a number"))
+
+
+def _truth(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise wrong_type(name, value, _("True or False"))
+    return value
+
+
+def _index(name: str, value: object) -> int:
+    return whole_number(name, value, most=_LARGEST)
+
+
+def _layer(text: str) -> int:
+    number = int(text.removeprefix(" @ layer "))
+    if number == 0:
+        raise InputError(_("Layers count from 1: there is no layer 0."))
+    return number - 1
+
+
+NUMBER = FieldText(r"[+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?|-?inf", float, _written, _real)
+ROW = FieldText(
+    r"[1-9]\d*", lambda text: int(text) - 1, lambda row: f"{row + 1}", _index, True
+)
+_LAYER = FieldText(
+    r" @ layer \d+", _layer, lambda layer: f" @ layer {layer + 1}", _index, True
+)
+_SWITCH = FieldText(
+    "on|off", "on".__eq__, lambda allowed: "on" if allowed else "off", _truth
+)
+_SEED = FieldText(r"\d+", int, str, _index)
+
+# types of the fields; tokens and layers count from 0, and in texts from 1
+RowField = Annotated[int, ROW]  # a token
+LayerField = Annotated[int | None, or_none(_LAYER, "")]  # None: every layer
+KindField = Annotated[Kind, one_word(KINDS, where=True)]
+SwitchField = Annotated[bool, _SWITCH]
+NumberField = Annotated[float, NUMBER]
+SeedField = Annotated[int, _SEED]
