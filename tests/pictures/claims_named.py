@@ -85,6 +85,7 @@ NAMED: dict[str, tuple[str, ...]] = {
         "{token}: x is the embedding;",
         "{token}: {element} = {sum} = {result}.",
         "Z [{rows}, {width}], rows {first} to {rows}: row",
+        "The mean of {draws:,} draws differs from evaluation by",
         "Z [{rows}, {width}], rows {first} to {rows}: some",
         (
             "The best {best} hold {listed} of the probability, the other {n:,} "
@@ -150,6 +151,8 @@ NAMED: dict[str, tuple[str, ...]] = {
             "{deviation}, and applies γ and"
         ),
         "norm: (x − mean) / √(variance + {eps}) · γ +",
+        "(x − mean) / deviation, without γ and β. Layer norm: over the two",
+        "Row 1 has mean 1.5 and deviation 0.5:",
         (
             "(x − mean) / √(variance + eps), without γ and β. Layer norm, as in "
             "the model: over the {width} numbers of a token (variance with "

@@ -180,6 +180,7 @@ class Opened(Answer):
     guessed_heads: int = 0  # if their number is only the usual one
     asks: bool = False  # whether its file leaves questions that can be answered again
     smoothing: float | None = None  # label smoothing in training, if its card says so
+    dropout: tuple[float, ...] = ()  # rates in training, as its files name them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -218,7 +218,7 @@ def _stands_alone(request: Request) -> bool:
 def _open(server: Server, number: int, request: Open) -> None:
     from visformer.core.checkpoint import Checkpoint, available_devices, choose_device
     from visformer.core.incremental import warm_up
-    from visformer.formats.layouts.native import label_smoothing
+    from visformer.formats.layouts.native import dropout_rates, label_smoothing
     from visformer.formats.loading import checkpoint_files
     from visformer.tokenizers.sides import NumberSide
 
@@ -251,6 +251,7 @@ def _open(server: Server, number: int, request: Open) -> None:
             guessed_heads=files.guessed_heads,
             asks=files.asks or getattr(checkpoint, "multilingual", False),
             smoothing=label_smoothing(Path(request.path)),
+            dropout=dropout_rates(Path(request.path)),
         )
     )
 

@@ -43,6 +43,18 @@ class AttentionCell(NamedTuple):
     key: int
 
 
+@dataclass(frozen=True, slots=True)
+class StageOptions:
+    """What the user chooses for single stages of the computation."""
+
+    example: bool = False  # the norms' stage shows the tutorial's four numbers
+    rate: float | None = None  # of dropout, in [0, 0.9]; None: the model's own
+    seed: int = 1  # of the numbers that dropout draws
+
+
+AT_FIRST = StageOptions()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
     """One kind, layer and head, the cell in focus, and the scale of its colours."""

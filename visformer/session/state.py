@@ -17,7 +17,13 @@ from visformer.engine.messages import (
 )
 from visformer.pictures.look import DEFAULT_LOOK, Look
 from visformer.pictures.picture import Axis
-from visformer.pictures.selection import AttentionCell, Scale, Selection
+from visformer.pictures.selection import (
+    AT_FIRST,
+    AttentionCell,
+    Scale,
+    Selection,
+    StageOptions,
+)
 from visformer.pictures.words.scene import Scene
 from visformer.session.answers import Answers
 from visformer.session.awaiting import Awaiting
@@ -80,6 +86,7 @@ class State:
     distribution: RowDistribution | None = None  # what is listed then
     tab: str = "attention"
     stage: str = "softmax"  # of the Computation tab
+    stage_options: StageOptions = AT_FIRST
     kind: Kind = "cross"  # the focused one: its heads are in the overview
     layer: int = 0
     head: int = 0
@@ -131,6 +138,11 @@ class State:
     def positions(self) -> Floats | None:
         """Its encodings, [max_positions, D], if it is the open model."""
         return self.about.positions if self.about is not None else None
+
+    @property
+    def dropout(self) -> tuple[float, ...]:
+        """The rates of its training, if it is the open model; () if unknown."""
+        return self.about.dropout if self.about is not None else ()
 
     @property
     def place(self) -> Place:
@@ -210,6 +222,7 @@ class Change(TypedDict, total=False):
     distribution: RowDistribution | None
     tab: str
     stage: str
+    stage_options: StageOptions
     kind: Kind
     layer: int
     head: int

@@ -326,11 +326,29 @@ MOST_BYTES = 1 << 18
 _SMOOTHING = re.compile(r"\b(?:label )?smoothing[ =:]{1,3}(0(?:\.\d{1,6})?)\b")
 
 
+# ours on a card, and that of transformers in a config
+_DROPOUT = re.compile(r"\bdropout(?:_rate)?\b\"?[ =:]{1,3}(0(?:\.\d{1,6})?)\b")
+
+
 def label_smoothing(checkpoint: Path) -> float | None:
     """Return the share of label smoothing in training; None where no card names it."""
-    try:
-        text = read_regular(checkpoint / CARD, MOST_BYTES).decode("utf-8", "replace")
-    except VisformerError:
-        return None
-    found = _SMOOTHING.search(text)
+    found = _SMOOTHING.search(_text(checkpoint / CARD))
     return float(found[1]) if found else None
+
+
+def dropout_rates(checkpoint: Path) -> tuple[float, ...]:
+    """Return the rates of dropout that a model's files name, each in [0, 1).
+
+    Several where it was trained in stages; () where none is named.
+    """
+    texts = _text(checkpoint / CARD), _text(checkpoint / CONFIG)
+    found = (float(rate) for text in texts for rate in _DROPOUT.findall(text))
+    return tuple(sorted(set(found)))
+
+
+def _text(file: Path) -> str:
+    """Return what a file says; "" where it cannot be read."""
+    try:
+        return read_regular(file, MOST_BYTES).decode("utf-8", "replace")
+    except VisformerError:
+        return ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from visformer.analysis.formulas import Standard, batch_standard
 from visformer.analysis.sublayers import standard
 from visformer.language import _, ngettext
+from visformer.pictures.computation.norm_example import example_picture
 from visformer.pictures.computation.stage_picture import StagePicture, queries, vectors
 from visformer.pictures.computation.subject import Subject
 from visformer.pictures.picture import largest
@@ -79,6 +80,8 @@ def _divisor(config: ModelConfig) -> str:
 
 def norms_stage(subject: Subject) -> StagePicture:
     """Show the model's norm and batch norm of the same numbers."""
+    if subject.options.example:
+        return example_picture()
     model, at = subject.trace.model, subject.at
     x = subject.cut(subject.rows().attention(subject.kind).residual.to_norm)
     own, batch = standard(model, x), batch_standard(x, model.config.norm_eps)

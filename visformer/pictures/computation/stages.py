@@ -18,6 +18,7 @@ from visformer.pictures.computation.attention_stages import (
     product_stage,
     softmax_stage,
 )
+from visformer.pictures.computation.dropout import dropout_stage
 from visformer.pictures.computation.feed_forward_stages import (
     activation_stage,
     feed_residual_stage,
@@ -89,6 +90,7 @@ STAGES = (
     Stage("w1", "× W₁", "feed_forward", w1_stage),
     Stage("activation", N_("activation"), "feed_forward", activation_stage),
     Stage("w2", "× W₂", "feed_forward", w2_stage),
+    Stage("dropout", N_("dropout"), "feed_forward", dropout_stage),
     Stage("feed_residual", N_("add, norm"), "feed_forward", feed_residual_stage),
     Stage("sublayers", N_("what each sublayer adds"), "feed_forward", sublayers_stage),
     Stage("norms", N_("layer / batch norm"), "feed_forward", norms_stage),

@@ -14,7 +14,13 @@ from visformer.language import N_, _
 from visformer.pictures.attention.maps import FEWEST, labels
 from visformer.pictures.attention.weights import doubled, head_weights
 from visformer.pictures.picture import Axis, named
-from visformer.pictures.selection import AttentionCell, Scale, Selection
+from visformer.pictures.selection import (
+    AT_FIRST,
+    AttentionCell,
+    Scale,
+    Selection,
+    StageOptions,
+)
 from visformer.pictures.token_names import key_placed, row_placed
 from visformer.values.arrays import Floats
 from visformer.values.changes.masked_score import NO_WEIGHT
@@ -59,6 +65,8 @@ class Subject:
     dimensions: Mapping[Axis, int] = field(default_factory=dict)  # selected, by axis
     grows: bool = False  # the run is being decoded
     alone: bool = False  # each token is taken by itself: it reads nothing
+    options: StageOptions = AT_FIRST
+    dropout: tuple[float, ...] = ()  # rates of its training, as its files name them
 
     @property
     def weights(self) -> Floats:
@@ -213,11 +221,13 @@ def subject(
     positions: Floats | None = None,
     dimensions: Mapping[Axis, int] | None = None,
     grows: bool = False,
+    options: StageOptions = AT_FIRST,
+    dropout: tuple[float, ...] = (),
 ) -> Subject | None:
     """Return what is shown; None if there is no row yet.
 
     ``parameters``: the weights of some layers; the selected one's are used.
-    ``grows``: the run is being decoded.
+    ``grows``: the run is being decoded. ``dropout``: rates of the model's training.
     """
     kind = selection.kind
     if trace is None or not trace.tokens(kind)[0]:
@@ -237,6 +247,8 @@ def subject(
         positions=positions,
         dimensions=dimensions or {},
         grows=grows,
+        options=options,
+        dropout=dropout,
     )
 
 

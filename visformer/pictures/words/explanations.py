@@ -293,6 +293,10 @@ _STAGES: dict[str, str] = {
         "sets to 0."
     ),
     "w2": N_("W₂ writes what the active units stand for back into a row."),
+    "dropout": N_(
+        "Dropout acts in training only: it sets numbers to 0 at random, so that what "
+        "follows cannot rely on any single one."
+    ),
     "feed_residual": N_("What the network found is added to the row, too."),
     "sublayers": N_(
         "How much each sublayer turns and lengthens the row: a long bar adds much to "

@@ -38,6 +38,7 @@ from visformer.session.state import Session, State
 from visformer.ui.look.dress import Dressed
 from visformer.ui.look.theme import hue
 from visformer.ui.views.computation.computation_maps import StageMaps
+from visformer.ui.views.computation.stage_fields import StageFields
 from visformer.ui.views.view import View
 from visformer.ui.widgets.arranging import LeastColumn, laid_out_once
 from visformer.ui.widgets.canvas import MapCell
@@ -81,6 +82,7 @@ class ComputationView(Dressed, View):
                 ("head", _("head of the computation"), self._choose_head),
             )
         }
+        self.fields = StageFields(session)
         self._absent = paragraph(_("kinds of attention that are not there"))
         self._heading = RoleLabel(_("the cell that is shown"))
         self._formula = RoleLabel(_("the formula of this stage"))
@@ -112,6 +114,7 @@ class ComputationView(Dressed, View):
         layout.addLayout(first)
         for bar in self.stages.values():
             layout.addWidget(bar)
+        layout.addWidget(self.fields)
         layout.addWidget(self._absent)
         layout.addWidget(self._formula)
         layout.addWidget(self.maps, 1)
@@ -146,6 +149,8 @@ class ComputationView(Dressed, View):
         looked = state.visible, state.stage, state.kind, state.layer, state.head
         if self._changed("choosers", *looked):
             self._draw_choosers()
+        if self._changed("fields", state.stage, state.stage_options, state.dropout):
+            self.fields.draw(state)
         if not state.awaiting.weights:
             self._late.stop()
             self._draw_changes()
@@ -157,7 +162,8 @@ class ComputationView(Dressed, View):
         looked = state.visible, state.stage, state.kind, state.layer, state.head
         numbers = state.parameters, state.positions, state.scale
         focus = state.cell, state.dimensions, state.awaiting.decoding
-        if self._changed("stage", *looked, *numbers, *focus):
+        options = state.stage_options, state.dropout
+        if self._changed("stage", *looked, *numbers, *focus, *options):
             with laid_out_once(self):
                 self._draw_stage()
 
@@ -170,6 +176,8 @@ class ComputationView(Dressed, View):
             positions=state.positions,
             dimensions=state.dimensions,
             grows=state.awaiting.decoding,
+            options=state.stage_options,
+            dropout=state.dropout,
         )
         page = stage_of(state.stage).page
         about = "" if self._subject is None else heading(self._subject, page)
