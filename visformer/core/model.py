@@ -254,10 +254,11 @@ class Transformer(nn.Module):
 
         ``lookup`` chooses the positions; by default those of a whole pass.
         """
+        tables = {"source": self.source_embedding, "target": self.target_embedding}
 
-        def embedded(ids: Tensor) -> Tensor:
-            tables = {"source": self.source_embedding, "target": self.target_embedding}
-            rows: Tensor = tables[side](ids) * self.scale  # [..., D]
+        def embedded(ids: Tensor | Sequence[int]) -> Tensor:
+            given = torch.as_tensor(ids, device=self.output.weight.device)
+            rows: Tensor = tables[side](given) * self.scale  # [..., D]
             return rows
 
         rows_of = lookup or PASS_LOOKUP[self.config.position_axis]

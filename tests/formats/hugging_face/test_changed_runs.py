@@ -11,8 +11,10 @@ import pytest
 import torch
 
 import visformer
+from tests.core.test_new_changes import HeadScaled
 from tests.formats.hugging_face.parity import CLOSE, Own, opened
 from visformer.errors import InputError
+from visformer.values.intervention import CHANGES
 from visformer.values.trace import Trace
 
 pytest.importorskip("transformers")
@@ -108,6 +110,14 @@ def test_what_is_out_of_reach_is_said(
 ) -> None:
     with pytest.raises(InputError, match=words):
         changed(opened(folder_of(name)), change)
+
+
+def test_a_change_at_another_point_is_out_of_reach(
+    folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(CHANGES, HeadScaled.name, HeadScaled)
+    with pytest.raises(InputError, match="cannot be made: in a model of transf"):
+        changed(opened(folder_of("T5")), "head cross 1 * 0")
 
 
 def test_a_model_without_the_door_says_so(
