@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from visformer.values.arrays import Bools, later
-from visformer.values.changes.masked_score import NO_WEIGHT
 from visformer.values.facts import Kind
+from visformer.values.score_bias import NO_WEIGHT
 from visformer.values.trace import Trace
 
 LEAST = 1e-6  # smaller weights are rounding errors

@@ -8,6 +8,9 @@ import numpy as np
 
 from visformer.values.arrays import Floats
 
+# a score this low leaves its key no weight; added to one, it is a mask
+NO_WEIGHT = -1e4
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DistanceBias:

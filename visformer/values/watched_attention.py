@@ -9,10 +9,10 @@ import numpy as np
 
 from visformer.language import _
 from visformer.values.arrays import Bools, Floats, Ids, later
+from visformer.values.score_bias import NO_WEIGHT
 
 WatchedKind = Literal["encoder", "decoder", "cross", "merged", "other"]
 TOLERANCE, HALF_TOLERANCE = 2e-5, 1e-2
-MASKED = -1e4  # what is added and is not above this is a mask
 HIDING = -20.0  # so is what replaces a score and is not above this: e to it is nothing
 
 
@@ -75,7 +75,7 @@ class WatchedAttention:
         """Which keys a query may not read, [B, H, Q, K]; by what is added or filled."""
         if self.added is None:
             return np.zeros(self.weights.shape, bool)
-        hidden = ~(self.added > MASKED)
+        hidden = ~(self.added > NO_WEIGHT)
         if self.filled is not None:
             hidden = hidden | (self.filled & (self.added <= HIDING))
         return np.broadcast_to(hidden, self.weights.shape)

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from visformer.values.watched_attention import HIDING, MASKED
+from visformer.values.score_bias import NO_WEIGHT
+from visformer.values.watched_attention import HIDING
 from visformer.watching.axes import (
     INPUT,
     WEIGHT,
@@ -90,7 +91,7 @@ class Captured:
         """
         weights = self.weights
         if self.added is not None:
-            hidden = ~(self.added > MASKED)
+            hidden = ~(self.added > NO_WEIGHT)
             if self.filled is not None:
                 hidden = hidden | (self.filled & (self.added <= HIDING))
             weights = weights.masked_fill(hidden.all(-1, keepdim=True), 0.0)
@@ -112,7 +113,7 @@ class Captured:
         if self.keys.shape[2] <= self.weights.shape[2]:
             return self
         empty = (self.keys == 0).all(-1).flatten(0, -2).all(0)  # [K]
-        read = self.weights != 0 if self.added is None else self.added > MASKED
+        read = self.weights != 0 if self.added is None else self.added > NO_WEIGHT
         used = ~empty | read.flatten(0, -2).any(0)
         n = int(used.nonzero().max()) + 1 if bool(used.any()) else 0
         if n in (0, len(used)):
@@ -305,7 +306,7 @@ def worst(first: Tensor, second: Tensor) -> float:
     same = (first == second) | (first.isnan() & second.isnan())
     size = second.nan_to_num(0, 0, 0).abs()
     # what cancels is as far off as what it is the sum of
-    row = size.where(size < -MASKED, 0).amax(-1, keepdim=True)
+    row = size.where(size < -NO_WEIGHT, 0).amax(-1, keepdim=True)
     apart = (first - second).abs() / size.maximum(row).clamp(min=1)
     apart = torch.where(same, torch.zeros_like(apart), apart)
     return float(apart.nan_to_num(nan=float("inf"), posinf=float("inf")).max())

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from visformer.values.watched_attention import HALF_TOLERANCE, HIDING, MASKED, TOLERANCE
+from visformer.values.score_bias import NO_WEIGHT
+from visformer.values.watched_attention import HALF_TOLERANCE, HIDING, TOLERANCE
 from visformer.watching.axes import (
     WEIGHT,
     DataAxis,
@@ -302,7 +303,7 @@ def formula(
         told = torch.where(silent, zero, told)
         apart = (real - told).abs_()
     off = apart > real.abs().clamp_(min=1).mul_(CLOSE)
-    linear = not bool((off & (zero > MASKED) & (real > MASKED)).any())
+    linear = not bool((off & (zero > NO_WEIGHT) & (real > NO_WEIGHT)).any())
     if not linear and multiplied is None:
         scale = _first_slope(before, product)
     return ScoreFormula(
@@ -336,7 +337,7 @@ def _scale(product: Tensor, zero: Tensor, real: Tensor) -> float | None:
     at = torch.linspace(0, last, MANY, dtype=torch.float64).long()
     for some in ([x[at] for x in several], several):
         product, zero, real = (x.double() for x in some)
-        tells = (zero > MASKED) & (real > MASKED) & (real != zero)
+        tells = (zero > NO_WEIGHT) & (real > NO_WEIGHT) & (real != zero)
         tells &= real.isfinite() & (product.abs() > SILENT)
         if tells.any():
             product, slope = product[tells], (real - zero)[tells] / product[tells]
@@ -352,7 +353,7 @@ def _first_slope(before: list[ScoreTrail], product: Tensor) -> float:
     scale = 1.0
     for step in before:
         zeros, little = walked([step], zeros), walked([step], little)
-        slope = ((little - zeros) / LITTLE)[zeros > MASKED]
+        slope = ((little - zeros) / LITTLE)[zeros > NO_WEIGHT]
         slope = slope[slope.abs() > SILENT]
         if len(slope):
             scale = float(slope.median())

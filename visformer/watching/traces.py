@@ -21,9 +21,9 @@ from visformer.values.facts import (
     StackName,
 )
 from visformer.values.row_columns import Columns, RowsName
-from visformer.values.score_bias import Bias
+from visformer.values.score_bias import NO_WEIGHT, Bias
 from visformer.values.trace import Trace
-from visformer.values.watched_attention import MASKED, TOLERANCE, WatchedAttention
+from visformer.values.watched_attention import TOLERANCE, WatchedAttention
 from visformer.watching.row_tokens import RowTokens, tokens_of
 from visformer.watching.streams import LayerStream, readout_of, streams_of
 from visformer.watching.watched_steps import logits_of_rows, steps_of
@@ -153,7 +153,9 @@ def _facts(
     for kind, several in layers.items():
         sizes = _sizes(several[0])
         added = [one.added for one in several if one.added is not None]
-        masked = [float(x[x <= MASKED].min()) for x in added if (x <= MASKED).any()]
+        masked = [
+            float(x[x <= NO_WEIGHT].min()) for x in added if (x <= NO_WEIGHT).any()
+        ]
         attention[kind] = AttentionFacts(
             scales=tuple(one.scale for one in several),
             heads=sizes.heads,
@@ -244,7 +246,7 @@ def _masks(
             added = np.zeros((1, *shape), np.float32)
         else:
             added = np.array(one.added[row if len(one.added) > 1 else 0], np.float32)
-        hidden = ~(added > MASKED)
+        hidden = ~(added > NO_WEIGHT)
         everywhere = hidden.all(0)
         masks.append(np.asarray(~everywhere))
         added[np.broadcast_to(everywhere, added.shape)] = 0

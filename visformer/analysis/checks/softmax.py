@@ -11,6 +11,7 @@ from visformer.analysis.checks.observation import READ, LayerPlace, Observation
 from visformer.language import N_, _
 from visformer.values.arrays import Floats
 from visformer.values.finding import Finding
+from visformer.values.score_bias import NO_WEIGHT
 from visformer.values.watched_attention import HALF_TOLERANCE, WatchedAttention
 
 SUMS = 2e-3  # how far a row's sum may be from one; half precision: ten times that
@@ -326,7 +327,7 @@ def _are_same(one: WatchedAttention) -> bool:
 def _is_biased(one: WatchedAttention) -> bool:
     if one.added is None:
         return False
-    return bool(((one.added > -1e4) & (np.abs(one.added) > READ)).any())
+    return bool(((one.added > NO_WEIGHT) & (np.abs(one.added) > READ)).any())
 
 
 # --- dead heads ---

@@ -22,12 +22,12 @@ from visformer.formats.hugging_face.library import explained, library
 from visformer.language import _
 from visformer.values.facts import Kind, ModelFacts
 from visformer.values.intervention import NO_CHANGES, Intervention
+from visformer.values.score_bias import NO_WEIGHT
 from visformer.values.watched_attention import TOLERANCE
 from visformer.watching.traces import layers_of
 from visformer.watching.watcher import Watched, difference
 
 NAME = "visformer"  # of our function in transformers' table
-MASKED = -1e4  # what is added and is not above this is a mask
 AttentionPlaces = Mapping[
     nn.Module, list[tuple[Kind, int]]
 ]  # kinds and layers, as they run
@@ -161,12 +161,12 @@ class ChangedAttention:
     ) -> Tensor:
         shape = query.shape[2], key.shape[2]
         added = query.new_zeros(1, 1, *shape) if mask is None else mask[..., : shape[1]]
-        allowed = (added > MASKED).any(1)[0].cpu().numpy()
+        allowed = (added > NO_WEIGHT).any(1)[0].cpu().numpy()
         opened = np.ones(shape, bool) if kind == "decoder" else allowed
         made = self._change.mask(kind, layer, allowed, opened)
         wanted = torch.from_numpy(np.array(made)).to(added.device)
         lowest = torch.finfo(added.dtype).min
-        return added.where(added > MASKED, 0).where(wanted, lowest)
+        return added.where(added > NO_WEIGHT, 0).where(wanted, lowest)
 
 
 def _attend(

@@ -23,10 +23,10 @@ from visformer.pictures.selection import (
 )
 from visformer.pictures.token_names import key_placed, row_placed
 from visformer.values.arrays import Floats
-from visformer.values.changes.masked_score import NO_WEIGHT
 from visformer.values.facts import SIDES, STACK_OF, AttentionFacts, Kind, StackName
 from visformer.values.layer_weights import LayerParameters
 from visformer.values.memo import Memo
+from visformer.values.score_bias import NO_WEIGHT
 from visformer.values.trace import Trace
 
 Projected = Literal["query", "key", "value"]

@@ -10,8 +10,7 @@ from visformer.arguments import real_number
 from visformer.language import _
 from visformer.values.changes.run_change import LocalChanges, RunChange
 from visformer.values.changes.written_fields import NUMBER
-
-NO_WEIGHT = -1e4  # with a masked value this low, a masked key has no weight at all
+from visformer.values.score_bias import NO_WEIGHT
 
 
 def _value(name: str, value: object) -> float:
