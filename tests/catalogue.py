@@ -27,7 +27,9 @@ PACKAGE = Path(language.__file__).parent
 LANGUAGES = PACKAGE.parent / "resources" / "languages"
 SOURCE = LANGUAGES / f"{language.DOMAIN}.pot"
 PSEUDO = "en_XA"
-TEMPLATES = {"_": 1, "N_": 1, "ngettext": 2}  # function -> how many templates it takes
+ERRORS = ("VisformerError", "InputError", "CheckpointError")  # they translate as ``_``
+# function -> how many templates it takes
+TEMPLATES = {"_": 1, "N_": 1, "ngettext": 2, **dict.fromkeys(ERRORS, 1)}
 OPEN, CLOSE = "⟦", "⟧"  # around every translation of the pseudo-language
 LONGER = 0.4  # of a template's letters
 PLAIN = "abcdefghijklnoprstuwyzABCDEFGHIJKLNOPRSTUWYZ"

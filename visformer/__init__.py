@@ -8,92 +8,54 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from visformer.analysis.leaks import leaks
-    from visformer.api import (
-        inspect,
-        open_session,
-        open_trace,
-        parse_change,
-        save_session,
-        show,
-        translate,
+    from visformer.analysis.leaks import leaks as leaks
+    from visformer.api import inspect as inspect
+    from visformer.api import open_session as open_session
+    from visformer.api import open_trace as open_trace
+    from visformer.api import parse_change as parse_change
+    from visformer.api import save_session as save_session
+    from visformer.api import show as show
+    from visformer.api import translate as translate
+    from visformer.core.checkpoint import Checkpoint as Checkpoint
+    from visformer.core.decoding import Decoding as Decoding
+    from visformer.core.passes import run as run
+    from visformer.errors import CheckpointError as CheckpointError
+    from visformer.errors import InputError as InputError
+    from visformer.errors import VisformerError as VisformerError
+    from visformer.formats.fresh import build as build
+    from visformer.formats.hugging_face.folder_model import FolderModel as FolderModel
+    from visformer.formats.loading import load as load
+    from visformer.trace_file.saved_session import SavedRun as SavedRun
+    from visformer.trace_file.saved_session import SavedSession as SavedSession
+    from visformer.trace_file.stored_facts import RunSelection as RunSelection
+    from visformer.values.changes.causal import Causal as Causal
+    from visformer.values.changes.cell import Cell as Cell
+    from visformer.values.changes.hide_source import HideSource as HideSource
+    from visformer.values.changes.masked_score import MaskedScore as MaskedScore
+    from visformer.values.changes.position_change import (
+        PositionChange as PositionChange,
     )
-    from visformer.core.checkpoint import Checkpoint
-    from visformer.core.decoding import Decoding
-    from visformer.core.passes import run
-    from visformer.errors import CheckpointError, InputError, VisformerError
-    from visformer.formats.fresh import build
-    from visformer.formats.hugging_face.folder_model import FolderModel
-    from visformer.formats.loading import load
-    from visformer.trace_file.saved_session import SavedRun, SavedSession
-    from visformer.trace_file.stored_facts import RunSelection
-    from visformer.values.changes.causal import Causal
-    from visformer.values.changes.cell import Cell
-    from visformer.values.changes.hide_source import HideSource
-    from visformer.values.changes.masked_score import MaskedScore
-    from visformer.values.changes.position_change import PositionChange
-    from visformer.values.changes.score_scale import ScoreScale
-    from visformer.values.config import ModelConfig
-    from visformer.values.facts import ModelFacts
-    from visformer.values.finding import Certificate
-    from visformer.values.intervention import Intervention
-    from visformer.values.step import Candidate, Step
-    from visformer.values.strategy import Strategy
-    from visformer.values.trace import Trace
-    from visformer.values.watched_attention import WatchedAttention
-    from visformer.watching.compared import Comparison
-    from visformer.watching.comparing import compare
-    from visformer.watching.watcher import Watched, Watcher, watch
-    from visformer.watching.wrapped import WrappedModel, wrap
-    from visformer.watching.wrapped_decoding import WrappedDecoding
+    from visformer.values.changes.score_scale import ScoreScale as ScoreScale
+    from visformer.values.config import ModelConfig as ModelConfig
+    from visformer.values.facts import ModelFacts as ModelFacts
+    from visformer.values.finding import Certificate as Certificate
+    from visformer.values.intervention import Intervention as Intervention
+    from visformer.values.step import Candidate as Candidate
+    from visformer.values.step import Step as Step
+    from visformer.values.strategy import Strategy as Strategy
+    from visformer.values.trace import Trace as Trace
+    from visformer.values.watched_attention import WatchedAttention as WatchedAttention
+    from visformer.watching.compared import Comparison as Comparison
+    from visformer.watching.comparing import compare as compare
+    from visformer.watching.watcher import Watched as Watched
+    from visformer.watching.watcher import Watcher as Watcher
+    from visformer.watching.watcher import watch as watch
+    from visformer.watching.wrapped import WrappedModel as WrappedModel
+    from visformer.watching.wrapped import wrap as wrap
+    from visformer.watching.wrapped_decoding import WrappedDecoding as WrappedDecoding
 
 __version__ = "0.1.0"
-__all__ = [
-    "Candidate",
-    "Causal",
-    "Cell",
-    "Certificate",
-    "Checkpoint",
-    "CheckpointError",
-    "Comparison",
-    "Decoding",
-    "FolderModel",
-    "HideSource",
-    "InputError",
-    "Intervention",
-    "MaskedScore",
-    "ModelConfig",
-    "ModelFacts",
-    "PositionChange",
-    "RunSelection",
-    "SavedRun",
-    "SavedSession",
-    "ScoreScale",
-    "Step",
-    "Strategy",
-    "Trace",
-    "VisformerError",
-    "Watched",
-    "WatchedAttention",
-    "Watcher",
-    "WrappedDecoding",
-    "WrappedModel",
-    "build",
-    "compare",
-    "inspect",
-    "leaks",
-    "load",
-    "open_session",
-    "open_trace",
-    "parse_change",
-    "run",
-    "save_session",
-    "show",
-    "translate",
-    "watch",
-    "wrap",
-]
-_MODULES = {  # where the names that are not defined here are defined
+_MODULES = {  # public name -> the module that defines it, imported on first use
     "Candidate": "values.step",
     "Causal": "values.changes.causal",
     "Cell": "values.changes.cell",
@@ -138,6 +100,7 @@ _MODULES = {  # where the names that are not defined here are defined
     "watch": "watching.watcher",
     "wrap": "watching.wrapped",
 }
+__all__ = [*_MODULES]
 _TAKE_A_PATH = ("Decoding", "run")  # in place of a checkpoint
 
 

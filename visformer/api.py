@@ -29,9 +29,13 @@ from visformer.arguments import (
 from visformer.errors import InputError
 from visformer.language import _
 from visformer.screen import check_screen
-from visformer.trace_file.describe import describe_file
 from visformer.trace_file.saved_session import SavedRun, SavedSession
-from visformer.trace_file.trace_file import is_trace_file, read_session, write_session
+from visformer.trace_file.trace_file import (
+    describe_file,
+    is_trace_file,
+    read_session,
+    write_session,
+)
 from visformer.values.change_text import parse
 from visformer.values.facts import Kind
 from visformer.values.given_attention import traces_of_weights

@@ -235,7 +235,7 @@ def _watch(window: MainWindow) -> Health:
 def show(run: SavedRun, *, block: bool = True) -> int:
     """Run a window on one run alone, without an engine; see ``visformer.show``."""
     if threading.current_thread() is not threading.main_thread():
-        raise InputError(_("show opens a window: call it from the main thread."))
+        raise InputError("show opens a window: call it from the main thread.")
     qt = QApplication.instance()
     if not isinstance(qt, QApplication):
         check_screen()
@@ -267,11 +267,11 @@ class NoEngine:
 
     def open(self, request: Open) -> int:
         raise VisformerError(
-            _("This window only shows a trace: start visformer to open more.")
+            "This window only shows a trace: start visformer to open more."
         )
 
     def ask(self, request: Request) -> int:
-        raise VisformerError(_(NO_ENGINE))
+        raise VisformerError(NO_ENGINE)
 
     def stop(self) -> None:
         """Do nothing: nothing is computed."""

@@ -157,7 +157,7 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise InputError(
-            _("{fault} (see “{command} --help”)", fault=message, command=self.prog)
+            "{fault} (see “{command} --help”)", fault=message, command=self.prog
         )
 
 

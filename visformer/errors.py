@@ -7,6 +7,8 @@ import re
 import traceback
 from collections.abc import Iterator
 
+from visformer.language import _
+
 MOST_CHARACTERS = 200  # of a sentence that is shown
 _SENTENCE = re.compile(r"[.!?] (?=[A-Z“])")
 _LONG_WORD = re.compile(r"\S{41,}")
@@ -16,11 +18,12 @@ _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|“[^”]*”")
 class VisformerError(Exception):
     """Base of every error whose text is meant for the user.
 
-    The text is at most 200 characters long: values of strangers are cut.
+    The sentence is a template of the catalogue with its ``{fields}``, or a text that
+    is already translated. Long values are cut, so that it has at most 200 characters.
     """
 
-    def __init__(self, sentence: str = "") -> None:
-        super().__init__(brief(sentence))
+    def __init__(self, sentence: str = "", /, **fields: object) -> None:
+        super().__init__(brief(sentence and _(sentence, **fields)))
 
 
 class CheckpointError(VisformerError):

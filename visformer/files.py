@@ -98,30 +98,24 @@ def read_regular(path: Path, limit: int) -> bytes:
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         reason = getattr(error, "strerror", None) or _("its name is not valid")
         raise CheckpointError(
-            _(
-                "{file} cannot be read ({reason}). Check the file and its folder.",
-                file=name,
-                reason=reason.lower(),
-            )
+            "{file} cannot be read ({reason}). Check the file and its folder.",
+            file=name,
+            reason=reason.lower(),
         ) from error
 
 
 def _check_kind(facts: os.stat_result, name: str, limit: int) -> None:
     if not stat.S_ISREG(facts.st_mode):
         sentence = _NO_FILE.get(stat.S_IFMT(facts.st_mode), _DEVICE)
-        raise CheckpointError(_(sentence, name=name))
+        raise CheckpointError(sentence, name=name)
     if facts.st_size == 0:
-        raise CheckpointError(
-            _("{file} is empty. Download or copy it again.", file=name)
-        )
+        raise CheckpointError("{file} is empty. Download or copy it again.", file=name)
     if facts.st_size > limit:
         raise CheckpointError(
-            _(
-                "{file} is too large: it has {size}, and the limit is {limit}.",
-                file=name,
-                size=amount(facts.st_size),
-                limit=amount(limit),
-            )
+            "{file} is too large: it has {size}, and the limit is {limit}.",
+            file=name,
+            size=amount(facts.st_size),
+            limit=amount(limit),
         )
     check_memory(2 * facts.st_size, name)
 
@@ -155,13 +149,11 @@ def check_memory(needed: int, name: str, free: int | None = None) -> None:
     free = available_memory() if free is None else free
     if needed > free:
         raise CheckpointError(
-            _(
-                "{name} needs {needed} of memory, but only {free} is free. Close other "
-                "programs or choose a smaller model.",
-                name=name,
-                needed=amount(needed),
-                free=amount(free),
-            )
+            "{name} needs {needed} of memory, but only {free} is free. Close other "
+            "programs or choose a smaller model.",
+            name=name,
+            needed=amount(needed),
+            free=amount(free),
         )
 
 
@@ -171,29 +163,23 @@ def refuse_foreign(start: bytes, name: str) -> None:
     page = text.startswith((b"<!doctype", b"<html", b"<head"))
     if page or (text.startswith(b"<?xml") and b"html" in text):
         raise CheckpointError(
-            _(
-                "{file} is a web page, so the download went wrong. Download the file "
-                "itself.",
-                file=name,
-            )
+            "{file} is a web page, so the download went wrong. Download the file "
+            "itself.",
+            file=name,
         )
     if text.startswith(b"version https://git-lfs"):
         raise CheckpointError(
-            _(
-                "{file} is a Git LFS pointer, not the file itself. Run “git lfs pull” "
-                "in its folder.",
-                file=name,
-            )
+            "{file} is a Git LFS pointer, not the file itself. Run “git lfs pull” "
+            "in its folder.",
+            file=name,
         )
     archive = next((a for magic, a in _ARCHIVES.items() if start.startswith(magic)), "")
     archive = "tar" if start[257:262] == b"ustar" else archive
     if archive:
         raise CheckpointError(
-            _(
-                "{file} is an archive ({kind}). Unpack it and open its content.",
-                file=name,
-                kind=archive,
-            )
+            "{file} is an archive ({kind}). Unpack it and open its content.",
+            file=name,
+            kind=archive,
         )
 
 
@@ -206,10 +192,8 @@ def read_json(path: Path, limit: int = MAX_JSON) -> dict[str, Any]:
     value = read_json_value(path, limit)
     if not isinstance(value, dict):
         raise CheckpointError(
-            _(
-                "{file} must hold one JSON object, from {{ to }}.",
-                file=short(path.name),
-            )
+            "{file} must hold one JSON object, from {{ to }}.",
+            file=short(path.name),
         )
     return value
 
@@ -225,11 +209,9 @@ def read_json_value(path: Path, limit: int = MAX_JSON) -> Any:
         return json.loads(data, parse_constant=_no_constant, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
         raise CheckpointError(
-            _(
-                "{file} is not valid JSON: {reason}. Correct it or copy it again.",
-                file=name,
-                reason=_reason(error),
-            )
+            "{file} is not valid JSON: {reason}. Correct it or copy it again.",
+            file=name,
+            reason=_reason(error),
         ) from error
 
 
@@ -262,29 +244,23 @@ def inside(folder: Path, name: str, *, key: str, of: str = "config.json") -> Pat
     path = folder / name
     if not _is_plain(name):
         raise CheckpointError(
-            _(
-                "{file}: “{key}” is “{name}”, but must be the name of a file inside "
-                "the checkpoint's folder.",
-                file=of,
-                key=key,
-                name=short(name),
-            )
+            "{file}: “{key}” is “{name}”, but must be the name of a file inside "
+            "the checkpoint's folder.",
+            file=of,
+            key=key,
+            name=short(name),
         )
     if not _is_within(path, folder):
         raise CheckpointError(
-            _(
-                "{file} is a link that leads out of its folder. Copy the file itself "
-                "into the folder.",
-                file=short(name),
-            )
+            "{file} is a link that leads out of its folder. Copy the file itself "
+            "into the folder.",
+            file=short(name),
         )
     if not path.exists():
         raise CheckpointError(
-            _(
-                "{file} is missing from {folder}. Copy it into the folder.",
-                file=short(name),
-                folder=short(folder.resolve().name),
-            )
+            "{file} is missing from {folder}. Copy it into the folder.",
+            file=short(name),
+            folder=short(folder.resolve().name),
         )
     return path
 
@@ -314,39 +290,41 @@ def followed(path: Path) -> Path:
     return found
 
 
-def save_result(path: Path, data: bytes) -> None:
-    """Write what a person asked for, whole or not at all; InputError where it fails.
-
-    A pipe or a device, such as /dev/stdout, takes it as it comes.
-    """
+@contextlib.contextmanager
+def saving(path: Path) -> Iterator[Path]:
+    """Give the path to write to, links followed; InputError where writing fails."""
     try:
-        path = followed(path)  # a link stays a link
-        if path.exists() and not path.is_file():
-            path.write_bytes(data)
-        else:
-            write_whole(path, data)
+        yield followed(path)  # a link stays a link
     except (OSError, ValueError, RuntimeError) as error:
-        reason = getattr(error, "strerror", None) or _("its name is not valid")
+        reason = getattr(error, "strerror", None) or str(error)
         raise InputError(
-            _(
-                "{path} cannot be written ({reason}): choose another folder or name.",
-                path=short(str(path), 90),
-                reason=reason,
-            )
+            "{path} cannot be written ({reason}): choose another folder or name.",
+            path=short(str(path), 90),
+            reason=short(reason, 90),
         ) from error
+
+
+def save_result(path: Path, data: bytes) -> None:
+    """Write the user's file, whole or not at all; InputError where that fails.
+
+    A pipe or a device, such as /dev/stdout, takes the data as it comes.
+    """
+    with saving(path) as target:
+        if target.exists() and not target.is_file():
+            target.write_bytes(data)
+        else:
+            write_whole(target, data)
 
 
 def check_suffix(path: Path, suffix: str) -> None:
     """Raise InputError where a name promises another format than is written."""
     if path.suffix and path.suffix.lower() != suffix:
         raise InputError(
-            _(
-                "{name} is not written as {given}, only as {suffix}: choose a name "
-                "that ends so.",
-                name=short(path.name),
-                given=short(path.suffix, 12),
-                suffix=suffix,
-            )
+            "{name} is not written as {given}, only as {suffix}: choose a name "
+            "that ends so.",
+            name=short(path.name),
+            given=short(path.suffix, 12),
+            suffix=suffix,
         )
 
 

@@ -23,7 +23,6 @@ from PySide6.QtGui import QCursor
 from visformer.app import App, log_qt
 from visformer.errors import InputError
 from visformer.files import check_suffix, save_result
-from visformer.language import _
 from visformer.pictures.computation.stages import stage_names
 from visformer.pictures.look import FORMS, ORDERS, SUMMARIES, TOKEN_GROUPS, Look
 from visformer.session.runs import look_at_telling_head
@@ -59,14 +58,12 @@ def render(options: argparse.Namespace, checkpoint: str, overrides: Overrides) -
         least = window.minimumSizeHint()
         if least.width() > size.width() or least.height() > size.height():
             raise InputError(
-                _(
-                    "--size {size} is too small for text at {zoom}%: it must be at "
-                    "least {width}x{height}.",
-                    size=options.size,
-                    zoom=options.zoom,
-                    width=least.width(),
-                    height=least.height(),
-                )
+                "--size {size} is too small for text at {zoom}%: it must be at "
+                "least {width}x{height}.",
+                size=options.size,
+                zoom=options.zoom,
+                width=least.width(),
+                height=least.height(),
             )
         window.resize(size)
         QCursor.setPos(BESIDE)
@@ -99,14 +96,12 @@ def render(options: argparse.Namespace, checkpoint: str, overrides: Overrides) -
 def _size(text: str) -> QSize:
     width, _by, height = text.partition("x")
     if not (width.isdigit() and height.isdigit()):
-        raise InputError(_("--size is {text}: it must look like 1280x800.", text=text))
+        raise InputError("--size is {text}: it must look like 1280x800.", text=text)
     if not all(100 <= int(side) <= LONGEST_SIDE for side in (width, height)):
         raise InputError(
-            _(
-                "--size is {text}: each side must be 100 to {most}.",
-                text=text,
-                most=LONGEST_SIDE,
-            )
+            "--size is {text}: each side must be 100 to {most}.",
+            text=text,
+            most=LONGEST_SIDE,
         )
     return QSize(int(width), int(height))
 
@@ -130,34 +125,30 @@ def _check(options: argparse.Namespace) -> None:
             raise _wrong("hide", name, [*TOKEN_GROUPS, "renormalise"])
     if not theme.MIN_ZOOM <= options.zoom <= theme.MAX_ZOOM:
         raise InputError(
-            _(
-                "--zoom is {zoom}: choose {least} to {most}.",
-                zoom=options.zoom,
-                least=theme.MIN_ZOOM,
-                most=theme.MAX_ZOOM,
-            )
+            "--zoom is {zoom}: choose {least} to {most}.",
+            zoom=options.zoom,
+            least=theme.MIN_ZOOM,
+            most=theme.MAX_ZOOM,
         )
     if options.steps is not None and options.steps < 0:
         raise InputError(
-            _("--steps is {steps}: it must be 0 or more.", steps=options.steps)
+            "--steps is {steps}: it must be 0 or more.", steps=options.steps
         )
     if any(not change.strip() for change in options.change):
-        raise InputError(_("--change is empty: say, for example, “causal off”."))
+        raise InputError("--change is empty: say, for example, “causal off”.")
     check_suffix(Path(options.output), ".png")
     if not Path(options.output).resolve().parent.is_dir():
         raise InputError(
-            _("{path} cannot be written: no such folder.", path=options.output)
+            "{path} cannot be written: no such folder.", path=options.output
         )
 
 
 def _wrong(option: str, value: str, allowed: Iterable[str]) -> InputError:
     return InputError(
-        _(
-            "--{option} is {value}: choose {allowed}.",
-            option=option,
-            value=value,
-            allowed=", ".join(allowed),
-        )
+        "--{option} is {value}: choose {allowed}.",
+        option=option,
+        value=value,
+        allowed=", ".join(allowed),
     )
 
 
@@ -170,31 +161,27 @@ def _finished(state: State) -> bool:
 def _select(options: argparse.Namespace, state: State) -> None:
     """Refuse a layer or head that the model does not have."""
     if state.trace is None:
-        raise InputError(_("Nothing was decoded."))
+        raise InputError("Nothing was decoded.")
     kind = options.kind or state.kind
     layers, heads = state.trace.layers(kind), state.trace.heads(kind)
     if options.layer is not None and not 1 <= options.layer <= layers:
         raise InputError(
-            _(
-                "--layer is {layer}: this model has 1 to {last}.",
-                layer=options.layer,
-                last=layers,
-            )
+            "--layer is {layer}: this model has 1 to {last}.",
+            layer=options.layer,
+            last=layers,
         )
     if options.head is not None and not 1 <= options.head <= heads:
         raise InputError(
-            _(
-                "--head is {head}: this model has 1 to {last}.",
-                head=options.head,
-                last=heads,
-            )
+            "--head is {head}: this model has 1 to {last}.",
+            head=options.head,
+            last=heads,
         )
 
 
 def _turn(view: View, page: str) -> None:
     """Turn to a page of a view that has pages."""
     if not isinstance(view, PagedView):
-        raise InputError(_("--page is {page}: this view has no pages.", page=page))
+        raise InputError("--page is {page}: this view has no pages.", page=page)
     names = [page.name for page in view.pages]
     if page not in names:
         raise _wrong("page", page, names)

@@ -10,7 +10,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from visformer.errors import InputError
-from visformer.language import _
 
 X11, WAYLAND = "xcb", "wayland"  # Qt's names of what draws on a screen
 
@@ -27,12 +26,9 @@ def check_screen() -> None:
     known = _platforms()
     if missing := [name for name in names if name not in known]:
         raise InputError(
-            _(
-                "QT_QPA_PLATFORM names “{name}”, but Qt has {known}: correct or unset "
-                "it.",
-                name=missing[0],
-                known=", ".join(sorted(known)),
-            )
+            "QT_QPA_PLATFORM names “{name}”, but Qt has {known}: correct or unset it.",
+            name=missing[0],
+            known=", ".join(sorted(known)),
         )
     if any(name != X11 and not name.startswith(WAYLAND) for name in names):
         return  # drawn into memory, or sent elsewhere
@@ -40,15 +36,11 @@ def check_screen() -> None:
         return
     if os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
         raise InputError(
-            _(
-                "The screen {name} does not answer. Correct DISPLAY, log in with "
-                "“ssh -X”, or use “visformer render”.",
-                name=os.environ.get("DISPLAY") or os.environ["WAYLAND_DISPLAY"],
-            )
+            "The screen {name} does not answer. Correct DISPLAY, log in with "
+            "“ssh -X”, or use “visformer render”.",
+            name=os.environ.get("DISPLAY") or os.environ["WAYLAND_DISPLAY"],
         )
-    raise InputError(
-        _("There is no screen here. Set DISPLAY, or use “visformer render”.")
-    )
+    raise InputError("There is no screen here. Set DISPLAY, or use “visformer render”.")
 
 
 def _platforms() -> dict[str, Path]:
@@ -81,10 +73,8 @@ def _answers_x11() -> bool:
         ctypes.CDLL(str(_platforms()[X11]))
     except OSError as error:
         raise InputError(
-            _(
-                "Qt cannot start: {reason}. The README lists the packages to install.",
-                reason=error,
-            )
+            "Qt cannot start: {reason}. The README lists the packages to install.",
+            reason=error,
         ) from error
     except KeyError:
         return True  # a Qt that is laid out otherwise: it will say it itself

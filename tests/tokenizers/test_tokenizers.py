@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from tests.formats.folders import PIECES, pieces
 from tests.models import BOS, EOS, PAD, UNK, VOCABULARY, letters
 from visformer.errors import CheckpointError, InputError
-from visformer.tokenizers.hugging_face import HuggingFaceSide
 from visformer.tokenizers.tokenizer import (
     SentencePieceSide,
     Token,
@@ -23,6 +22,7 @@ from visformer.tokenizers.tokenizer import (
     read_vocabulary,
 )
 from visformer.tokenizers.transformers_side import TransformersSide
+from visformer.tokenizers.vocabularies import HuggingFaceSide
 
 
 @functools.cache

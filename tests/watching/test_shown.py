@@ -20,8 +20,8 @@ import torch
 import visformer
 from tests.watching.faulty_models import built
 from visformer import app
-from visformer.trace_file.describe import describe_file
 from visformer.trace_file.saved_session import SavedRun, SavedSession
+from visformer.trace_file.trace_file import describe_file
 from visformer.ui.window import session_files
 
 SECONDS = 15

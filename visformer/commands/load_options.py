@@ -132,7 +132,7 @@ def overrides(options: argparse.Namespace) -> Overrides:
     }
     files = options.tokenizer or []
     if len(files) > 2:
-        raise InputError(_("--tokenizer takes one file, or two: source and target."))
+        raise InputError("--tokenizer takes one file, or two: source and target.")
     made |= dict(zip(("tokenizer", TARGET_TOKENIZER), files, strict=False))
     for option, prefix in _PAIRS.items():
         made |= {f"{prefix}{first}": then for first, then in getattr(options, option)}
@@ -148,10 +148,8 @@ def _setting(text: str) -> tuple[str, Value]:
     name, equals, value = text.partition("=")
     if not (name.isidentifier() and equals and value):
         raise InputError(
-            _(
-                "--set takes NAME=VALUE, such as norm_first=true, not “{text}”.",
-                text=text,
-            )
+            "--set takes NAME=VALUE, such as norm_first=true, not “{text}”.",
+            text=text,
         )
     try:
         read = json.loads(value.lower())
@@ -169,6 +167,6 @@ def checkpoint_paths(given: Sequence[str] | None) -> Sequence[str]:
         return [str(paths.checkpoint())]
     if len(given) > 2:
         raise InputError(
-            _("Give one checkpoint, or two files: the encoder's and the decoder's.")
+            "Give one checkpoint, or two files: the encoder's and the decoder's."
         )
     return given

@@ -129,11 +129,9 @@ def run(options: argparse.Namespace) -> int:
     first = checkpoint_paths(options.checkpoint)[0]
     if is_trace_file(Path(first)):
         raise InputError(
-            _(
-                "{file} is a recorded run, and render draws a model: give a model's "
-                "checkpoint, or open the run with “visformer {file}”.",
-                file=short(Path(first).name),
-            )
+            "{file} is a recorded run, and render draws a model: give a model's "
+            "checkpoint, or open the run with “visformer {file}”.",
+            file=short(Path(first).name),
         )
     render(options, first, overrides(options))
     return 0

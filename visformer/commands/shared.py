@@ -9,7 +9,6 @@ from io import TextIOWrapper
 from typing import TextIO
 
 from visformer.errors import InputError
-from visformer.language import _
 from visformer.text import visible
 
 
@@ -20,10 +19,8 @@ def explained_qt() -> Iterator[None]:
         yield
     except ImportError as error:
         raise InputError(
-            _(
-                "Qt cannot start: {reason}. The README lists the packages to install.",
-                reason=error,
-            )
+            "Qt cannot start: {reason}. The README lists the packages to install.",
+            reason=error,
         ) from error
 
 
@@ -37,7 +34,7 @@ def complain(sentence: str) -> None:
 def results() -> TextIO:
     """Return standard output, as UTF-8; InputError where it is closed."""
     if sys.stdout is None:
-        raise InputError(_("Standard output is closed: give it a file or a pipe."))
+        raise InputError("Standard output is closed: give it a file or a pipe.")
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")
     return sys.stdout
@@ -46,4 +43,4 @@ def results() -> TextIO:
 def check_text(text: str) -> None:
     """Raise InputError for a sentence of nothing but blanks."""
     if not text.strip():
-        raise InputError(_("--text is empty: give a sentence to translate."))
+        raise InputError("--text is empty: give a sentence to translate.")

@@ -29,9 +29,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Translate to the end of the input; returns 0."""
     if options.beam is not None and options.beam < 1:
-        raise InputError(_("--beam is {n}, but must be at least 1.", n=options.beam))
+        raise InputError("--beam is {n}, but must be at least 1.", n=options.beam)
     if sys.stdin is None:
-        raise InputError(_("Standard input is closed: give it one sentence per line."))
+        raise InputError("Standard input is closed: give it one sentence per line.")
     output = results()
     groups = _groups(1 if sys.stdin.isatty() else GROUP)  # one by one to a person
     from visformer.core.translation import translate
@@ -65,11 +65,9 @@ def _groups(size: int) -> Iterator[list[str]]:
         if not readable:
             yield group
             raise InputError(
-                _(
-                    "Line {n} of the input is not UTF-8. Convert the input, for "
-                    "example with “iconv -t utf-8”.",
-                    n=number,
-                )
+                "Line {n} of the input is not UTF-8. Convert the input, for "
+                "example with “iconv -t utf-8”.",
+                n=number,
             )
         group.append(clean(text.rstrip("\r\n")))
         if len(group) >= size:

@@ -9,16 +9,15 @@ from typing import ClassVar
 
 import sentencepiece
 
-from visformer.errors import CheckpointError, InputError
-from visformer.files import read_json, refuse_foreign, short
-from visformer.language import _
+from visformer.errors import InputError
+from visformer.files import refuse_foreign, short
 from visformer.text import clean
 from visformer.tokenizers.tokenizer import (
-    MAX_TOKENIZER,
-    MAX_VOCABULARY,
+    ListedSide,
     SentencePieceSide,
     Token,
     TokenizerSide,
+    read_ids,
     read_tokenizer,
 )
 
@@ -41,43 +40,33 @@ class NumberSide:
 
     def _token(self, match: re.Match[str]) -> Token:
         word = match[0]
-        if not (word.isascii() and word.isdigit() and len(word) < 8):
-            id = self.size
-        else:
-            id = int(word)
+        known = word.isascii() and word.isdigit() and len(word) < 8
+        id = int(word) if known else self.size
         if id >= self.size:
             raise InputError(
-                _(
-                    "“{word}” is not a token: this model has no vocabulary. Type ids "
-                    "from 0 to {high:,}, separated by spaces.",
-                    word=short(word),
-                    high=self.size - 1,
-                )
+                "“{word}” is not a token: this model has no vocabulary. Type ids "
+                "from 0 to {high:,}, separated by spaces.",
+                word=short(word),
+                high=self.size - 1,
             )
         return Token(id, str(id), match.start(), match.end())
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the ids as numbers."""
         return " ".join(map(str, ids))
 
     def token(self, id: int) -> str:
-        """Return the id itself as text."""
         return str(id)
 
 
-class WordSide:
+class WordSide(ListedSide):
     """A ``vocab.json`` of words, token -> id; the text is split at white space."""
 
     kind: ClassVar[str] = "word"
 
     def __init__(self, ids: Mapping[str, int], size: int) -> None:
+        self._list(ids, size)
         self.known = max(ids.values()) + 1
-        self.size = max(size, self.known)
         self.unknown = next((ids[token] for token in UNKNOWN if token in ids), -1)
-        self._ids = dict(ids)
-        self._tokens = [f"<{id}>" for id in range(self.size)]
-        for token, id in ids.items():
-            self._tokens[id] = token
 
     def encode(self, text: str) -> list[Token]:
         """Split at white space; InputError for unknown words if there is no <unk>."""
@@ -86,26 +75,19 @@ class WordSide:
             word, id = match[0], self._ids.get(match[0], self.unknown)
             if id < 0:
                 raise InputError(
-                    _(
-                        "“{word}” is not in the vocabulary, which has no token for "
-                        "unknown words. Use other words.",
-                        word=short(word),
-                    )
+                    "“{word}” is not in the vocabulary, which has no token for "
+                    "unknown words. Use other words.",
+                    word=short(word),
                 )
             token = f"<unk:{word}>" if word not in self._ids else word
             pieces.append(Token(id, token, match.start(), match.end()))
         return pieces
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Join words by spaces."""
         return " ".join(self._tokens[id] for id in ids)
 
-    def token(self, id: int) -> str:
-        """Return the token with this id, 0 <= id < size."""
-        return self._tokens[id]
 
-
-class MarianSide:
+class MarianSide(ListedSide):
     """A Marian side: pieces of a sentencepiece model, ids of a ``vocab.json``."""
 
     kind: ClassVar[str] = "marian"
@@ -114,12 +96,8 @@ class MarianSide:
         SentencePieceSide(model, name)  # checks it
         self._pieces = sentencepiece.SentencePieceProcessor()
         self._pieces.LoadFromSerializedProto(model)
-        self.size = max(ids.values()) + 1
+        self._list(ids)
         self.unknown = ids["<unk>"]
-        self._ids = dict(ids)
-        self._tokens = [f"<{id}>" for id in range(self.size)]
-        for token, id in ids.items():
-            self._tokens[id] = token
 
     def encode(self, text: str) -> list[Token]:
         """Split ``text`` into pieces; a leading language code like >>fra<< is one."""
@@ -143,37 +121,13 @@ class MarianSide:
         return pieces
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Join tokens into text."""
         text: str = self._pieces.decode_pieces([self._tokens[id] for id in ids])
         return text.replace("▁", " ").strip()
-
-    def token(self, id: int) -> str:
-        """Return the token with this id, 0 <= id < size."""
-        return self._tokens[id]
-
-
-def read_ids(path: Path) -> dict[str, int]:
-    """Read a ``vocab.json``, token -> id; CheckpointError if it is not valid."""
-    read_tokenizer(path)
-    ids, name = read_json(path, MAX_TOKENIZER), short(path.name)
-    valid = all(type(id) is int and 0 <= id < MAX_VOCABULARY for id in ids.values())
-    if not ids or not valid or len(set(ids.values())) < len(ids):
-        raise CheckpointError(
-            _("{file} must be one JSON object with a unique id per token.", file=name)
-        )
-    return ids
 
 
 def read_marian(pieces: Path, vocabulary: Path) -> MarianSide:
     """Read one side of a Marian tokenizer; CheckpointError if it is not valid."""
     ids = read_ids(vocabulary)
-    if "<unk>" not in ids:
-        raise CheckpointError(
-            _(
-                "{file} has no token <unk>. Copy it again.",
-                file=short(vocabulary.name),
-            )
-        )
     data = read_tokenizer(pieces)
     refuse_foreign(data[:512], short(pieces.name))
     return MarianSide(data, ids, short(pieces.name))

@@ -15,7 +15,6 @@ import sentencepiece
 
 from visformer.errors import CheckpointError, InputError
 from visformer.files import listed, read_json, read_regular, refuse_foreign, short
-from visformer.language import _
 from visformer.text import clean
 
 MAX_PIECE_BYTES = 1024
@@ -42,12 +41,10 @@ def read_tokenizer(path: Path) -> bytes:
     data = read_regular(path, MAX_TOKENIZER)
     if max(data.count(b"\n"), data.count(b",")) > _MOST_PARTS:
         raise CheckpointError(
-            _(
-                "{file} has more than {most:,} lines or entries, which no vocabulary "
-                "has. Choose another file.",
-                file=short(path.name),
-                most=_MOST_PARTS,
-            )
+            "{file} has more than {most:,} lines or entries, which no vocabulary "
+            "has. Choose another file.",
+            file=short(path.name),
+            most=_MOST_PARTS,
         )
     return data
 
@@ -56,8 +53,8 @@ class TokenizerSide(Protocol):
     """One side of a tokenizer."""
 
     kind: ClassVar[str]  # one word for the kind of vocabulary
-    size: int
-    unknown: int
+    size: int  # ids are below it
+    unknown: int  # id of the unknown token; -1 for none
 
     def encode(self, text: str) -> list[Token]:
         """Split ``text`` into pieces, without special tokens."""
@@ -69,7 +66,27 @@ class TokenizerSide(Protocol):
         """Return the token with this id, 0 <= id < size."""
 
 
-class SentencePieceSide:
+class ListedSide:
+    """A side that keeps a list of its tokens."""
+
+    size: int
+    unknown: int
+    _ids: dict[str, int]
+    _tokens: list[str]  # by id
+
+    def _list(self, ids: Mapping[str, int], size: int = 0) -> None:
+        """Take token -> id; an id without a token is written ``<id>``."""
+        self.size = max(size, max(ids.values()) + 1)
+        self._ids = dict(ids)
+        self._tokens = [f"<{id}>" for id in range(self.size)]
+        for token, id in ids.items():
+            self._tokens[id] = token
+
+    def token(self, id: int) -> str:
+        return self._tokens[id]
+
+
+class SentencePieceSide(ListedSide):
     """A sentencepiece model (``*.model``, ``*.spm``; google/sentencepiece)."""
 
     kind: ClassVar[str] = "sentencepiece"
@@ -78,27 +95,23 @@ class SentencePieceSide:
         self._processor = sentencepiece.SentencePieceProcessor()
         try:
             self._processor.LoadFromSerializedProto(model)
-            self.size: int = self._processor.get_piece_size()
-            self.unknown: int = self._processor.unk_id()
+            self.size = self._processor.get_piece_size()
+            self.unknown = self._processor.unk_id()
             self._tokens = [self._processor.id_to_piece(i) for i in range(self.size)]
         except (RuntimeError, UnicodeDecodeError, SystemError) as error:
             raise CheckpointError(
-                _(
-                    "{file} is not a readable sentencepiece model. Choose the .model "
-                    "file that sentencepiece wrote.",
-                    file=name,
-                )
+                "{file} is not a readable sentencepiece model. Choose the .model "
+                "file that sentencepiece wrote.",
+                file=name,
             ) from error
         longest = max((len(token.encode()) for token in self._tokens), default=0)
         if longest > MAX_PIECE_BYTES:
             raise CheckpointError(
-                _(
-                    "{file} holds a piece of {n:,} bytes, but the limit is {most:,}. "
-                    "Choose another tokenizer.",
-                    file=name,
-                    n=longest,
-                    most=MAX_PIECE_BYTES,
-                )
+                "{file} holds a piece of {n:,} bytes, but the limit is {most:,}. "
+                "Choose another tokenizer.",
+                file=name,
+                n=longest,
+                most=MAX_PIECE_BYTES,
             )
         self._bytes = {
             id: int(token[1:-1], 16)
@@ -173,10 +186,6 @@ class SentencePieceSide:
             kept += _valid_utf8(run, self._bytes) if is_byte else run
         return kept
 
-    def token(self, id: int) -> str:
-        """Return the token with this id, 0 <= id < size."""
-        return self._tokens[id]
-
 
 def _valid_utf8(ids: list[int], values: Mapping[int, int]) -> list[int]:
     """Keep the ids whose bytes, ``values`` by id, form complete characters."""
@@ -195,7 +204,7 @@ def _valid_utf8(ids: list[int], values: Mapping[int, int]) -> list[int]:
     return kept
 
 
-class VocabularySide:
+class VocabularySide(ListedSide):
     """A ``vocab.json``: one object, token -> id; the text is split into characters.
 
     Tokens in angle brackets are special: they never match typed text.
@@ -204,30 +213,22 @@ class VocabularySide:
     kind: ClassVar[str] = "vocabulary"
 
     def __init__(self, ids: dict[str, int], unknown: int) -> None:
-        self.size = max(ids.values()) + 1
+        self._list(ids)
         self.unknown = unknown
-        self._ids = {t: i for t, i in ids.items() if not t.startswith("<")}
-        self._tokens = [f"<{i}>" for i in range(self.size)]
-        for token, id in ids.items():
-            self._tokens[id] = token
+        self._typed = {t: i for t, i in ids.items() if not t.startswith("<")}
 
     def encode(self, text: str) -> list[Token]:
         """Split ``text`` into characters, dropping white space."""
         return [
-            Token(self._ids[c], c, i, i + 1)
-            if c in self._ids
+            Token(self._typed[c], c, i, i + 1)
+            if c in self._typed
             else Token(self.unknown, f"<unk:{c}>", i, i + 1)
             for i, c in enumerate(clean(text))
             if not c.isspace()
         ]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Join tokens into text."""
         return "".join(self._tokens[i] for i in ids)
-
-    def token(self, id: int) -> str:
-        """Return the token with this id, 0 <= id < size."""
-        return self._tokens[id]
 
 
 class Tokenizer:
@@ -285,15 +286,13 @@ class Tokenizer:
         if len(ids) != 1 or ids[0] == self.target.unknown:
             if len(ids) < 2 or self.target.unknown in ids:
                 raise InputError(
-                    _("“{word}” is not a token of this model.", word=short(token))
+                    "“{word}” is not a token of this model.", word=short(token)
                 )
             raise InputError(
-                _(
-                    "“{word}” is not a single token of this model: it is split into "
-                    "{tokens}.",
-                    word=short(token),
-                    tokens=listed([self.target.token(i) for i in ids], room=80),
-                )
+                "“{word}” is not a single token of this model: it is split into "
+                "{tokens}.",
+                word=short(token),
+                tokens=listed([self.target.token(i) for i in ids], room=80),
             )
         return ids[0]
 
@@ -305,18 +304,22 @@ def read_sentencepiece(path: Path) -> SentencePieceSide:
     return SentencePieceSide(data, short(path.name))
 
 
-def read_vocabulary(path: Path, unknown: str = "<unk>") -> VocabularySide:
-    """Read a ``vocab.json``; CheckpointError if it is not valid."""
+def read_ids(path: Path) -> dict[str, int]:
+    """Read a ``vocab.json``, token -> id; CheckpointError if it is not valid."""
     read_tokenizer(path)
     ids, name = read_json(path, MAX_TOKENIZER), short(path.name)
     valid = all(type(id) is int and 0 <= id < MAX_VOCABULARY for id in ids.values())
-    if not valid or unknown not in ids or len(set(ids.values())) < len(ids):
+    if not valid or "<unk>" not in ids or len(set(ids.values())) < len(ids):
         raise CheckpointError(
-            _(
-                "{file} must be one JSON object with a unique id per token, including "
-                "{unknown}.",
-                file=name,
-                unknown=unknown,
-            )
+            "{file} must be one JSON object with a unique id per token, including "
+            "{unknown}.",
+            file=name,
+            unknown="<unk>",
         )
-    return VocabularySide(ids, ids[unknown])
+    return ids
+
+
+def read_vocabulary(path: Path) -> VocabularySide:
+    """Read a ``vocab.json`` of characters; CheckpointError if it is not valid."""
+    ids = read_ids(path)
+    return VocabularySide(ids, ids["<unk>"])

@@ -10,8 +10,7 @@ from visformer.errors import InputError, refusing
 from visformer.language import _
 from visformer.text import clean
 from visformer.tokenizers.tokenizer import MAX_PIECE_BYTES, Token
-
-_SPACE = "▁"  # as sentencepiece writes a space
+from visformer.values.pieces import BYTE_OF, SPACE
 
 
 class TransformersSide:
@@ -44,12 +43,10 @@ class TransformersSide:
         outside = next((id for id in ids if not 0 <= id < self.size), None)
         if outside is not None:
             raise InputError(
-                _(
-                    "The tokenizer gives the id {id:,}, but the model knows ids up to "
-                    "{high:,}: they belong to different models.",
-                    id=outside,
-                    high=self.size - 1,
-                )
+                "The tokenizer gives the id {id:,}, but the model knows ids up to "
+                "{high:,}: they belong to different models.",
+                id=outside,
+                high=self.size - 1,
             )
         return [
             Token(id, self._shown(id, text[start:end]), start, end)
@@ -88,7 +85,7 @@ class TransformersSide:
             stored = bytes(self._bytes[c] for c in piece)
             text = stored.decode("utf-8", "replace")
             if "\ufffd" not in text:  # else it is a part of a character
-                piece = text.replace(" ", _SPACE)
+                piece = text.replace(" ", SPACE)
         return clean(piece)[:MAX_PIECE_BYTES] or f"<{id}>"
 
     def _named(self, id: int) -> str:
@@ -101,19 +98,7 @@ class TransformersSide:
 
     @cached_property
     def _bytes(self) -> dict[str, int]:
-        """The byte that each character of a piece stands for; {} if they are text.
-
-        As GPT-2 has it (openai/gpt-2, encoder.py): visible Latin-1 characters stand
-        for themselves, the other bytes for characters from 256 on.
-        """
-        if not self._is_of_bytes():
-            return {}
-        plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
-        others = [byte for byte in range(256) if byte not in plain]
-        made = {chr(byte): byte for byte in plain}
-        return made | {chr(256 + at): byte for at, byte in enumerate(others)}
-
-    def _is_of_bytes(self) -> bool:
+        """The byte that each character of a piece stands for; {} if they are text."""
         backend = getattr(self.inner, "backend_tokenizer", None)
         decoder = getattr(backend, "decoder", None)
-        return "ByteLevel" in repr(decoder)
+        return BYTE_OF if "ByteLevel" in repr(decoder) else {}

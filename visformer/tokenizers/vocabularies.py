@@ -5,20 +5,23 @@ All become token -> id. Nothing here is trusted: sizes and ids are checked.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from visformer.errors import CheckpointError
+from visformer.errors import CheckpointError, refusing
 from visformer.files import read_json_value, refuse_foreign, short
 from visformer.language import _, ngettext
 from visformer.text import clean
-from visformer.tokenizers.hugging_face import HuggingFaceSide
 from visformer.tokenizers.sides import WordSide
 from visformer.tokenizers.tokenizer import (
+    MAX_PIECE_BYTES,
     MAX_TOKENIZER,
     MAX_VOCABULARY,
+    ListedSide,
     SentencePieceSide,
+    Token,
     TokenizerSide,
     VocabularySide,
     read_tokenizer,
@@ -37,6 +40,70 @@ _SPECIAL = {
 _FEW = 3  # tokens that a dict without special ones needs to be a vocabulary
 _DEEPEST = 3
 TokenIds = dict[str, int]
+
+
+class HuggingFaceSide(ListedSide):
+    """A ``tokenizer.json``, read by the library ``tokenizers`` (extra ``hf``)."""
+
+    kind: ClassVar[str] = "tokenizers"
+
+    def __init__(self, data: bytes, name: str) -> None:
+        try:
+            library: Any = importlib.import_module("tokenizers")
+        except ImportError as error:
+            raise CheckpointError(
+                "{file} is split by the library “tokenizers”, which is not "
+                "installed. Run {command}.",
+                file=name,
+                command="pip install tokenizers",
+            ) from error
+        try:
+            self._inner = library.Tokenizer.from_str(data.decode())
+            self._inner.no_padding()  # a file can ask for any number of tokens
+            self._inner.no_truncation()
+            self.size = self._inner.get_vocab_size(with_added_tokens=True)
+            if not self.size:
+                raise ValueError("size")
+            self._tokens = [
+                clean(self._inner.id_to_token(id) or f"<{id}>")[:MAX_PIECE_BYTES]
+                for id in range(self.size)
+            ]
+            self.unknown = self._unknown()
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # a panic of Rust is no Exception
+            raise CheckpointError(
+                "{file} is not a valid tokenizer.json. Save it again with "
+                "tokenizer.save.",
+                file=name,
+            ) from error
+
+    def _unknown(self) -> int:
+        word = getattr(self._inner.model, "unk_token", None)
+        known = self._inner.token_to_id(word) if isinstance(word, str) else None
+        return -1 if known is None else int(known)
+
+    def encode(self, text: str) -> list[Token]:
+        """Split a text as the library does, without the special tokens it adds."""
+        text = clean(text)
+        with refusing(_("The tokenizer cannot split this text.")):
+            made = self._inner.encode(text, add_special_tokens=False)
+        return [
+            Token(
+                id,
+                f"<unk:{text[start:end]}>" if id == self.unknown else self._tokens[id],
+                start,
+                end,
+            )
+            for id, (start, end) in zip(made.ids, made.offsets, strict=True)
+            if id < self.size
+        ]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Join tokens into text."""
+        with refusing(_("The tokenizer cannot join these tokens.")):
+            text: str = self._inner.decode([*ids], skip_special_tokens=False)
+        return text
 
 
 def vocabulary_in(value: Any, depth: int = 0) -> TokenIds | None:
@@ -161,11 +228,9 @@ def read_side(path: Path, rows: int) -> TokenizerSide:
         return SentencePieceSide(data, name)
     if ids is None:
         raise CheckpointError(
-            _(
-                "{file} is no vocabulary: it must have a unique id per token, as a "
-                "dict, a list or lines, or be a sentencepiece model or tokenizer.json.",
-                file=name,
-            )
+            "{file} is no vocabulary: it must have a unique id per token, as a "
+            "dict, a list or lines, or be a sentencepiece model or tokenizer.json.",
+            file=name,
         )
     return side_of(ids, rows)
 
@@ -215,7 +280,7 @@ def _lines(path: Path) -> list[str] | TokenIds:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise CheckpointError(
-            _("{file} is not UTF-8. Save the vocabulary as UTF-8.", file=name)
+            "{file} is not UTF-8. Save the vocabulary as UTF-8.", file=name
         ) from error
     lines = [line.rstrip("\r") for line in text.removesuffix("\n").split("\n")]
     for separator in ("\t", " "):

@@ -17,7 +17,6 @@ from typing import BinaryIO, NamedTuple
 import msgspec
 
 from visformer.errors import InputError
-from visformer.language import _
 from visformer.trace_file.regular_file import RegularFile
 
 MAGIC = b"VISFORMER TRACE\n"
@@ -123,12 +122,10 @@ class BlockFile:
         payload = self._read(name)
         if payload is None:
             raise InputError(
-                _(
-                    "{file} is damaged: the block “{block}” fails its checksum. Copy "
-                    "or download the file again.",
-                    file=self.file.name,
-                    block=name,
-                )
+                "{file} is damaged: the block “{block}” fails its checksum. Copy "
+                "or download the file again.",
+                file=self.file.name,
+                block=name,
             )
         self._keep(name, payload)
         return payload

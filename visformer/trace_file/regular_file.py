@@ -10,7 +10,6 @@ from pathlib import Path
 
 from visformer.errors import InputError
 from visformer.files import short
-from visformer.language import _
 
 _FLAGS = (
     os.O_RDONLY
@@ -53,28 +52,24 @@ class RegularFile:
     def _check_kind(self, found: os.stat_result) -> None:
         if stat.S_ISDIR(found.st_mode):
             raise InputError(
-                _("{file} is a folder, not a trace: choose a file.", file=self.name)
+                "{file} is a folder, not a trace: choose a file.", file=self.name
             )
         if not stat.S_ISREG(found.st_mode):
             raise InputError(
-                _("{file} is a pipe or a device: choose a file.", file=self.name)
+                "{file} is a pipe or a device: choose a file.", file=self.name
             )
 
     def _unreadable(self, error: OSError | ValueError) -> InputError:
         reason = getattr(error, "strerror", None)
         if reason is None:
             return InputError(
-                _(
-                    "{file} cannot be read because its name is not valid: rename it.",
-                    file=self.name,
-                )
+                "{file} cannot be read because its name is not valid: rename it.",
+                file=self.name,
             )
         return InputError(
-            _(
-                "{file} cannot be read ({reason}): check the file and its folder.",
-                file=self.name,
-                reason=reason,
-            )
+            "{file} cannot be read ({reason}): check the file and its folder.",
+            file=self.name,
+            reason=reason,
         )
 
 

@@ -5,10 +5,11 @@ They are written one block after the other. Facts are read at once, numbers when
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, BinaryIO, Literal
+from typing import Annotated, Any, BinaryIO, Literal
 
 import msgspec
 import numpy as np
@@ -31,7 +32,6 @@ from visformer.trace_file.stored_facts import (
     CheckedFacts,
     RunFacts,
     StoredBias,
-    checked,
     facts_json,
     read_facts,
 )
@@ -157,14 +157,11 @@ def _pair(facts: RunFacts, kind: Kind) -> tuple[int, int]:
     return lengths[queries], lengths[keys]
 
 
-MOST_RUNS = 10_000
-
-
 class _Contents(msgspec.Struct, frozen=True):
     """What the first block says of the file."""
 
-    runs: int
-    shown: int
+    runs: Annotated[int, msgspec.Meta(ge=1, le=10_000)]
+    shown: Annotated[int, msgspec.Meta(ge=0)]
 
 
 def read_session_file(file: BlockFile, version: tuple[int, int]) -> SavedSession:
@@ -172,54 +169,50 @@ def read_session_file(file: BlockFile, version: tuple[int, int]) -> SavedSession
     contents = _contents(file)
     rows: dict[tuple[object, ...], StoredRows] = {}
     runs: dict[int, SavedRun] = {}
-    problem = ""
+    problems = []
     for number in range(contents.runs):
         try:
             runs[number] = _run(file, number, rows)
         except InputError as error:
-            problem = problem or str(error)
+            problems.append(str(error))
     if not runs:
-        raise InputError(problem)
+        raise InputError(problems[0])
     work = b""
     try:
         if WORK in file.places:
             work = bytes(file.read(WORK))
     except InputError as error:
-        problem = problem or str(error)
-    at = [*runs].index(contents.shown) if contents.shown in runs else 0
-    traces = (run.trace.missing for run in runs.values())
+        problems.append(str(error))
+    problems += [run.trace.missing for run in runs.values()]
     return SavedSession(
         runs=tuple(runs.values()),
-        at=at,
+        at=[*runs].index(contents.shown) if contents.shown in runs else 0,
         version=version,
         work=work,
-        missing=problem or next(filter(None, traces), ""),
+        missing=next(filter(None, problems), ""),
     )
 
 
-def damaged(name: str, error: Exception) -> InputError:
-    """Return the sentence for facts that do not pass a check."""
-    return InputError(
-        _(
+@contextlib.contextmanager
+def _checking(name: str) -> Iterator[None]:
+    """Raise InputError in place of what reading facts that are not valid raises."""
+    try:
+        yield
+    except DAMAGE as error:
+        raise InputError(
             "{file} is damaged, or was made by something else: its facts are wrong "
             "({detail}).",
             file=name,
             detail=short(str(error) or type(error).__name__, 90),
-        )
-    )
+        ) from error
 
 
 def _contents(file: BlockFile) -> _Contents:
     """Return what the file says of itself; one run where it says nothing."""
     if SESSION not in file.places:
         return _Contents(1, 0)
-    try:
-        contents = msgspec.json.decode(file.read(SESSION), type=_Contents)
-        if not 1 <= contents.runs <= MOST_RUNS or contents.shown < 0:
-            raise ValueError("runs")
-    except DAMAGE as error:
-        raise damaged(file.file.name, error) from error
-    return contents
+    with _checking(file.file.name):
+        return msgspec.json.decode(file.read(SESSION), type=_Contents)
 
 
 def _run(
@@ -229,28 +222,22 @@ def _run(
     if name not in file.places:
         raise _cut(file, name)
     payload = file.read(name)
-    try:
+    with _checking(file.file.name):
         known = read_facts(payload, number)
-    except DAMAGE as error:
-        raise damaged(file.file.name, error) from error
-    run = _StoredRun(file, number, known)
-    facts = known.facts
     return SavedRun(
-        trace=run.trace(rows),
-        name=facts.name,
-        note=facts.note,
-        selection=facts.selection,
+        trace=_StoredRun(file, number, known).trace(rows),
+        name=known.facts.name,
+        note=known.facts.note,
+        selection=known.facts.selection,
     )
 
 
 def _cut(file: BlockFile, block: str) -> InputError:
     return InputError(
-        _(
-            "{file} is cut off or damaged: its block “{block}” is missing. Copy or "
-            "download the file again.",
-            file=file.file.name,
-            block=short(block),
-        )
+        "{file} is cut off or damaged: its block “{block}” is missing. Copy or "
+        "download the file again.",
+        file=file.file.name,
+        block=short(block),
     )
 
 
@@ -258,29 +245,20 @@ class _StoredRun:
     """One run of a file, put together as a Trace."""
 
     def __init__(self, file: BlockFile, number: int, known: CheckedFacts) -> None:
-        self._file, self._number, self._known = file, number, known
-        facts = self._facts = known.facts
+        facts = known.facts
+        self._file, self._known, self._facts = file, known, facts
+        self._steps = StoredSteps(file, number, facts.chosen, facts.height, facts.text)
         self._arrays = [
-            (
-                array,
-                BlockedArray(
-                    file,
-                    array.name,
-                    array.shape,
-                    facts.height,
-                    packed=array.holds == "mask",
-                ),
-            )
+            (array, BlockedArray(file, array.name, array.shape, facts.height, mask))
             for array in arrays_of(facts, number)
+            for mask in [array.holds == "mask"]
         ]
 
     def trace(self, rows: dict[tuple[object, ...], StoredRows]) -> Trace:
         """Return the run; ``rows`` are those that earlier runs have, by place."""
-        facts, source = self._facts, len(self._facts.source)
-        steps = self._steps(facts)
-        whole = self._whole(steps)
+        facts, whole = self._facts, self._whole()
         if self._file.verified:  # the steps, too, so that nothing is refused later
-            tuple(steps[:whole])
+            tuple(self._steps[:whole])
         trace = Trace(
             model=facts.model,
             source_text=facts.source_text,
@@ -289,13 +267,13 @@ class _StoredRun:
             source_spans=facts.source_spans,
             target=facts.target,
             target_ids=read_only(np.array(facts.target_ids, np.int64)),
-            steps=steps if facts.chosen else (),
-            encoder_rows=self._shared("encoder", source, facts.encoder_of, rows),
-            memory_rows=self._shared("memory", source, facts.memory_of, rows),
+            steps=self._steps if facts.chosen else (),
+            encoder_rows=self._shared("encoder", facts.encoder_of, rows),
+            memory_rows=self._shared("memory", facts.memory_of, rows),
             decoder_rows=self._rows("decoder", len(facts.target)),
-            masks={kind: array for (kind, _layer), array in self._held("mask").items()},
+            masks={kind: array for (kind, _), array in self._by_kind("mask").items()},
             biases={kind: self._biases(kind) for kind in facts.biases},
-            captured=self._held("captured"),
+            captured=self._by_kind("captured"),
             prompt=facts.prompt,
             fills=self._known.fills,
             intervention=self._known.intervention,
@@ -313,7 +291,7 @@ class _StoredRun:
         )
         return replace(trace.until(whole), cut_from=None, missing=missing)
 
-    def _whole(self, steps: StoredSteps) -> int:
+    def _whole(self) -> int:
         """Return how many target tokens have all their numbers in the file.
 
         Raises InputError where something else is missing.
@@ -326,13 +304,9 @@ class _StoredRun:
             elif found < array.shape[-2]:
                 at = found // self._facts.height
                 raise _cut(self._file, f"{array.name}/{at}")
-        return min(whole, steps.whole()) if self._facts.chosen else whole
+        return min(whole, self._steps.whole()) if self._facts.chosen else whole
 
-    def _steps(self, facts: RunFacts) -> StoredSteps:
-        run = str(self._number)
-        return StoredSteps(self._file, run, facts.chosen, facts.height, facts.text)
-
-    def _held(self, holds: Holds) -> dict[tuple[Kind, int], Any]:
+    def _by_kind(self, holds: Holds) -> dict[tuple[Kind, int], Any]:
         """Return the arrays of one sort, unread, by kind and layer."""
         return {
             (array.kind, array.layer): StoredArray(blocks)
@@ -351,23 +325,24 @@ class _StoredRun:
     def _shared(
         self,
         rows: RowsName,
-        length: int,
         owner: int,
         known: dict[tuple[object, ...], StoredRows],
     ) -> Any:
         """Return the source's rows: the very object that another run has as well."""
-        shape = length, Columns(self._facts.model).width(rows)
-        return known.setdefault((owner, rows, shape), self._rows(rows, length))
+        made = self._rows(rows, len(self._facts.source))
+        return known.setdefault((owner, rows, made.shape), made)
 
     def _biases(self, kind: Kind) -> tuple[Bias, ...]:
-        full, tables = self._held("bias"), self._held("table")
-        made: dict[int, Bias] = {}
-        for at, bias in enumerate(self._facts.biases[kind]):
-            if bias.layer == at and bias.form == "full":
-                made[at] = full[kind, at]
-            elif bias.layer == at:
-                made[at] = DistanceBias(np.asarray(tables[kind, at]), bias.zero)
-        return tuple(made[bias.layer] for bias in self._facts.biases[kind])
+        full, tables = self._by_kind("bias"), self._by_kind("table")
+
+        def bias(of: StoredBias) -> Bias:
+            if of.form == "distance":
+                return DistanceBias(np.asarray(tables[kind, of.layer]), of.zero)
+            array: Bias = full[kind, of.layer]
+            return array
+
+        made = {of.layer: bias(of) for of in self._facts.biases[kind]}
+        return tuple(made[of.layer] for of in self._facts.biases[kind])
 
 
 HEIGHT = 64  # rows, and steps, per block
@@ -381,9 +356,7 @@ def write_runs(
 ) -> None:
     """Write a whole file; ``shown`` is the number of the run that is shown.
 
-    ``work`` is what a window needs to go on; the file only carries it.
-
-    Rows that runs share, as those of one source do, are written once.
+    ``work`` is what a window needs to go on. Rows that runs share are written once.
     """
     writer = BlockWriter(file)
     writer.write(SESSION, json.dumps({"runs": len(runs), "shown": shown}).encode())
@@ -397,16 +370,19 @@ def write_runs(
             trace,
             height=HEIGHT,
             layered_masks=[k for k, mask in trace.masks.items() if mask.ndim == 3],
-            biases={kind: _bias_facts(trace, kind) for kind in trace.biases},
+            biases={
+                kind: [_bias(biases, bias) for bias in biases]
+                for kind, biases in trace.biases.items()
+            },
             captured=list(trace.captured),
             encoder_of=_first([t.encoder_rows for t in traces]),
             memory_of=_first([t.memory_rows for t in traces]),
             name=run.name,
             note=run.note,
-            selection=msgspec.to_builtins(run.selection),
+            selection=run.selection,
         )
         writer.write(f"{number}/facts", data)
-        _write_arrays(writer, checked(json.loads(data), number).facts, trace, number)
+        _write_arrays(writer, read_facts(data, number).facts, trace, number)
     writer.finish()
 
 
@@ -430,11 +406,6 @@ def with_own_weights(trace: Trace) -> Trace:
 def _first(rows: Sequence[object]) -> int:
     """Return the first run that has the very rows of the last one."""
     return next(at for at, one in enumerate(rows) if one is rows[-1])
-
-
-def _bias_facts(trace: Trace, kind: Kind) -> list[dict[str, Any]]:
-    biases = trace.biases[kind]
-    return [msgspec.to_builtins(_bias(biases, bias)) for bias in biases]
 
 
 def _bias(biases: Sequence[Bias], bias: Bias) -> StoredBias:

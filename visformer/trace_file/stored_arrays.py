@@ -19,6 +19,7 @@ from visformer.trace_file.file_blocks import BlockFile
 from visformer.values.arrays import Bools, Floats, read_only
 
 NUMBER = np.dtype("<f4")
+ALL = slice(None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +64,34 @@ class BlockedArray:
         return math.prod(outer) * rows * row
 
 
-class StoredArray:
+class _Unread:
+    """An array in a file: ``numpy.asarray`` and pickling read it, as ``_read`` does.
+
+    Reading raises InputError where a block of it is damaged.
+    """
+
+    __slots__ = ("base", "shape")
+    base: Any  # the array that this was cut from
+    shape: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        array = read_only(self._read())
+        return array if dtype is None else array.astype(dtype)
+
+    def __reduce__(self) -> Any:
+        return np.asarray, (np.asarray(self),)
+
+    def _read(self) -> NDArray[Any]:
+        raise NotImplementedError
+
+
+class StoredArray(_Unread):
     """A part of an array in a file; a slice reads nothing, ``numpy.asarray`` does."""
 
-    __slots__ = ("_picked", "_stored", "base", "shape")
+    __slots__ = ("_picked", "_stored")
 
     def __init__(
         self,
@@ -77,15 +102,12 @@ class StoredArray:
         """Take ``picked`` of each axis of the whole: a range of indices, or one."""
         self._stored = stored
         self._picked = picked or tuple(map(range, stored.shape))
-        self.base = base  # the array that this was cut from
+        self.base = base
         self.shape = tuple(len(at) for at in self._picked if isinstance(at, range))
 
     @property
     def ndim(self) -> int:
         return len(self.shape)
-
-    def __len__(self) -> int:
-        return self.shape[0]
 
     def __getitem__(self, key: Any) -> Any:
         """Return a part; unread for plain slices and an index of an outer axis."""
@@ -106,11 +128,6 @@ class StoredArray:
         )
         return StoredArray(self._stored, picked, self.base or self)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        """Read it; InputError where a block of it is damaged."""
-        array = read_only(self._read())
-        return array if dtype is None else array.astype(dtype)
-
     def _read(self) -> NDArray[Any]:
         rows = self._picked[-2]
         if 0 in self.shape or isinstance(rows, int):
@@ -124,18 +141,14 @@ class StoredArray:
             parts.append(self._stored.block(at)[tuple(inside)])
         return parts[0] if len(parts) == 1 else np.concatenate(parts, -2)
 
-    def __reduce__(self) -> Any:
-        """Pickle its numbers."""
-        return np.asarray, (np.asarray(self),)
 
-
-class StoredRows:
+class StoredRows(_Unread):
     """Rows of many columns, each part of the columns an array of its own in the file.
 
     ``rows[:length]`` reads nothing; ``rows[:, columns]`` reads these columns.
     """
 
-    __slots__ = ("_parts", "base", "shape")
+    __slots__ = ("_parts",)
 
     def __init__(
         self,
@@ -145,9 +158,6 @@ class StoredRows:
     ) -> None:
         """``parts``: columns and what they hold, of all columns in their order."""
         self._parts, self.shape, self.base = parts, shape, base
-
-    def __len__(self) -> int:
-        return self.shape[0]
 
     def __getitem__(self, key: Any) -> Any:
         """Return the first rows, unread; or an array of some rows and columns."""
@@ -160,12 +170,7 @@ class StoredRows:
             return read_only(self._read(key[0], key[1]))
         return np.asarray(self)[key]
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        """Read all; InputError where a block of it is damaged."""
-        array = read_only(self._read(slice(None), slice(None)))
-        return array if dtype is None else array.astype(dtype)
-
-    def _read(self, rows: slice, columns: slice) -> Floats:
+    def _read(self, rows: slice = ALL, columns: slice = ALL) -> Floats:
         rows = slice(*rows.indices(len(self)))
         first, after, _ = columns.indices(self.shape[1])
         found = [
@@ -177,10 +182,6 @@ class StoredRows:
         if not found:
             return np.zeros((len(range(len(self))[rows]), max(after - first, 0)), "f4")
         return found[0] if len(found) == 1 else np.concatenate(found, 1)
-
-    def __reduce__(self) -> Any:
-        """Pickle its numbers."""
-        return np.asarray, (np.asarray(self),)
 
 
 def packed(mask: Bools) -> NDArray[np.uint8]:

@@ -5,33 +5,36 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
+from msgspec import Meta
 
 from visformer.errors import VisformerError
 from visformer.trace_file.file_blocks import Payload
-from visformer.trace_file.stored_steps import MOST_ID, candidates_from
 from visformer.values.config import LIMITS
 from visformer.values.facts import (
     KINDS,
     STACKS,
     AttentionFacts,
-    Description,
     Kind,
     ModelFacts,
+    ShortText,
+    SpecialId,
 )
 from visformer.values.finding import Certificate
 from visformer.values.intervention import Intervention
 from visformer.values.step import Candidates, chosen_tokens
 from visformer.values.trace import Trace
 
-MOST_NAME = 1000  # characters of the name of a model, a run, a block
-MOST_TEXT = 1_000_000  # characters of a sentence
-MOST_HEIGHT = 1 << 16  # rows per block
-MOST_PARAMETERS = 1 << 50
+MOST_TEXT = 1_000_000  # characters
+MOST_ID = (1 << 31) - 1
 SMALLEST, LARGEST = 1e-30, 1e30  # of a scale: its reciprocal is a float32 as well
+
+Natural = Annotated[int, Meta(ge=0, le=MOST_ID)]
+LongText = Annotated[str, Meta(max_length=MOST_TEXT)]
+Probability = Annotated[float, Meta(ge=0, le=1.001)]  # as rounding leaves it
 
 # what reading other people's JSON as facts can raise
 DAMAGE = (
@@ -46,51 +49,54 @@ DAMAGE = (
 
 
 class RunSelection(msgspec.Struct, frozen=True, kw_only=True):
-    """What of a run was looked at when it was saved."""
+    """The attention and the step that were shown when a run was saved."""
 
     kind: Kind = "cross"
-    layer: int = 0
-    head: int = 0
-    step: int | None = None  # None: the last one
-    tab: str = "attention"
+    layer: Natural = 0
+    head: Natural = 0
+    step: Natural | None = None  # None: the last one
+    tab: ShortText = "attention"
 
 
 class StoredBias(msgspec.Struct, frozen=True, kw_only=True):
     """One layer's bias: where its numbers are, and their form."""
 
     form: Literal["distance", "full"]
-    layer: int  # in whose blocks the numbers are: layers may share them
+    layer: Natural  # in whose blocks the numbers are: layers may share them
     heads: int
-    zero: int = 0  # of a table by distance
-    width: int = 0  # its columns
+    zero: Natural = 0  # of a table by distance
+    width: Annotated[int, Meta(ge=0, le=MOST_TEXT)] = 0  # its columns
 
 
 class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """All of a run but its numbers: what the block ``RUN/facts`` holds."""
+    """All of a run but its numbers: the content of the block ``RUN/facts``."""
 
     model: ModelFacts
-    source_text: str
+    source_text: LongText
     source: tuple[str, ...]
-    source_ids: tuple[int, ...]
-    source_spans: tuple[tuple[int, int], ...]
+    source_ids: tuple[SpecialId, ...]
+    source_spans: tuple[tuple[Natural, Natural], ...]
     target: tuple[str, ...]
-    target_ids: tuple[int, ...]
+    target_ids: tuple[SpecialId, ...]
     chosen: tuple[str, ...]  # the token of each step; none where steps were not kept
     text: str  # of the last step
-    height: int  # rows per block, of all arrays of the run
-    prompt: int = 0
-    truncated_from: int = 0
+    # rows per block, of all arrays of the run
+    height: Annotated[int, Meta(ge=1, le=1 << 16)]
+    prompt: Natural = 0
+    truncated_from: Natural = 0
     intervention: list[dict[str, Any]] | dict[str, Any]  # a dict in older files
     # by token: id, token and probability of each candidate; null is NaN
-    fills: tuple[tuple[int, tuple[tuple[int, str, float | None], ...]], ...] = ()
+    fills: tuple[
+        tuple[Natural, tuple[tuple[Natural, str, Probability | None], ...]], ...
+    ] = ()
     layered_masks: tuple[Kind, ...] = ()  # kinds whose layers have masks of their own
     biases: dict[Kind, tuple[StoredBias, ...]] = {}
-    captured: tuple[tuple[Kind, int], ...] = ()
-    encoder_of: int = 0  # the number of the run whose encoder rows it shares
-    memory_of: int = 0
+    captured: tuple[tuple[Kind, Natural], ...] = ()
+    encoder_of: Natural = 0  # the number of the run whose encoder rows it shares
+    memory_of: Natural = 0
     certificate: Certificate | None = None
-    name: str = ""
-    note: str = ""
+    name: ShortText = ""
+    note: LongText = ""
     selection: RunSelection | None = None
 
 
@@ -102,46 +108,53 @@ class CheckedFacts(NamedTuple):
     fills: Mapping[int, Candidates]
 
 
+_OF_TRACE = (  # facts that a Trace has under the same name
+    *("source_text", "source", "source_spans", "target", "text", "prompt"),
+    *("truncated_from", "certificate"),
+)
+
+
 def facts_json(trace: Trace, **more: Any) -> bytes:
     """Return the facts of a Trace as JSON; ``more`` are fields of ``RunFacts``."""
-    fills = [
-        (at, [(c.id, c.token, _or_null(c.probability)) for c in candidates])
-        for at, candidates in trace.fills.items()
-    ]
     facts = {
-        "model": plain_model(trace.model),
-        "source_text": trace.source_text,
-        "source": trace.source,
+        **{name: getattr(trace, name) for name in _OF_TRACE},
+        "model": trace.model,
         "source_ids": trace.source_ids.tolist(),
-        "source_spans": trace.source_spans,
-        "target": trace.target,
         "target_ids": trace.target_ids.tolist(),
         "chosen": chosen_tokens(trace.steps),
-        "text": trace.text,
-        "prompt": trace.prompt,
-        "truncated_from": trace.truncated_from,
         "intervention": trace.intervention.to_json(),
-        "fills": fills,
-        "certificate": _certificate(trace),
+        "fills": [(at, [*candidates]) for at, candidates in trace.fills.items()],
         **more,
     }
+    plain = _strict(msgspec.to_builtins(facts))
     # a lone surrogate, which UTF-8 does not have, becomes a question mark
-    return json.dumps(facts, ensure_ascii=False, allow_nan=False).encode(
-        "utf-8", "replace"
-    )
+    text = json.dumps(plain, ensure_ascii=False, allow_nan=False)
+    return text.encode("utf-8", "replace")
+
+
+def _strict(value: Any) -> Any:
+    """Return data with numbers that JSON has: NaN is null, ∞ 1e30, -∞ the text."""
+    if isinstance(value, dict):
+        return {key: _strict(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict(part) for part in value]
+    if not isinstance(value, float) or math.isfinite(value):
+        return value
+    if math.isnan(value):
+        return None
+    return LARGEST if value > 0 else "-inf"
 
 
 def read_facts(payload: Payload, run: int) -> CheckedFacts:
-    """Return the facts of run number ``run``; one of ``DAMAGE`` where they are not."""
-    return checked(msgspec.json.decode(payload), run)
+    """Return the facts of run number ``run``.
 
-
-def checked(data: Any, run: int = 0) -> CheckedFacts:
-    """Return facts from plain data; raises one of ``DAMAGE`` where a check fails."""
+    Raises one of ``DAMAGE`` where they are not valid.
+    """
+    data = msgspec.json.decode(payload)
     model = data["model"]
     for place in (*model["attention"].values(), model.get("known") or {}):
-        if isinstance(place.get("masked_value"), str):
-            place["masked_value"] = _number(place["masked_value"])
+        if place.get("masked_value") == "-inf":
+            place["masked_value"] = -math.inf
     facts = msgspec.convert(data, RunFacts)
     _check_model(facts.model)
     _check_tokens(facts)
@@ -150,48 +163,6 @@ def checked(data: Any, run: int = 0) -> CheckedFacts:
     intervention = Intervention.from_json(facts.intervention)
     intervention.check(facts.model, len(facts.source))
     return CheckedFacts(facts, intervention, _fills(facts))
-
-
-# ---- numbers that JSON does not have -------------------------------------------------
-
-
-def plain_model(model: ModelFacts | Description) -> dict[str, Any]:
-    """Return what is known of a model, or a part of it, as data for JSON."""
-    known = model._asdict() if isinstance(model, Description) else model
-    facts: dict[str, Any] = msgspec.to_builtins(known)
-    facts["attention"] = {k: _finite(v) for k, v in facts["attention"].items()}
-    if facts["known"] is not None:
-        facts["known"] = _finite(facts["known"])
-    return facts
-
-
-def _finite(facts: dict[str, Any]) -> dict[str, Any]:
-    """Write a masked value that is not finite as text: “-inf”."""
-    value = facts["masked_value"]
-    if value is None or math.isfinite(value):
-        return facts
-    return {**facts, "masked_value": str(float(value))}
-
-
-def _certificate(trace: Trace) -> dict[str, Any] | None:
-    """Return a Trace's certificate; a difference that is infinite is the largest."""
-    if trace.certificate is None:
-        return None
-    plain: dict[str, Any] = msgspec.to_builtins(trace.certificate)
-    for name in ("worst", "output_difference"):
-        if plain[name] is not None:
-            plain[name] = min(plain[name], LARGEST)
-    return plain
-
-
-def _number(text: str) -> float:
-    if text != "-inf":
-        raise ValueError("masked_value")
-    return -math.inf
-
-
-def _or_null(share: float) -> float | None:
-    return None if math.isnan(share) else share
 
 
 # ---- checks --------------------------------------------------------------------------
@@ -207,17 +178,7 @@ def _check_model(model: ModelFacts) -> None:
     for kind, facts in model.attention.items():
         _check_attention(kind, facts)
     for name, stack in model.stacks.items():
-        _require(1 <= stack.d_model <= LIMITS["d_model"], f"{name}.d_model")
-        layers = LIMITS["encoder_layers"]
-        _require(0 <= stack.hidden <= layers + 1, f"{name}.hidden")
-    for text in (model.name, model.digest, model.layout, model.device):
-        _require(len(text) <= MOST_NAME, "model.name")
-    for count in (model.parameters, *(block.parameters for block in model.blocks)):
-        _require(0 <= count <= MOST_PARAMETERS, "model.parameters")
-    for special in (model.pad, model.bos, model.eos, model.source_pad or 0):
-        _require(-1 <= special <= MOST_ID, "model.pad")
-    for block in model.blocks:
-        _require(max(len(block.block), len(block.shared)) <= MOST_NAME, "model.blocks")
+        _require(0 <= stack.hidden <= LIMITS["encoder_layers"] + 1, f"{name}.hidden")
     _check_known(model)
 
 
@@ -225,11 +186,7 @@ def _check_attention(kind: str, facts: AttentionFacts) -> None:
     _require(1 <= facts.layers <= LIMITS["encoder_layers"], f"{kind}.scales")
     for scale in facts.scales:
         _require(SMALLEST <= abs(scale) <= LARGEST, f"{kind}.scales")
-    _require(1 <= facts.heads <= LIMITS["heads"], f"{kind}.heads")
-    _require(1 <= facts.key_heads <= facts.heads, f"{kind}.key_heads")
     _require(facts.heads % facts.key_heads == 0, f"{kind}.key_heads")
-    for size in (facts.head_size, facts.value_size):
-        _require(1 <= size <= LIMITS["d_model"], f"{kind}.head_size")
     _check_masked_value(facts.masked_value)
 
 
@@ -268,33 +225,21 @@ def _check_tokens(facts: RunFacts) -> None:
     _require(len(facts.chosen) in (0, target), "chosen")
     _require(not source or bool({"encoder", "cross"} & set(kinds)), "source")
     _require(not target or bool({"decoder", "cross"} & set(kinds)), "target")
-    for id in (*facts.source_ids, *facts.target_ids):
-        _require(-1 <= id <= MOST_ID, "source_ids or target_ids")
-    _require(len(facts.source_text) <= MOST_TEXT, "source_text")
     _require(not spans or len(spans) == source, "source_spans")
     for start, stop in spans:
-        _require(0 <= start <= stop <= len(facts.source_text), "source_spans")
+        _require(start <= stop <= len(facts.source_text), "source_spans")
 
 
 def _check_numbers(facts: RunFacts, run: int) -> None:
-    _require(0 <= facts.prompt <= len(facts.target), "prompt")
-    _require(0 <= facts.truncated_from <= MOST_ID, "truncated_from")
-    _require(1 <= facts.height <= MOST_HEIGHT, "height")
-    _require(0 <= facts.encoder_of <= run, "encoder_of")
-    _require(0 <= facts.memory_of <= run, "memory_of")
+    _require(facts.prompt <= len(facts.target), "prompt")
+    _require(facts.encoder_of <= run, "encoder_of")
+    _require(facts.memory_of <= run, "memory_of")
     made = facts.certificate
     said = () if made is None else (*made.missed, *made.checks)
     _require(sum(map(len, said)) <= MOST_TEXT, "certificate")
-    _require(len(facts.name) <= MOST_NAME, "name")
-    _require(len(facts.note) <= MOST_TEXT, "note")
-    chosen, kinds = facts.selection or RunSelection(), facts.model.attention
-    step = 0 if chosen.step is None else chosen.step
-    for number in (chosen.layer, chosen.head, step):
-        _require(0 <= number <= MOST_ID, "selection")
-    _require(len(chosen.tab) <= MOST_NAME, "selection")
-    _require(set(facts.layered_masks) <= set(kinds), "layered_masks")
+    _require(set(facts.layered_masks) <= set(facts.model.attention), "layered_masks")
     for kind, layer in facts.captured:
-        _require(0 <= layer < facts.model.layers(kind), "captured")
+        _require(layer < facts.model.layers(kind), "captured")
 
 
 def _check_biases(facts: RunFacts) -> None:
@@ -305,18 +250,15 @@ def _check_biases(facts: RunFacts) -> None:
             heads = facts.model.attention[kind].heads
             of_all = bias.form == "full" and bias.heads == 1
             _require(of_all or bias.heads == heads, "biases")
-            _require(0 <= bias.layer < layers, "biases")
-            _require(biases[bias.layer] == bias, "biases")
-            if bias.form == "distance":
-                _require(0 <= bias.zero < bias.width <= MOST_TEXT, "biases")
+            _require(bias.layer < layers and biases[bias.layer] == bias, "biases")
+            _require(bias.form == "full" or bias.zero < bias.width, "biases")
 
 
 def _fills(facts: RunFacts) -> dict[int, Candidates]:
     fills = {}
     for at, candidates in facts.fills:
-        _require(0 <= at < len(facts.source), "fills")
+        _require(at < len(facts.source), "fills")
         ids = np.array([id for id, _, _ in candidates], np.int64)
         shares = np.array([share for *_, share in candidates], np.float64)  # None: NaN
-        tokens = [token for _, token, _ in candidates]
-        fills[at] = candidates_from(ids, tokens, shares)
+        fills[at] = Candidates(ids, [token for _, token, _ in candidates], shares)
     return fills

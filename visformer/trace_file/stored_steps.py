@@ -1,55 +1,73 @@
 """Steps in a file: some dozen per block, their numbers apart from their texts.
 
-A block of numbers holds, one array after the other and little endian: ids (int64),
-probabilities (float64), ranks (int64), entropies (float64), how many candidates each
-step has (int32), the candidates' ids (int32) and probabilities (float32) of all steps,
-and the index in ``ORIGINS`` (uint8). Its texts are JSON.
+A block of numbers holds the arrays of ``_COLUMNS``, one after the other and little
+endian; its texts are JSON.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NoReturn, get_args, overload
+from typing import Any, NamedTuple, get_args, overload
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from visformer.errors import InputError
-from visformer.language import _
 from visformer.trace_file.file_blocks import BlockFile, Payload
+from visformer.trace_file.stored_facts import MOST_ID
 from visformer.values.step import Candidates, Draw, Origin, Step
 
 ORIGINS: tuple[Origin, ...] = get_args(Origin)
-MOST_ID = (1 << 31) - 1
-_OF_STEPS = ("<i8", "<f8", "<i8", "<f8", "<i4")  # ids ... how many candidates
-_OF_CANDIDATES = ("<i4", "<f4")
+
+
+class _StepColumn(NamedTuple):
+    """One array of a block: a number for each step, or for each candidate of all."""
+
+    name: str
+    dtype: str
+    least: float
+    most: float
+    of_candidates: bool = False
+
+
+_COLUMNS = (
+    _StepColumn("ids", "<i8", 0, MOST_ID),
+    _StepColumn("probabilities", "<f8", 0, 1.001),  # as rounding leaves them
+    _StepColumn("ranks", "<i8", 1, MOST_ID),
+    _StepColumn("entropies", "<f8", -0.001, 64),
+    _StepColumn("counts of candidates", "<i4", 0, MOST_ID),
+    _StepColumn("ids of candidates", "<i4", 0, MOST_ID, of_candidates=True),
+    _StepColumn("probabilities of candidates", "<f4", 0, 1.001, of_candidates=True),
+    _StepColumn("origins", "<u1", 0, len(ORIGINS) - 1),
+)
+_COUNTS = 4  # the column of how many candidates each step has
 
 
 class StepTexts(msgspec.Struct, frozen=True, omit_defaults=True):
     """The texts of some steps, one entry each, and how they were drawn."""
 
     candidates: tuple[tuple[str, ...], ...]
-    # what a step's text begins with: so many characters of the run's last text
-    common: tuple[int, ...]
+    common: tuple[int, ...]  # characters that a text shares with the run's last text
     rest: tuple[str, ...]  # what follows them
-    drawn: tuple[Draw | None, ...] = ()  # where any was
+    drawn: tuple[Draw | None, ...] = ()  # () where none was
 
 
 def numbers_of(steps: Sequence[Step]) -> bytes:
     """Return the numbers of some steps as a block holds them."""
     ids, shares = zip(*(step.candidates.numbers for step in steps), strict=True)
-    arrays: list[tuple[str, Any]] = [
-        ("<i8", [step.id for step in steps]),
-        ("<f8", [step.probability for step in steps]),
-        ("<i8", [step.rank for step in steps]),
-        ("<f8", [step.entropy for step in steps]),
-        ("<i4", [len(step.candidates) for step in steps]),
-        ("<i4", np.concatenate(ids)),
-        ("<f4", np.concatenate(shares)),
-        ("<u1", [ORIGINS.index(step.origin) for step in steps]),
+    values: list[Any] = [
+        [step.id for step in steps],
+        [step.probability for step in steps],
+        [step.rank for step in steps],
+        [step.entropy for step in steps],
+        [len(step.candidates) for step in steps],
+        np.concatenate(ids),
+        np.concatenate(shares),
+        [ORIGINS.index(step.origin) for step in steps],
     ]
-    return b"".join(np.asarray(values, dtype).tobytes() for dtype, values in arrays)
+    pairs = zip(_COLUMNS, values, strict=True)
+    return b"".join(np.asarray(one, column.dtype).tobytes() for column, one in pairs)
 
 
 def texts_of(steps: Sequence[Step], text: str) -> StepTexts:
@@ -79,100 +97,48 @@ def steps_from(
 
     ``text`` is what their texts share beginnings with.
     """
-    count = len(chosen)
     words = msgspec.json.decode(texts, type=StepTexts)
-    reader = _NumberReader(numbers)
-    ids, shares, ranks, entropies, amounts = (
-        reader.take(dtype, count) for dtype in _OF_STEPS
+    ids, shares, ranks, entropies, counts, best, best_shares, origins = _columns(
+        numbers, len(chosen)
     )
-    if (amounts < 0).any() or len(words.candidates) != count:
-        raise ValueError("candidates")
-    stops = np.cumsum(amounts, dtype=np.int64)
-    total = int(stops[-1]) if count else 0
-    best, best_shares = (reader.take(dtype, total) for dtype in _OF_CANDIDATES)
-    origins = reader.take("<u1", count)
-    reader.end()
-    check_steps(ids, shares, ranks, entropies)
-    _within("origins", origins, 0, len(ORIGINS) - 1)
-    _check_candidates(best, best_shares)
+    if counts.tolist() != [*map(len, words.candidates)]:
+        raise ValueError("candidates do not fit")
+    ends = np.cumsum(counts)[:-1]
+    candidates = zip(
+        np.split(best, ends), words.candidates, np.split(best_shares, ends), strict=True
+    )
     fields = zip(
         ids.tolist(),
         chosen,
         shares.tolist(),
         ranks.tolist(),
-        _parts(best, best_shares, stops - amounts, stops, words.candidates),
+        (Candidates(*values) for values in candidates),
         entropies.tolist(),
         (ORIGINS[at] for at in origins.tolist()),
         _texts(words, text),
-        words.drawn or (None,) * count,
+        words.drawn or (None,) * len(chosen),
         strict=True,
     )
     return [Step(*values) for values in fields]
 
 
-class _NumberReader:
-    """Takes arrays off some bytes."""
-
-    def __init__(self, data: Payload) -> None:
-        self._data, self._at = memoryview(data), 0
-
-    def take(self, dtype: str, count: int) -> NDArray[Any]:
-        """Return the next ``count`` numbers; ValueError where there are fewer."""
-        at, kind = self._at, np.dtype(dtype)
-        self._at += count * kind.itemsize
-        if self._at > len(self._data):
+def _columns(data: Payload, steps: int) -> list[NDArray[Any]]:
+    """Return the arrays of a block; ValueError for a wrong size or number. NaN fits."""
+    found: list[NDArray[Any]] = []
+    start = 0
+    for name, dtype, least, most, of_candidates in _COLUMNS:
+        count = int(found[_COUNTS].sum(dtype=np.int64)) if of_candidates else steps
+        stop = start + count * np.dtype(dtype).itemsize
+        if stop > len(data):
             raise ValueError("numbers are missing")
-        return np.frombuffer(self._data[at : self._at], kind)
-
-    def end(self) -> None:
-        """Raise ValueError where something is left."""
-        if self._at != len(self._data):
-            raise ValueError("there are more numbers than steps")
-
-
-def check_steps(
-    ids: NDArray[Any],
-    shares: NDArray[Any],
-    ranks: NDArray[Any],
-    entropies: NDArray[Any],
-) -> None:
-    """Raise ValueError where the numbers of steps are out of range; NaN may stand."""
-    _within("ids", ids, 0, MOST_ID)
-    _within("probabilities", shares, 0, 1.001)  # as rounding leaves them
-    _within("ranks", ranks, 1, MOST_ID)
-    _within("entropies", entropies, -0.001, 64)
-
-
-def _check_candidates(ids: NDArray[Any], shares: NDArray[Any]) -> None:
-    _within("candidates", ids, 0, MOST_ID)
-    _within("candidates", shares, 0, 1.001)
-
-
-def _within(what: str, values: NDArray[Any], low: float, high: float) -> None:
-    """Raise ValueError unless all lie in a range; NaN does."""
-    if bool(((values < low) | (values > high)).any()):
-        raise ValueError(f"{what} are out of range")
-
-
-def _parts(
-    ids: NDArray[Any],
-    shares: NDArray[Any],
-    starts: NDArray[Any],
-    stops: NDArray[Any],
-    tokens: tuple[tuple[str, ...], ...],
-) -> Iterator[Candidates]:
-    for start, stop, words in zip(starts, stops, tokens, strict=True):
-        yield candidates_from(ids[start:stop], words, shares[start:stop])
-
-
-def candidates_from(
-    ids: NDArray[Any], tokens: Sequence[str], shares: NDArray[Any]
-) -> Candidates:
-    """Return candidates; ValueError where there are not as many of each or no such."""
-    if not len(ids) == len(tokens) == len(shares):
-        raise ValueError("candidates do not fit")
-    _check_candidates(ids, shares)
-    return Candidates(ids, tokens, shares)
+        values = np.frombuffer(data[start:stop], dtype)
+        if bool(((values < least) | (values > most)).any()):
+            raise ValueError(f"{name} are out of range")
+        found.append(values)
+        start = stop
+    if start != len(data):
+        raise ValueError("there are more numbers than steps")
+    return found
 
 
 def _texts(words: StepTexts, text: str) -> Iterator[str]:
@@ -188,56 +154,57 @@ class StoredSteps(Sequence[Step]):
     def __init__(
         self,
         file: BlockFile,
-        prefix: str,
+        run: int,
         chosen: tuple[str, ...],
         height: int,
         text: str,
     ) -> None:
-        """Take ``prefix`` of the blocks' names, ``height`` steps per block."""
-        self._of = file, prefix, chosen, height, text
+        """``height``: steps per block; ``text``: of the last step."""
+        self._file, self._run, self._height, self._text = file, run, height, text
+        self._chosen, self._length = chosen, len(chosen)
         self._blocks: dict[int, list[Step]] = {}
         self._origins: dict[int, tuple[Origin, ...]] = {}
-        self._length = len(chosen)
 
     def whole(self) -> int:
         """Return how many steps, from the first on, have their blocks in the file."""
-        file, prefix, chosen, height, _text = self._of
-        for at, first in enumerate(range(0, len(chosen), height)):
-            names = f"{prefix}/steps/{at}", f"{prefix}/texts/{at}"
-            if not all(name in file.places for name in names):
+        for first in range(0, self._length, self._height):
+            if not self._file.places.keys() >= {*self._names(first // self._height)}:
                 return first
-        return len(chosen)
+        return self._length
 
     @property
     def chosen(self) -> tuple[str, ...]:
-        """The token of each step, of which no block is read."""
-        return self._of[2][: self._length]
+        """The token of each step; no block is read."""
+        return self._chosen[: self._length]
 
     @property
     def origins(self) -> tuple[Origin, ...]:
-        """Who chose at each step; of the blocks only the numbers are read.
+        """Who chose at each step; only the numbers of the blocks are read.
 
-        Where a block is damaged it is the model: the damage is named when a step of
-        the block is read.
+        "model" where a block is damaged: the damage is named when one of its steps is
+        read.
         """
-        height = self._of[3]
-        blocks = range(-(-self._length // height))
+        blocks = range(-(-self._length // self._height))
         found = [origin for at in blocks for origin in self._block_origins(at)]
         return tuple(found[: self._length])
 
-    def _block_origins(self, at: int) -> tuple[Origin, ...]:
-        kept = self._blocks.get(at)
-        if kept is not None:
-            return tuple(step.origin for step in kept)
-        if at not in self._origins:
-            file, prefix, chosen, height, _text = self._of
-            count = len(chosen[at * height : (at + 1) * height])
+    def _block_origins(self, block: int) -> tuple[Origin, ...]:
+        if block in self._blocks:
+            return tuple(step.origin for step in self._blocks[block])
+        if block not in self._origins:
+            count = len(self._chosen_in(block))
             try:
-                last = bytes(memoryview(file.read(f"{prefix}/steps/{at}"))[-count:])
-                self._origins[at] = tuple(ORIGINS[number] for number in last)
+                last = bytes(self._file.read(self._names(block)[0])[-count:])
+                self._origins[block] = tuple(ORIGINS[number] for number in last)
             except (InputError, IndexError):
-                self._origins[at] = (ORIGINS[0],) * count
-        return self._origins[at]
+                self._origins[block] = (ORIGINS[0],) * count
+        return self._origins[block]
+
+    def _names(self, block: int) -> tuple[str, str]:
+        return f"{self._run}/steps/{block}", f"{self._run}/texts/{block}"
+
+    def _chosen_in(self, block: int) -> tuple[str, ...]:
+        return self._chosen[block * self._height : (block + 1) * self._height]
 
     def __len__(self) -> int:
         return self._length
@@ -251,50 +218,34 @@ class StoredSteps(Sequence[Step]):
         if isinstance(at, slice):
             places = range(self._length)[at]
             if places == range(len(places)):
-                return self._first(len(places))
+                first = object.__new__(StoredSteps)  # shares what was read
+                vars(first).update({**vars(self), "_length": len(places)})
+                return first
             return tuple(self[place] for place in places)
-        place = range(self._length)[at]
-        height = self._of[3]
-        return self._block(place // height)[place % height]
+        block, place = divmod(range(self._length)[at], self._height)
+        if block not in self._blocks:
+            self._blocks[block] = self._read(block)
+        return self._blocks[block][place]
 
-    def _first(self, length: int) -> StoredSteps:
-        cut = StoredSteps(*self._of)
-        cut._blocks, cut._origins = self._blocks, self._origins
-        cut._length = length
-        return cut
-
-    def _block(self, at: int) -> list[Step]:
-        kept = self._blocks.get(at)
-        if kept is None:
-            file, prefix, chosen, height, text = self._of
-            steps, texts = f"{prefix}/steps/{at}", f"{prefix}/texts/{at}"
-            here = chosen[at * height : (at + 1) * height]
-            try:
-                kept = steps_from(file.read(steps), file.read(texts), here, text)
-            except (ValueError, RecursionError) as error:
-                _refuse(file, steps, error)
-            self._blocks[at] = kept
-        return kept
+    def _read(self, block: int) -> list[Step]:
+        numbers, texts = self._names(block)
+        data = self._file.read(numbers), self._file.read(texts)
+        try:
+            return steps_from(*data, self._chosen_in(block), self._text)
+        except (ValueError, RecursionError) as error:
+            raise InputError(
+                "{file} is damaged: the numbers in its block “{block}” do not fit "
+                "together. Copy or download the file again.",
+                file=self._file.file.name,
+                block=numbers,
+            ) from error
 
     def __eq__(self, other: object) -> bool:
-        """Tell whether the other holds the same, in the same order."""
         return isinstance(other, Sequence) and tuple(self) == tuple(other)
 
     def __hash__(self) -> int:
-        """Return what equal ones have in common."""
         return hash(tuple(self))
 
     def __reduce__(self) -> Any:
         """Pickle the steps themselves."""
         return tuple, (list(self),)
-
-
-def _refuse(file: BlockFile, block: str, error: Exception) -> NoReturn:
-    raise InputError(
-        _(
-            "{file} is damaged: the numbers in its block “{block}” do not fit "
-            "together. Copy or download the file again.",
-            file=file.file.name,
-            block=block,
-        )
-    ) from error

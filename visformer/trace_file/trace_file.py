@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from visformer.errors import InputError
-from visformer.files import check_suffix, followed, short, written_whole
-from visformer.language import _
+from visformer.files import check_suffix, saving, written_whole
+from visformer.text import clean
 from visformer.trace_file.file_blocks import MAGIC, START, VERSION, BlockFile
 from visformer.trace_file.regular_file import RegularFile
 from visformer.trace_file.run_arrays import read_session_file, write_runs
@@ -41,31 +42,12 @@ def write_session(
     check_suffix(path, ".vis")
     if not 0 <= shown < len(runs):
         raise InputError(
-            _(
-                "Run {number} cannot be the one shown: there are {count} runs.",
-                number=shown,
-                count=len(runs),
-            )
+            "Run {number} cannot be the one shown: there are {count} runs.",
+            number=shown,
+            count=len(runs),
         )
-    try:
-        with written_whole(followed(path), private=private) as file:
-            write_runs(file, runs, shown, work)
-    except OSError as error:
-        raise InputError(
-            _(
-                "{file} cannot be written ({reason}): choose another folder or name.",
-                file=short(path.name),
-                reason=error.strerror,
-            )
-        ) from error
-    except (ValueError, RuntimeError) as error:  # a name of no file, links in a circle
-        raise InputError(
-            _(
-                "{file} cannot be written ({reason}).",
-                file=short(path.name),
-                reason=short(str(error), 90),
-            )
-        ) from error
+    with saving(path) as target, written_whole(target, private=private) as file:
+        write_runs(file, runs, shown, work)
 
 
 def is_trace_file(path: Path) -> bool:
@@ -86,26 +68,83 @@ def read_session(path: Path) -> SavedSession:
     file = RegularFile(path)
     start = file.read(0, START)
     if start[: len(MAGIC)] != MAGIC:
-        raise InputError(_("{file} is not a Visformer trace (*.vis).", file=file.name))
+        raise InputError("{file} is not a Visformer trace (*.vis).", file=file.name)
     version = tuple(start[len(MAGIC) :])
     if len(version) < 2 or not version[0]:
         raise InputError(
-            _("{file} is cut off: copy or download it again.", file=file.name)
+            "{file} is cut off: copy or download it again.", file=file.name
         )
     major, minor = version
     if major > VERSION[0]:
         raise InputError(
-            _(
-                "{file} was written by a newer Visformer: update to open it.",
-                file=file.name,
-            )
+            "{file} was written by a newer Visformer: update to open it.",
+            file=file.name,
         )
     if major < VERSION[0]:
         raise InputError(
-            _(
-                "{file} was written before Visformer was released, and is no longer "
-                "read: run its sentence again.",
-                file=file.name,
-            )
+            "{file} was written before Visformer was released, and is no longer "
+            "read: run its sentence again.",
+            file=file.name,
         )
     return read_session_file(BlockFile(file), (major, minor))
+
+
+def describe_file(path: Path) -> dict[str, Any]:
+    """Describe a trace file; InputError where it cannot be opened at all.
+
+    ``problem`` is the sentence about what it no longer holds, or None. Layers, heads
+    and sizes of a run are given per kind of attention.
+    """
+    session = read_session(path)
+    major, minor = session.version
+    return {
+        "path": clean(str(path)),
+        "problem": session.missing or None,
+        "version": f"{major}.{minor}",
+        "bytes": RegularFile(path).size,
+        "shown": session.at + 1,
+        "runs": [_described(run) for run in session.runs],
+    }
+
+
+def _described(run: SavedRun) -> dict[str, Any]:
+    trace, model = run.trace, run.trace.model
+    return {
+        "name": run.name,
+        "note": run.note,
+        "model": model.name,
+        "layout": model.layout,
+        "digest": model.digest,
+        "parameters": model.parameters,
+        "attention": {
+            kind: {
+                "layers": trace.layers(kind),
+                "heads": trace.heads(kind),
+                "key_heads": trace.key_heads(kind),
+                "head_size": trace.head_size(kind),
+                "captured_layers": [
+                    layer + 1
+                    for layer in range(trace.layers(kind))
+                    if trace.is_captured(kind, layer)
+                ],
+            }
+            for kind in trace.kinds
+        },
+        "source": trace.source_text,
+        "source_tokens": len(trace.source),
+        "target_tokens": len(trace),
+        "prompt_tokens": trace.prompt,
+        "steps": len(trace.steps),
+        "text": trace.text,
+        "change": str(trace.intervention),
+        "certificate": None
+        if trace.certificate is None
+        else {
+            "passed": trace.certificate.passed,
+            "ok": trace.certificate.ok,
+            "sentence": trace.certificate.sentence,
+            "missed": list(trace.certificate.missed),
+            "findings": list(map(str, trace.certificate.findings)),
+            "checks": list(trace.certificate.checks),
+        },
+    }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, get_args, get_origin, get_type_hints
 
 from visformer.arguments import MOST, written
 from visformer.errors import CheckpointError
@@ -20,30 +20,6 @@ MaskRule = Literal[
     "keys", "source_keys", "lengths", "causal", "rows_and_keys", "target_rows"
 ]
 
-_CHOICES = {
-    "norm": NormRule,
-    "positions": Positions,
-    "position_form": FrequencyForm,
-    "position_axis": PositionAxis,
-    "encoder_bias": Biases,
-    "decoder_bias": Biases,
-    "activation": Activation,
-    "mask_rule": MaskRule,
-}
-_SWITCHES = (
-    "norm_first",
-    "final_norm",
-    "norm_bias",
-    "shared_embedding",
-    "tied_output",
-    "embedding_scale",
-    "gated",
-    "w1_bias",
-    "w2_bias",
-    "gate_bias",
-    "output_bias",
-    "softmax_output",
-)
 FORMER_NAMES = {  # names of fields in older files -> today's
     "mask_fill": "masked_value",
     "expand_bias": "w1_bias",
@@ -116,72 +92,60 @@ class ModelConfig:
                 raise CheckpointError(_not_whole(name, value, 0, limit))
             if value and self.norm != "layer":
                 raise CheckpointError(
-                    _("{name} applies to norms of kind “layer” only.", name=name)
+                    "{name} applies to norms of kind “layer” only.", name=name
                 )
         if self.d_model % self.heads:
             raise CheckpointError(
-                _(
-                    "d_model = {width:,} is not a multiple of heads = {heads:,}.",
-                    width=self.d_model,
-                    heads=self.heads,
-                )
+                "d_model = {width:,} is not a multiple of heads = {heads:,}.",
+                width=self.d_model,
+                heads=self.heads,
             )
         if self.d_model % 2 and self.positions in ("sinusoidal", "halves"):
             raise CheckpointError(
-                _(
-                    "d_model is {width:,}, but sinusoids need an even width.",
-                    width=self.d_model,
-                )
+                "d_model is {width:,}, but sinusoids need an even width.",
+                width=self.d_model,
             )
         if self.shared_embedding and self.source_vocabulary != self.target_vocabulary:
             raise CheckpointError(
-                _(
-                    "A shared embedding needs vocabularies of the same size, not "
-                    "{source:,} and {target:,} tokens.",
-                    source=self.source_vocabulary,
-                    target=self.target_vocabulary,
-                )
+                "A shared embedding needs vocabularies of the same size, not "
+                "{source:,} and {target:,} tokens.",
+                source=self.source_vocabulary,
+                target=self.target_vocabulary,
             )
 
     def _check_choices(self) -> None:
-        for name, choices in _CHOICES.items():
-            value, known = getattr(self, name), get_args(choices)
-            if value not in known:
-                raise CheckpointError(
-                    _(
-                        "{name} is {value}, but must be one of {choices}.",
-                        name=name,
-                        value=written(value),
-                        choices=", ".join(known),
-                    )
-                )
-        for name in _SWITCHES:
+        for name, kind in _TYPES.items():
             value = getattr(self, name)
-            if type(value) is not bool:
+            if get_origin(kind) is Literal and value not in get_args(kind):
                 raise CheckpointError(
-                    _(
-                        "{name} is {value}, but must be true or false.",
-                        name=name,
-                        value=written(value),
-                    )
+                    "{name} is {value}, but must be one of {choices}.",
+                    name=name,
+                    value=written(value),
+                    choices=", ".join(get_args(kind)),
                 )
-        for name in ("norm_eps", "masked_value"):
-            value = getattr(self, name)
-            fits = type(value) in (int, float) and not math.isnan(value)
-            if not fits or MOST < abs(value) < math.inf:
+            if kind is bool and type(value) is not bool:
                 raise CheckpointError(
-                    _(
+                    "{name} is {value}, but must be true or false.",
+                    name=name,
+                    value=written(value),
+                )
+            if kind is float:
+                fits = type(value) in (int, float) and not math.isnan(value)
+                if not fits or MOST < abs(value) < math.inf:
+                    raise CheckpointError(
                         "{name} is {value}, but must be a number that float32 holds.",
                         name=name,
                         value=written(value),
                     )
-                )
-            object.__setattr__(self, name, float(value))  # torch takes no large int
+                object.__setattr__(self, name, float(value))  # torch takes no large int
 
     @property
     def head_size(self) -> int:
         """Width of the query, key and value of one head."""
         return self.d_model // self.heads
+
+
+_TYPES = get_type_hints(ModelConfig)
 
 
 def _not_whole(name: str, value: object, low: int, high: int) -> str:

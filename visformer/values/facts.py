@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Self
+from typing import Annotated, Literal, NamedTuple, Self
+
+from msgspec import Meta
 
 from visformer.arguments import one_of
 from visformer.errors import InputError
-from visformer.language import _
 from visformer.values.config import ModelConfig
 
 Kind = Literal["encoder", "decoder", "cross"]
@@ -27,14 +28,20 @@ STACK_OF: dict[Kind, StackName] = {  # whose rows are its queries
     "decoder": "decoder",
     "cross": "decoder",
 }
+# what a file may hold
+ShortText = Annotated[str, Meta(max_length=1000)]
+Width = Annotated[int, Meta(ge=1, le=16_384)]
+HeadCount = Annotated[int, Meta(ge=1, le=256)]
+ParameterCount = Annotated[int, Meta(ge=0, le=1 << 50)]
+SpecialId = Annotated[int, Meta(ge=-1, lt=1 << 31)]  # -1: none
 
 
 class BlockParameters(NamedTuple):
     """How many parameters one block of a model has of its own."""
 
-    block: str  # as core/checkpoint.py names it: "encoder.0.self_attention", "output"
-    parameters: int  # without what it shares
-    shared: str = ""  # the block that counts the parameters it shares; "" for none
+    block: ShortText  # "encoder.0.self_attention", "output" ...
+    parameters: ParameterCount  # without what it shares
+    shared: ShortText = ""  # the block that counts the shared ones; "" for none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,10 +49,10 @@ class AttentionFacts:
     """One kind of attention: what its layers have in common, and each layer's scale."""
 
     scales: tuple[float, ...]  # of each layer: what q.k is multiplied by
-    heads: int
-    key_heads: int  # of keys and values; divides ``heads``, equal to it if ungrouped
-    head_size: int  # numbers in one query or key
-    value_size: int  # numbers in one value
+    heads: HeadCount
+    key_heads: HeadCount  # of keys and values: divides ``heads``; fewer if grouped
+    head_size: Width  # numbers in one query or key
+    value_size: Width  # numbers in one value
     masked_value: float  # replaces masked scores, after scaling and adding
 
     @property
@@ -75,7 +82,7 @@ class AttentionFacts:
 class StackFacts:
     """What a Trace keeps of a stack's residual stream."""
 
-    d_model: int
+    d_model: Width
     hidden: int  # layers + 1: before the first, after each; 0 where it was not kept
     output: bool  # kept apart, since a final norm makes it differ from the last hidden
     # of a watched model: its own norm and projection make its logits of the last hidden
@@ -92,15 +99,17 @@ class ModelFacts:
     attention: Mapping[Kind, AttentionFacts]  # of the kinds that it has
     stacks: Mapping[StackName, StackFacts]
     known: ModelConfig | None  # None: what it computes beside attention is not known
-    name: str
-    digest: str  # SHA-256 of the weights as they lie on disk; "" for a fresh model
-    layout: str  # of the file; WATCHED where there is none
-    device: str
-    parameters: int
-    pad: int  # -1 where it has none; so are the next two
-    bos: int
-    eos: int
-    source_pad: int | None = None  # where it is not ``pad``
+    name: ShortText
+    digest: (
+        ShortText  # SHA-256 of the weights as they lie on disk; "" for a fresh model
+    )
+    layout: ShortText  # of the file; WATCHED where there is none
+    device: ShortText
+    parameters: ParameterCount
+    pad: SpecialId
+    bos: SpecialId
+    eos: SpecialId
+    source_pad: SpecialId | None = None  # where it is not ``pad``
     blocks: tuple[BlockParameters, ...] = ()  # sum to ``parameters``; () in old files
 
     @property
@@ -113,10 +122,8 @@ class ModelFacts:
         """Its sizes and choices; InputError where they are not known."""
         if self.known is None:
             raise InputError(
-                _(
-                    "Only the attention of “{model}” is known, not its other blocks.",
-                    model=self.name,
-                )
+                "Only the attention of “{model}” is known, not its other blocks.",
+                model=self.name,
             )
         return self.known
 

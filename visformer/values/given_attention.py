@@ -76,14 +76,12 @@ def _lengths(layers: Mapping[Kind, Sequence[Floats]]) -> dict[str, int]:
         for side, n in zip(SIDES[kind], several[0].shape[2:], strict=True):
             if lengths.setdefault(side, n) != n:
                 raise InputError(
-                    _(
-                        "The {kind} attention has {n:,} {side} tokens, but {other:,} "
-                        "were found before.",
-                        kind=kind,
-                        n=n,
-                        side=side,
-                        other=lengths[side],
-                    )
+                    "The {kind} attention has {n:,} {side} tokens, but {other:,} "
+                    "were found before.",
+                    kind=kind,
+                    n=n,
+                    side=side,
+                    other=lengths[side],
                 )
     return {"source": 0, "target": 0, **lengths}
 

@@ -30,8 +30,9 @@ JOINERS = "'’-‐‑"  # inside words: "didn't", "well-known"
 UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR")
 _BYTES = re.compile("(?:<0x[0-9A-F]{2}>)+")
 _PRINTED = (*range(33, 127), *range(161, 173), *range(174, 256))
-# each byte's character in GPT-2's vocabulary: itself, or the next one from U+0100 on
-_BYTE_OF = {chr(byte): byte for byte in _PRINTED} | {
+# the byte that each character of a GPT-2 vocabulary stands for: its own code, or, of
+# those from U+0100 on, the other bytes in order (openai/gpt-2, encoder.py)
+BYTE_OF = {chr(byte): byte for byte in _PRINTED} | {
     chr(256 + at): byte
     for at, byte in enumerate(sorted(set(range(256)).difference(_PRINTED)))
 }
@@ -43,7 +44,7 @@ def marks_of(tokens: tuple[str, ...]) -> WordMarks:
     if any(token.startswith(SPACE) for token in tokens):
         return SPACE
     if any(token[:1] in "ĠĊ" for token in tokens if token) and all(
-        _is_special(token) or _BYTE_OF.keys() >= set(token) for token in tokens
+        _is_special(token) or BYTE_OF.keys() >= set(token) for token in tokens
     ):
         return "Ġ"
     for token in tokens:
@@ -161,8 +162,8 @@ def running_text(tokens: Sequence[str]) -> str:
 
 def _decoded(text: str, marks: WordMarks) -> str:
     """Return the characters that bytes stand for, and spaces for marks within."""
-    if marks == "Ġ" and _BYTE_OF.keys() >= set(text):
-        return _characters(bytes(_BYTE_OF[c] for c in text))
+    if marks == "Ġ" and BYTE_OF.keys() >= set(text):
+        return _characters(bytes(BYTE_OF[c] for c in text))
     if "<0x" in text:
         text = _BYTES.sub(_given_characters, text)
     return text.replace(SPACE, " ") if marks == SPACE else text

@@ -381,7 +381,7 @@ class Trace:
         facts = self.model.stacks.get(stack)
         if facts is None or not facts.hidden:
             raise InputError(
-                _("The {stack}'s hidden states are not in this trace.", stack=stack)
+                "The {stack}'s hidden states are not in this trace.", stack=stack
             )
         layers = places("layer", layer, facts.hidden)
         return stacked(layers, lambda at: self._part(stack, "hidden", at))
@@ -407,10 +407,8 @@ class Trace:
             return self.own_logits[: len(self)]
         if self.output_weight is None:
             raise InputError(
-                _(
-                    "This trace does not contain the model's output projection: run "
-                    "the model again to get its logits."
-                )
+                "This trace does not contain the model's output projection: run "
+                "the model again to get its logits."
             )
         logits = self.decoder_output @ self.output_weight.T
         logits += 0 if self.output_bias is None else self.output_bias
@@ -459,10 +457,8 @@ class Trace:
         predicted = [step.probability for step in steps]
         if len(own) != len(steps) or not np.allclose(own, predicted, 0, 1e-3, True):
             raise InputError(
-                _(
-                    "This trace has no logit lens: its model is not at hand, has "
-                    "changed, or does not make its logits of the last layer alone."
-                )
+                "This trace has no logit lens: its model is not at hand, has "
+                "changed, or does not make its logits of the last layer alone."
             )
         return tuple(looks)
 
@@ -502,9 +498,7 @@ class Trace:
     def _output(self, stack: StackName) -> Floats:
         facts = self.model.stacks.get(stack)
         if facts is None or not (facts.output or facts.hidden):
-            raise InputError(
-                _("The {stack}'s output is not in this trace.", stack=stack)
-            )
+            raise InputError("The {stack}'s output is not in this trace.", stack=stack)
         return self._rows(stack)[:, self.columns.output(stack)]
 
     def _part(self, rows: RowsName, name: str, layer: int) -> Floats:
