@@ -17,6 +17,7 @@ from PySide6.QtGui import QImage
 
 from tests.formats import layout_models
 from tests.formats.folders import write_letters
+from tests.states import ran
 from tests.traces import make_trace
 from visformer.cli import COMMANDS, Command, command_parser, main
 from visformer.commands.load_options import overrides
@@ -200,16 +201,15 @@ def test_what_is_told_of_a_checkpoint_reaches_it(
     ],
 )
 def test_render_looks_where_the_window_opens_but_for_what_is_asked(
-    words: tuple[str, ...], expected: dict[str, object]
+    words: tuple[str, ...], expected: dict[str, Any]
 ) -> None:
     from visformer.offscreen import _selection
 
     parser = command_parser("render")
     options = parser.parse_args(["--text", "abc", "-o", "x.png", *words])
-    opened = State(trace=make_trace(layers=3), kind="cross", layer=1, head=1, step=2)
-    changes = _selection(options, opened)
-    places = {"kind", "layer", "head", "step"}
-    assert {name: changes[name] for name in places & set(changes)} == expected  # type: ignore[literal-required]
+    opened = State(**ran(make_trace(layers=3)), kind="cross", layer=1, head=1, step=2)
+    place = _selection(options, opened).place
+    assert place == opened.place._replace(**expected)
 
 
 def test_a_translation_is_one_line_whatever_the_model_makes(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 os.environ["QT_QPA_PLATFORM"] = "offscreen"
@@ -26,7 +27,7 @@ from visformer.files import check_suffix, save_result
 from visformer.pictures.computation.stages import stage_names
 from visformer.pictures.look import FORMS, ORDERS, SUMMARIES, TOKEN_GROUPS, Look
 from visformer.session.runs import look_at_telling_head
-from visformer.session.state import Change, State
+from visformer.session.state import State
 from visformer.ui import views
 from visformer.ui.look import theme
 from visformer.ui.views.view import PagedView, View
@@ -82,7 +83,7 @@ def render(options: argparse.Namespace, checkpoint: str, overrides: Overrides) -
         view = window.tabs.view(options.view)
         if options.page:
             _turn(view, options.page)
-        window.session.set(**_selection(options, window.session.state))
+        window.session.go(_selection(options, window.session.state))
         window.resize(size)
         _wait(lambda: not window.session.state.awaiting.side_requests, SECONDS * 1000)
         _wait(lambda: not view.drawing, SECONDS * 1000)
@@ -188,22 +189,18 @@ def _turn(view: View, page: str) -> None:
     view.turn(page)
 
 
-def _selection(options: argparse.Namespace, state: State) -> Change:
+def _selection(options: argparse.Namespace, state: State) -> State:
     """Return what is looked at: where the window opened, but for what is asked for."""
-    change: Change = {
-        "tab": options.view,
-        "stage": options.stage,
-        "look": _look(options),
-    }
+    look = _look(options)
+    state = replace(state, tab=options.view, stage=options.stage, look=look)
     if options.steps is not None:
-        change["step"] = options.steps
+        state = replace(state, step=options.steps)
     place = options.kind or state.kind, options.layer, options.head
     if state.trace is not None and place != (state.kind, None, None):
         layers = state.trace.layers(place[0])
-        change["kind"] = place[0]
-        change["layer"] = (place[1] or layers) - 1
-        change["head"] = (place[2] or 1) - 1
-    return change
+        layer, head = (place[1] or layers) - 1, (place[2] or 1) - 1
+        state = replace(state, kind=place[0], layer=layer, head=head)
+    return state
 
 
 def _hidden(options: argparse.Namespace) -> list[str]:

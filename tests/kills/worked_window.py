@@ -19,7 +19,8 @@ from PySide6.QtCore import QSettings, QTimer
 
 from visformer.app import App
 from visformer.session import forcing, runs
-from visformer.session.recipe import recipe_of, written
+from visformer.session.kept import recipe_of
+from visformer.session.recipe import written
 from visformer.ui.window.window import MainWindow
 from visformer.values.change_text import parse
 from visformer.values.intervention import NO_CHANGES

@@ -36,7 +36,7 @@ from visformer.errors import VisformerError
 from visformer.formats.loading import load
 from visformer.program import diagnostics
 from visformer.program.diagnostics import Health
-from visformer.session.recipe import recipe_of
+from visformer.session.kept import recipe_of
 from visformer.session.runs import is_answered
 
 TURN_MS = 5

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tests.models import tiny_checkpoint
+from tests.states import ran
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
 from visformer.core.side_runs import layer_parameters
@@ -33,7 +34,8 @@ def traced(text: str = "abcde", **sizes: Any) -> tuple[Checkpoint, Trace]:
 def state_of(checkpoint: Checkpoint, trace: Trace, **changes: Any) -> State:
     """Return a State with the weights that its kind and layer need."""
     session = Session()
-    session.set(**{"trace": trace, "step": len(trace), "kind": "cross", **changes})
+    changes = {"step": len(trace), "kind": "cross", **changes}
+    session.set(**ran(trace), **changes)
     stack: StackName = "encoder" if session.state.kind == "encoder" else "decoder"
     made = layer_parameters(checkpoint, stack, session.state.layer)
     session.set(parameters=(made,))

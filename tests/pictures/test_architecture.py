@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.opened import opened_model
+from tests.states import ran
 from tests.traces import make_trace, with_config
 from visformer.pictures.computation.stages import stage_names
 from visformer.pictures.diagram.architecture import architecture
@@ -23,7 +24,7 @@ from visformer.values.trace import Trace
 
 def shown(trace: Trace, step: int | None = None, **changes: Any) -> State:
     session = Session()
-    session.set(trace=trace, step=len(trace) if step is None else step)
+    session.set(**ran(trace), step=len(trace) if step is None else step)
     session.set(**changes)
     return session.state
 

@@ -10,6 +10,7 @@ import torch
 
 from tests.models import tiny_checkpoint
 from tests.pictures.test_maps import looked
+from tests.states import ran
 from tests.traces import fed, make_trace
 from visformer.api import open_trace
 from visformer.core.decoding import Decoding
@@ -190,7 +191,7 @@ def test_a_draw_is_kept_when_its_row_changes_and_when_it_is_followed() -> None:
 def test_labels_and_exports_of_the_maps_name_what_was_fed() -> None:
     trace = fed(make_trace(target=3), {1: "forced"}, wrong=(1,))
     session = Session()
-    session.set(trace=trace, step=3)
+    session.set(**ran(trace), step=3)
     picture = attention_map(*looked(session.state), "cross")
     assert picture is not None
     assert picture.rows == ("t0", "⇢ w", "t2")

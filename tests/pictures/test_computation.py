@@ -13,6 +13,7 @@ import pytest
 from tests.models import tiny_checkpoint
 from tests.opened import opened_model
 from tests.pictures.computed import looked_at, shown, state_of, traced, values
+from tests.states import ran
 from tests.traces import make_trace
 from visformer import words
 from visformer.core.decoding import Decoding
@@ -190,7 +191,7 @@ def test_weights_that_are_missing_or_of_another_layer_are_asked_for() -> None:
 def test_stages_without_weights_are_shown_before_these_come() -> None:
     _, trace = traced()
     session = Session()
-    session.set(trace=trace, step=len(trace))
+    session.set(**ran(trace), step=len(trace))
     for stage in STAGES:
         result = picture(stage, looked_at(session.state))
         assert (result == WAITING) == stage.weighs
@@ -218,7 +219,7 @@ def test_a_stage_is_added_by_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stages, "STAGES", (*STAGES, added))
     _, trace = traced()
     session = Session()
-    session.set(trace=trace, step=len(trace))
+    session.set(**ran(trace), step=len(trace))
     table = shown(session.state, "doubled").table
     assert table.values[0] == pytest.approx(2 * trace.attention("cross", 0, 0)[-1])
     assert stages_on("feed_forward")[-1] is added
@@ -244,7 +245,7 @@ def test_a_row_that_may_attend_to_nothing_is_said() -> None:
     masks = {**trace.masks, "cross": mask}
     session = Session()
     session.set(
-        trace=replace(trace, masks=masks), step=4, locked=AttentionCell("cross", 2, 0)
+        **ran(replace(trace, masks=masks)), step=4, locked=AttentionCell("cross", 2, 0)
     )
     assert "NaN" in shown(session.state, "softmax").words
     assert "−∞" in shown(session.state, "mask").words

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.pictures.computed import looked_at, shown, state_of, traced, values
+from tests.states import ran
 from tests.traces import make_trace, with_config
 from visformer.analysis.sublayers import LayerRows
 from visformer.core.decoding import Decoding
@@ -122,7 +123,7 @@ def test_a_long_sentence_is_drawn_a_block_of_rows_at_a_time() -> None:
     trace = make_trace(source=150, target=3)
     session = Session()
     session.set(
-        trace=trace, step=3, kind="encoder", locked=AttentionCell("encoder", 70, 149)
+        **ran(trace), step=3, kind="encoder", locked=AttentionCell("encoder", 70, 149)
     )
     made = shown(session.state, "product")
     matrices = [one.make() for one in made.maps]

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.states import ran
 from tests.traces import make_trace
 from visformer.pictures.attention.attention import UNDECODED, attention_map
 from visformer.pictures.attention.maps import Marks, marks, reserved
@@ -19,7 +20,7 @@ from visformer.values.trace import Trace
 
 def state(trace: Trace, step: int | None = None, **changes: Any) -> State:
     session = Session()
-    session.set(trace=trace, step=len(trace) if step is None else step, **changes)
+    session.set(**ran(trace), step=len(trace) if step is None else step, **changes)
     return session.state
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from tests.general_traces import Shape, any_trace
 from tests.models import tiny_checkpoint
+from tests.states import ran
 from tests.traces import make_trace
 from visformer.core.decoding import Decoding
 from visformer.pictures.mask_lab import (
@@ -42,7 +43,8 @@ from visformer.values.trace import Trace
 
 def shown(trace: Trace, **changes: Any) -> State:
     session = Session()
-    session.set(trace=trace, **{"step": len(trace), **changes})
+    session.set(**ran(trace, baseline=changes.pop("baseline", None)))
+    session.set(**{"step": len(trace), **changes})
     return session.state
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.lenses import plain_lens
+from tests.states import ran
 from tests.traces import VOCABULARY, fed, make_trace, with_config
 from visformer.pictures.logit_lens import (
     BEST,
@@ -62,8 +63,8 @@ def state_of(
         of=trace.storage, strategy=how, rows=dict(zip(rows, made, strict=True))
     )
     shown = trace.until(step)
-    fields = {"trace": trace, "visible": shown, "step": step}
-    return State(**{**fields, "lens": lens, **changes})
+    fields = {"visible": shown, "step": step, "lens": lens, **changes}
+    return State(**ran(trace), **fields)
 
 
 def of(state: State) -> tuple[Trace | None, LensRows | None]:
@@ -290,7 +291,7 @@ def test_only_missing_rows_are_asked_for_the_nearest_first() -> None:
 def test_rows_of_another_run_are_not_shown() -> None:
     state = state_of(3)
     other = make_trace(target=6, layers=3, seed=1)
-    moved = replace(state, trace=other, visible=other.until(3))
+    moved = replace(state, **ran(other), visible=other.until(3))
     assert not known_rows(*of(moved))
     assert wanted(moved)[0] == 2
     assert "requested" in softmax_words(*of(moved))

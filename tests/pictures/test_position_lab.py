@@ -10,6 +10,7 @@ import pytest
 
 from tests.models import tiny_checkpoint
 from tests.opened import opened_model
+from tests.states import ran
 from tests.traces import make_trace, with_config
 from visformer.core.decoding import Decoding
 from visformer.core.side_runs import run_shuffled
@@ -41,7 +42,8 @@ def shown(trace: Trace, **changes: Any) -> State:
     session = Session()
     table = np.random.default_rng(1).normal(size=(64, 16)).astype(np.float32)
     session.set(opened=opened_model(trace.model, table))
-    session.set(**{"trace": trace, "step": len(trace), **changes})
+    session.set(**ran(trace, baseline=changes.pop("baseline", None)))
+    session.set(**{"step": len(trace), **changes})
     return session.state
 
 
@@ -138,7 +140,7 @@ def test_tables_and_attention_stand_side_by_side() -> None:
     )
     early = shown(other, baseline=plain, step=2, kind="cross", head=1)
     assert [len(picture.values) for picture in attentions(early)] == [2, 2]
-    state = replace(state, baseline=plain.until(2))
+    state = replace(state, **ran(other, baseline=plain.until(2)))
     assert (
         text_words(state.trace, state.baseline)
         == f"Original: t0 t1\nModified: {other.text}"

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.pictures.test_maps import looked
+from tests.states import ran
 from tests.traces import fed, make_trace
 from tests.values.test_pieces import FAMILIES
 from visformer.pictures.attention.strips import source_strip, target_strip
@@ -18,7 +19,7 @@ from visformer.values.step import Candidates
 
 def state(step: int, **changes: Any) -> State:
     session = Session()
-    session.set(trace=make_trace(), step=step, **changes)
+    session.set(**ran(make_trace()), step=step, **changes)
     return session.state
 
 
@@ -65,7 +66,7 @@ def test_an_encoder_cell_marks_both_of_its_source_tokens() -> None:
 def test_the_last_chip_is_the_choice_and_forced_tokens_are_told() -> None:
     trace = fed(make_trace(), {0: "forced", 1: "forced"}, wrong=(1,))
     session = Session()
-    session.set(trace=trace, step=3)
+    session.set(**ran(trace), step=3)
     chips = target_strip(*looked(session.state))
     assert [chip.token for chip in chips] == ["<s>", "t0", "w", "t2"]
     assert [bool(chip.fed) for chip in chips] == [False, True, True, False]
@@ -79,7 +80,7 @@ def test_the_last_chip_is_the_choice_and_forced_tokens_are_told() -> None:
 def test_all_of_a_reference_is_in_sight_with_its_losses() -> None:
     trace = fed(make_trace(), dict.fromkeys(range(4), "reference"), wrong=(2,))
     session = Session()
-    session.set(trace=trace, step=2)
+    session.set(**ran(trace), step=2)
     chips = target_strip(*looked(session.state))
     assert [chip.token for chip in chips] == ["<s>", "t0", "t1", "w", "t3"]
     assert [chip.current for chip in chips] == [False, False, True, False, False]
@@ -102,7 +103,7 @@ def test_pieces_of_a_word_join_whatever_the_vocabulary(
     target = ("<s>", *tokens[:4])
     trace = replace(trace, source=tokens, source_spans=(), target=target, steps=steps)
     session = Session()
-    session.set(trace=trace, step=5)
+    session.set(**ran(trace), step=5)
     for chips in (
         source_strip(*looked(session.state)),
         target_strip(*looked(session.state)),
@@ -116,7 +117,7 @@ def test_pieces_of_a_word_join_whatever_the_vocabulary(
 def test_what_the_model_decodes_later_is_shown_where_it_may_be_known() -> None:
     trace = fed(make_trace(target=80), {0: "forced"})
     session = Session()
-    session.set(trace=trace, step=2)
+    session.set(**ran(trace), step=2)
     state = session.state
     assert len(target_strip(*looked(state))) == 3
     chips = target_strip(*looked(state), state.ahead)
@@ -129,7 +130,7 @@ def test_of_a_run_that_reads_on_it_is_not_said_that_a_token_is_unread() -> None:
     leaking = make_trace(masked_value=0.0)  # its masks hide nothing
     for trace, said in ((make_trace(), {"no row has read it yet"}), (leaking, {""})):
         session = Session()
-        session.set(trace=trace, step=2)
+        session.set(**ran(trace), step=2)
         chips = target_strip(*looked(session.state), session.state.ahead)
         assert {chip.done for chip in chips if chip.current or chip.later} == said
 

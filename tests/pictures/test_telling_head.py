@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.states import ran
 from tests.traces import make_trace
 from visformer import paths
 from visformer.analysis.head_measures import agreement, maximum, place_correlation
@@ -80,7 +81,7 @@ def test_without_numbers_the_first_head_is_shown(
 
 def test_the_state_goes_there() -> None:
     trace = make_trace(9, 8, layers=3, heads=4, sharpness=8)
-    state = look_at_telling_head(State(trace=trace)).state
+    state = look_at_telling_head(State(**ran(trace))).state
     found = telling_head(trace)
     assert (state.kind, state.layer, state.head, state.step) == found
     assert look_at_telling_head(State()).state.trace is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from visformer.session.answers import MOST, Answers, read
+from visformer.session.pending import MOST, Answers, read_answers
 
 
 def test_the_oldest_are_forgotten_and_what_is_answered_anew_is_not() -> None:
@@ -21,8 +21,8 @@ def test_the_oldest_are_forgotten_and_what_is_answered_anew_is_not() -> None:
 
 def test_what_is_written_is_read_and_what_another_hand_wrote_is_passed_over() -> None:
     answers = Answers().keep("/m", "digest", (("heads", 2), ("tokenizer", "t.model")))
-    assert read(answers.text()) == answers
-    assert read("") == read("[1]") == read("{") == Answers()
-    assert read('{"/m": ["digest", [["heads", null]]], "/n": ["d", []]}').known == {
-        "/n": ("d", ())
-    }
+    assert read_answers(answers.text()) == answers
+    assert read_answers("") == read_answers("[1]") == read_answers("{") == Answers()
+    assert read_answers(
+        '{"/m": ["digest", [["heads", null]]], "/n": ["d", []]}'
+    ).known == {"/n": ("d", ())}

@@ -12,7 +12,8 @@ from visformer.engine.messages import Decode
 from visformer.pictures.teacher_forcing import is_taught
 from visformer.pictures.words.scene import telling_head
 from visformer.session import forcing, runs
-from visformer.session.recipe import read_recipe, recipe_of, written
+from visformer.session.kept import recipe_of
+from visformer.session.recipe import read_recipe, written
 from visformer.session.state import Session
 from visformer.values.step import Choice
 from visformer.values.strategy import Strategy

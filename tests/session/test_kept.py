@@ -29,8 +29,11 @@ from visformer.session.kept import (
     left_behind,
     mark,
     prune,
+    recipe_of,
+    runs_of,
+    session_of,
 )
-from visformer.session.recipe import Recipe, WantedRun, recipe_of, runs_of, written
+from visformer.session.recipe import Recipe, WantedRun, written
 from visformer.session.state import Session, State
 from visformer.trace_file.trace_file import read_session
 from visformer.values.memo import same
@@ -52,9 +55,10 @@ def test_a_folder_is_its_users_alone_and_holds_what_was_written(
     recipe, state = kept_state(session, engine)
     root = tmp_path / "sessions"
     own = OwnFolder(root)
-    own.write(recipe, runs_of(state), FACTS)
+    own.write(recipe, session_of(state, runs_of(state)), FACTS)
     first = {path.name for path in own.path.iterdir()}
-    own.write(recipe, runs_of(state), msgspec.structs.replace(FACTS, saved=2.0))
+    session_again = session_of(state, runs_of(state))
+    own.write(recipe, session_again, msgspec.structs.replace(FACTS, saved=2.0))
     assert {path.name for path in own.path.iterdir()} == first  # no new runs
     assert left_behind(root) == []  # its window lives
     if sys.platform != "win32":
@@ -70,8 +74,8 @@ def test_a_folder_is_its_users_alone_and_holds_what_was_written(
     assert state.trace is not None
     assert shown.text == state.trace.text
     own = OwnFolder(root)
-    own.write(recipe, runs_of(state)[1:], FACTS)
-    own.write(recipe, [], FACTS)  # another sentence is on its way
+    own.write(recipe, session_of(state, runs_of(state)[1:]), FACTS)
+    own.write(recipe, None, FACTS)  # another sentence is on its way
     assert {path.name for path in own.path.iterdir()} == {"lock", "work.json"}
     own.close()
 
@@ -84,9 +88,11 @@ def test_above_a_size_only_the_recipe_is_kept(
 ) -> None:
     recipe, state = kept_state(session, engine)
     monkeypatch.setattr(kept, "MOST_RUN_BYTES", 10)
-    own = OwnFolder(tmp_path)
-    own.write(recipe, runs_of(state), FACTS)
-    own.close()
+    told: list[str] = []
+    keeper = Keeper(tmp_path, told.append)
+    keeper.keep(Work(state=state))
+    keeper.close()
+    assert told == [""]
     (work,) = left_behind(tmp_path)
     assert (work.runs, work.recipe) == (None, recipe)
 
@@ -96,10 +102,10 @@ def test_the_last_five_stay_and_living_windows_are_left_alone(
 ) -> None:
     recipe, _state = kept_state(session, engine)
     living = OwnFolder(tmp_path)
-    living.write(recipe, [], FACTS)
+    living.write(recipe, None, FACTS)
     for at in range(MOST_KEPT + 3):
         own = OwnFolder(tmp_path)
-        own.write(recipe, [], msgspec.structs.replace(FACTS, saved=float(at)))
+        own.write(recipe, None, msgspec.structs.replace(FACTS, saved=float(at)))
         own.path.rename(own.path.with_name(f"2000010{at}-000000"))
         own.close()
     prune(tmp_path)
@@ -114,11 +120,11 @@ def test_a_clock_that_was_set_back_makes_no_session_old(tmp_path: Path) -> None:
     recipe = Recipe(wanted=WantedRun(sentence="one"))
     for at in range(MOST_KEPT):
         own = OwnFolder(tmp_path)
-        own.write(recipe, [], FACTS)
+        own.write(recipe, None, FACTS)
         own.close()
         own.path.rename(own.path.with_name(f"2030010{at}-000000-1-ab"))
     last = OwnFolder(tmp_path)
-    last.write(recipe, [], FACTS)
+    last.write(recipe, None, FACTS)
     last.close()
     prune(tmp_path)
     assert last.path.is_dir()
@@ -131,7 +137,7 @@ def test_what_goes_on_in_another_window_stands_once(tmp_path: Path) -> None:
     for before, folder, saved in zip([None, *own], own, (1.0, 2.0, 3.0), strict=False):
         continues = "" if before is None else before.path.name
         facts = WorkFacts(recipe=FACTS.recipe, saved=saved, continues=continues)
-        folder.write(recipe, [], facts)
+        folder.write(recipe, None, facts)
     own[0].close()
     own[1].close()
     assert left_behind(tmp_path) == []  # they go on in the third window
@@ -139,9 +145,9 @@ def test_what_goes_on_in_another_window_stands_once(tmp_path: Path) -> None:
     assert not own[0].path.exists()
     assert own[1].path.exists()
     other = WorkFacts(recipe=FACTS.recipe, saved=4.0)
-    own[2].write(recipe, [], other)  # it turned to other work
+    own[2].write(recipe, None, other)  # it turned to other work
     assert [work.folder for work in left_behind(tmp_path)] == [own[1].path]
-    own[2].write(recipe, [], facts)
+    own[2].write(recipe, None, facts)
     own[2].close()
     assert [work.folder for work in left_behind(tmp_path)] == [own[2].path]
     prune(tmp_path)
@@ -153,11 +159,11 @@ def test_what_is_continued_takes_no_place_of_the_last_five(tmp_path: Path) -> No
     recipe = Recipe(wanted=WantedRun(sentence="one"))
     own = [OwnFolder(tmp_path) for _number in range(MOST_KEPT + 1)]
     for folder in own:
-        folder.write(recipe, [], FACTS)
+        folder.write(recipe, None, FACTS)
         folder.close()
     living = OwnFolder(tmp_path)
     last = max(folder.path.name for folder in own)
-    living.write(recipe, [], msgspec.structs.replace(FACTS, continues=last))
+    living.write(recipe, None, msgspec.structs.replace(FACTS, continues=last))
     prune(tmp_path)
     assert len(left_behind(tmp_path)) == MOST_KEPT
     living.close()
@@ -168,7 +174,7 @@ def test_what_crashes_twice_is_not_offered_again_but_kept(
 ) -> None:
     recipe, _state = kept_state(session, engine)
     own = OwnFolder(tmp_path)
-    own.write(recipe, [], FACTS)
+    own.write(recipe, None, FACTS)
     own.close()
     (work,) = left_behind(tmp_path)
     assert work.crashed
@@ -183,7 +189,7 @@ def test_a_damaged_folder_is_passed_over(
 ) -> None:
     recipe, _state = kept_state(session, engine)
     own = OwnFolder(tmp_path)
-    own.write(recipe, [], FACTS)
+    own.write(recipe, None, FACTS)
     (own.path / "work.json").write_bytes(data)
     own.close()
     assert left_behind(tmp_path) == []
@@ -292,7 +298,7 @@ def test_runs_leave_room_for_the_recipe(
 
     monkeypatch.setattr(kept, "_write", full)
     with pytest.raises(OSError, match="No space left"):
-        folder.write(recipe, runs_of(state), FACTS)
+        folder.write(recipe, session_of(state, runs_of(state)), FACTS)
     folder.close()
     (work,) = left_behind(tmp_path)
     assert work.recipe == recipe

@@ -5,8 +5,7 @@ from __future__ import annotations
 from tests.traces import make_trace
 from visformer.session import navigation, runs
 from visformer.session.navigation import ways
-from visformer.session.places import MOST_PLACES
-from visformer.session.state import Session
+from visformer.session.state import MOST_PLACES, Session
 
 
 def session() -> Session:

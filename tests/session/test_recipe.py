@@ -18,16 +18,17 @@ from tests.session.sessions import (
 from visformer.engine.messages import Decode, Open
 from visformer.errors import InputError
 from visformer.session import openings, runs
-from visformer.session.recipe import (
+from visformer.session.kept import (
     MODIFIED_RUN,
     ORIGINAL,
-    read_recipe,
     recipe_of,
     runs_of,
+    session_of,
     settled,
-    written,
 )
+from visformer.session.recipe import read_recipe, written
 from visformer.session.state import Session
+from visformer.values.memo import same
 from visformer.values.step import Choice
 from visformer.values.strategy import Strategy
 
@@ -144,15 +145,53 @@ def test_another_model_makes_no_run_of_it(session: Session, engine: Engine) -> N
     assert not state.awaiting.decoding
 
 
-def test_runs_are_those_on_screen_and_never_of_another_wish(
+def test_all_runs_are_saved_with_their_parents_and_never_under_another_wish(
     session: Session, engine: Engine
 ) -> None:
     state = worked(session, engine)
-    both = runs_of(state)
-    assert [run.name for run in both] == [ORIGINAL, MODIFIED_RUN]
-    assert both[-1].trace is state.trace
+    saved = session_of(state, runs_of(state))
+    assert saved is not None
+    names = [*[ORIGINAL] * 3, MODIFIED_RUN, ORIGINAL, MODIFIED_RUN]
+    assert list(saved.names) == names
+    assert [run.parent for run in saved.runs] == [None, None, None, 2, None, 4]
+    assert saved.at == 3
+    assert saved.shown.trace is state.trace
     session.do(runs.translate, "four")  # nothing of it has come
     assert runs_of(session.state) == []
     held = settled(session.state)
     assert held.wish.sentence == "one two"
-    assert [run.trace for run in runs_of(held)][-1] is state.trace
+    again = session_of(held, runs_of(held))
+    assert again is not None
+    assert again.shown.trace is state.trace
+
+
+def test_where_there_is_little_room_the_runs_on_screen_are_kept(
+    session: Session, engine: Engine
+) -> None:
+    state = worked(session, engine)
+    shown = [run for run in state.runs if run.key in (state.shown, state.beside)]
+    least = sum(run.bytes for run in shown)
+    assert runs_of(state, least) == shown
+    assert runs_of(state, least - 1) == []
+    assert len(runs_of(state, 2 * least)) == 4
+
+
+def test_undo_leads_to_the_runs_of_a_file(session: Session, engine: Engine) -> None:
+    before = worked(session, engine)
+    kept = runs_of(before)
+    saved, recipe = session_of(before, kept), recipe_of(before, kept)
+    assert saved is not None
+    assert recipe is not None
+    after, engine = (lambda e: (Session(engine=e), e))(Engine())
+    take(after, opened_model(TRACE.model, path="/m"))
+    after.do(runs.show_runs, saved.runs, saved.at)
+    after.do(openings.resume, read_recipe(written(recipe)), whole=True)
+    answer(after, engine)
+    answer(after, engine, replace(TRACE, intervention=HIDDEN))
+    asked = len(engine.asked)
+    for trace in (saved.traces[2], saved.traces[1], saved.traces[0]):
+        after.do(runs.undo)
+        assert after.state.trace is not None
+        assert same(after.state.trace.storage, trace.storage)
+    assert len(engine.asked) == asked
+    assert len(runs_of(after.state)) == len(saved.runs) + 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from tests.session.sessions import (
     take,
     translated,
 )
+from tests.states import ran
 from tests.traces import make_trace
 from visformer.engine.messages import (
     BatchDone,
@@ -30,9 +32,9 @@ from visformer.engine.mirror import Decoded
 from visformer.pictures.look import Look
 from visformer.pictures.words.scene import telling_head
 from visformer.session import receive, runs, side_requests
-from visformer.session.history import Wish
+from visformer.session.run import Wish
 from visformer.session.runs import is_answered
-from visformer.session.state import Change, Next, Session, State
+from visformer.session.state import Next, Session, State
 from visformer.values.intervention import NO_CHANGES
 from visformer.values.strategy import Strategy
 
@@ -66,7 +68,7 @@ TELLING = make_trace(9, 8, layers=3, heads=4, sharpness=8)
 
 @pytest.mark.parametrize("moved", [{}, {"head": 3}, {"layer": 1}, {"step": 4}])
 def test_the_first_run_leads_to_its_telling_head_unless_the_user_went_elsewhere(
-    session: Session, engine: Engine, moved: Change
+    session: Session, engine: Engine, moved: dict[str, Any]
 ) -> None:
     session.set(led=runs.NO_MODEL, layer=2, head=0)
     session.do(runs.translate, "a")
@@ -146,7 +148,7 @@ def test_answers_to_what_was_superseded_are_dropped(
 def test_a_side_request_supersedes_nothing(session: Session, engine: Engine) -> None:
     take(session, opened_model(TRACE.model))
     session.do(runs.translate, "one")
-    session.set(trace=TRACE, tab="computation", stage="norms")
+    session.set(**ran(TRACE), tab="computation", stage="norms")
     assert isinstance(engine.last, Parameters)
     assert take(session, Finished(number=1, step_ms=1.0)).busy == ""
 

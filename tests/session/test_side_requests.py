@@ -32,7 +32,7 @@ from visformer.engine.messages import (
     Shuffled,
 )
 from visformer.session import receive, runs, side_requests
-from visformer.session.state import Change, Next, Session, State
+from visformer.session.state import Next, Session, State
 from visformer.values.distribution import WholeDistribution
 from visformer.values.facts import StackName
 from visformer.values.layer_weights import LayerParameters
@@ -181,15 +181,6 @@ def test_a_new_answer_is_one_entry(
     session.do(runs.translate, "a")
     assert take(session, Said(number=1, text="hello")).notice == "hello"
     assert take(session, Said(number=9, text="late")).notice == "hello"
-
-
-def test_every_field_can_be_set_by_its_name() -> None:
-    """``Change`` says again what State says; ``shown`` follows from the others."""
-    fields = dict(State.__annotations__)
-    assert fields.pop("visible") == "Trace | None"
-    assert Change.__annotations__.keys() == fields.keys()
-    for name, kind in Change.__annotations__.items():
-        assert kind.__forward_arg__ == fields[name]
 
 
 def test_the_listener_hears_a_transition_once(engine: Engine) -> None:

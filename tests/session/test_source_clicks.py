@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tests.states import ran
 from tests.traces import make_trace
 from visformer.pictures.selection import AttentionCell
 from visformer.session.navigation import click_source
@@ -13,12 +14,12 @@ TRACE = make_trace(source=6, target=4, layers=3, heads=4)
 
 
 def click(session: Session, token: int) -> None:
-    session.set(**click_source(session.state, token))
+    session.go(click_source(session.state, token))
 
 
 def shown() -> Session:
     session = Session()
-    session.set(trace=TRACE, step=3, kind="cross", layer=1, head=2)
+    session.set(**ran(TRACE), step=3, kind="cross", layer=1, head=2)
     return session
 
 
@@ -59,4 +60,5 @@ def test_a_cell_of_another_kind_is_no_question() -> None:
 
 
 def test_without_a_run_nothing_happens() -> None:
-    assert click_source(Session().state, 0) == {}
+    state = Session().state
+    assert click_source(state, 0) is state

@@ -13,7 +13,13 @@ from tests.traces import make_trace
 from visformer.engine.messages import Decode, Refused
 from visformer.engine.mirror import Decoded
 from visformer.session import forcing, openings, runs
-from visformer.session.history import MOST_BYTES, MOST_EDITS, History, MadeRun, Wish
+from visformer.session.run import (
+    MOST_BYTES,
+    MOST_EDITS,
+    History,
+    Run,
+    reachable,
+)
 from visformer.session.state import Session
 from visformer.values.intervention import NO_CHANGES
 from visformer.values.memo import same
@@ -232,18 +238,32 @@ def test_history_is_bounded_in_edits_and_bytes() -> None:
         session.do(runs.translate, f"line {turn}")
         made(session, engine, seed=turn % 3)
     assert len(session.state.history.undo) == MOST_EDITS
+    assert len(session.state.runs) == MOST_EDITS + 1
+    edit = session.state.history.undo[-1]
     wide = make_trace(source=400, target=400, layers=6, heads=8)
-    run = replace(session.state.history.undo[-1], wish=Wish(sentence="wide"))
-    assert run.made is not None
-    big = replace(run.made, trace=wide)
-    count = MOST_BYTES // big.bytes + 2
-    kept = History(undo=tuple(replace(run, made=big) for _n in range(count))).bounded()
-    assert [r.made is None for r in kept.undo] == [True] * 2 + [False] * (count - 2)
-    recorded: MadeRun = replace(big, recorded=True)
-    whole = (replace(run, made=recorded), *(replace(run, made=big),) * count)
-    kept = History(undo=whole).bounded()  # more than there is room for, without it
-    assert [r.made is None for r in kept.undo[:4]] == [False, True, True, False]
-    assert kept.undo[0].made is recorded
+    count = MOST_BYTES // Run(trace=wide).bytes + 2
+    runs_of = tuple(Run(trace=wide) for _number in range(count))
+    history = History(undo=tuple(replace(edit, run=run.key) for run in runs_of))
+    assert reachable(runs_of, set(), history) == runs_of[2:]
+    assert reachable(runs_of, {runs_of[0].key}, history) == (runs_of[0], *runs_of[2:])
+    recorded = Run(trace=wide, origin="recorded")  # more than there is room for
+    whole = (recorded, *runs_of)
+    assert reachable(whole, set(), history) == (recorded, *runs_of[2:])
+
+
+def test_a_run_that_is_left_holds_nothing_that_pictures_derived(
+    session: Session, engine: Engine
+) -> None:
+    first = translated(session, engine)
+    first.attention_heads("cross", 0)
+    session.do(runs.change_run, HIDDEN)
+    made(session, engine, seed=5)
+    assert session.state.baseline is first  # it is compared with
+    session.do(runs.translate, "three")
+    made(session, engine, seed=6)
+    made(session, engine, seed=7)
+    (kept,) = (r for r in session.state.runs if same(r.trace.storage, first.storage))
+    assert kept.trace.memo is not first.memo
 
 
 def test_what_is_no_longer_kept_is_decoded_again(
@@ -256,7 +276,7 @@ def test_what_is_no_longer_kept_is_decoded_again(
     request = engine.last
     session.do(runs.translate, "three")
     made(session, engine, seed=4)
-    past = tuple(replace(run, made=None) for run in session.state.history.undo)
+    past = tuple(replace(run, run=0) for run in session.state.history.undo)
     session.set(history=History(undo=past))
     session.do(runs.undo)
     assert engine.last == request

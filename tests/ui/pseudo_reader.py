@@ -27,7 +27,7 @@ from visformer.engine.messages import (
 )
 from visformer.engine.mirror import Decoded
 from visformer.pictures.selection import AttentionCell
-from visformer.session.awaiting import Sent
+from visformer.session.pending import Sent
 from visformer.ui import views
 from visformer.ui.bars.samples import SAMPLES
 from visformer.ui.views.view import PagedView, View

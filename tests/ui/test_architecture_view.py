@@ -12,6 +12,7 @@ from PySide6.QtGui import QFontMetricsF, QImage
 from PySide6.QtWidgets import QApplication, QScrollArea
 from pytestqt.qtbot import QtBot
 
+from tests.states import ran
 from tests.traces import make_trace
 from tests.ui.windows import make_view, make_window, middle_of_block, show
 from visformer.session.state import Session, State
@@ -37,7 +38,7 @@ def view(qtbot: QtBot, trace: Trace) -> ArchitectureView:
 
 def shown(trace: Trace, step: int, **changes: Any) -> State:
     session = Session()
-    session.set(trace=trace, step=step, **changes)
+    session.set(**ran(trace), step=step, **changes)
     return session.state
 
 
@@ -69,7 +70,7 @@ def test_a_click_goes_to_the_blocks_numbers(
 
 def test_the_window_follows_a_click(qtbot: QtBot, tmp_path: Path, trace: Trace) -> None:
     window, _ = make_window(qtbot, tmp_path)
-    window.session.set(trace=trace, step=2, tab="architecture")
+    window.session.set(**ran(trace), step=2, tab="architecture")
     view = window.tabs.view("architecture")
     assert isinstance(view, ArchitectureView)
     assert window.tabs.shown is view
@@ -87,7 +88,7 @@ def test_the_feed_forward_leads_to_its_computation(
     qtbot: QtBot, tmp_path: Path, trace: Trace
 ) -> None:
     window, _ = make_window(qtbot, tmp_path)
-    window.session.set(trace=trace, step=2, layer=1, tab="architecture")
+    window.session.set(**ran(trace), step=2, layer=1, tab="architecture")
     view = window.tabs.view("architecture")
     assert isinstance(view, ArchitectureView)
     click(qtbot, view, "encoder.1.feed_forward")
@@ -124,7 +125,7 @@ def test_keys_in_the_diagram_are_not_the_windows(
     qtbot: QtBot, tmp_path: Path, trace: Trace
 ) -> None:
     window, _ = make_window(qtbot, tmp_path)
-    window.session.set(trace=trace, step=2, tab="architecture")
+    window.session.set(**ran(trace), step=2, tab="architecture")
     view = window.tabs.view("architecture")
     assert isinstance(view, ArchitectureView)
     qtbot.waitUntil(window.isActiveWindow)

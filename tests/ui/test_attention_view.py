@@ -8,6 +8,7 @@ import pytest
 from PySide6.QtCore import QCoreApplication, QPoint, QRect, Qt
 
 from tests.pictures.test_maps import state
+from tests.states import ran
 from tests.traces import make_trace
 from tests.ui.exports import csv_of
 from tests.ui.test_heatmap import colours, middle
@@ -43,7 +44,7 @@ def head_point(view: AttentionView, layer: int, head: int) -> QPoint:
 
 
 def test_another_scale_is_drawn_in_every_map(view: AttentionView) -> None:
-    view.session.set(trace=make_trace(5, 4), step=4)
+    view.session.set(**ran(make_trace(5, 4)), step=4)
     view.session.set(scale="row")
     for kind in KINDS:
         matrix = view.maps[kind].matrix
@@ -63,7 +64,7 @@ def test_hovering_reports_the_cell(view: AttentionView, qtbot: Any, kind: Kind) 
 
 def test_a_click_locks_and_another_frees(view: AttentionView, qtbot: Any) -> None:
     session = view.session
-    session.set(trace=make_trace(5, 4), step=4)
+    session.set(**ran(make_trace(5, 4)), step=4)
     heat_map = view.maps["cross"]
     where, left = middle(heat_map, 3, 1), Qt.MouseButton.LeftButton
     qtbot.mouseClick(heat_map.canvas, left, pos=where)
@@ -78,7 +79,7 @@ def test_a_click_on_a_small_picture_makes_it_the_large_one(
     view: AttentionView, qtbot: Any, kind: Kind
 ) -> None:
     session = view.session
-    session.set(trace=make_trace(5, 4), step=4)
+    session.set(**ran(make_trace(5, 4)), step=4)
     view.grab()
     sizes = {name: one.width() * one.height() for name, one in view.maps.items()}
     assert max(sizes, key=lambda name: sizes[name]) == "cross"
@@ -98,7 +99,7 @@ def test_nothing_overlaps_and_no_map_is_too_small(
     view: AttentionView, size: tuple[int, int], folded: bool
 ) -> None:
     view.resize(*size)
-    view.session.set(trace=make_trace(9, 8), step=8)
+    view.session.set(**ran(make_trace(9, 8)), step=8)
     view.overview.header.fold.setChecked(folded)
     view.grab()
     parts = [*view.panels.values(), view.heads]
@@ -117,7 +118,7 @@ def test_the_locked_cell_is_found_in_every_head(
 ) -> None:
     trace = make_trace(5, 4, layers=3, heads=2)
     session, question = view.session, view.overview.question
-    session.set(trace=trace, step=4)
+    session.set(**ran(trace), step=4)
     assert question.isHidden()
     session.set(locked=AttentionCell("cross", 2, 1))
     view.grab()
@@ -145,7 +146,7 @@ def test_the_locked_cell_is_found_in_every_head(
 
 
 def test_a_paler_map_offers_its_own_range(view: AttentionView, qtbot: Any) -> None:
-    view.session.set(trace=make_trace(60, 8), step=8)
+    view.session.set(**ran(make_trace(60, 8)), step=8)
     heat_map = view.maps["cross"]
     matrix = heat_map.matrix
     assert matrix is not None
@@ -195,7 +196,7 @@ def test_hovering_changes_marks_and_no_image(
 def test_a_step_leaves_the_encoder_alone(view: AttentionView) -> None:
     trace = make_trace(5, 4)
     session = view.session
-    session.set(trace=trace, step=2)
+    session.set(**ran(trace), step=2)
     encoder = view.maps["encoder"].canvas.cells
     cross = view.maps["cross"].canvas.geometry()
     session.set(step=3)
@@ -243,7 +244,7 @@ def test_arrows_walk_the_grid_and_stop_at_its_edge(
     view: AttentionView, qtbot: Any
 ) -> None:
     session = view.session
-    session.set(trace=make_trace(layers=2, heads=2), step=4)
+    session.set(**ran(make_trace(layers=2, heads=2)), step=4)
     for key in (Qt.Key.Key_Right, Qt.Key.Key_Right, Qt.Key.Key_Down):
         qtbot.keyClick(view.overview, key)
     assert (session.state.layer, session.state.head) == (1, 1)

@@ -14,6 +14,7 @@ from pytestqt.qtbot import QtBot
 from tests.models import tiny_checkpoint
 from tests.opened import opened_model
 from tests.pictures.computed import shown, state_of, traced
+from tests.states import ran
 from tests.ui.exports import csv_of
 from tests.ui.painted import painted
 from tests.ui.pseudo_reader import Reader
@@ -229,7 +230,7 @@ def test_a_table_of_tokens_marks_and_picks_the_row_of_its_block(qtbot: QtBot) ->
     trace = Decoding(checkpoint, "abcde" * 14, limit=2).finish()
     view = make_view(qtbot, ComputationView)
     view.session.set(
-        trace=trace,
+        **ran(trace),
         step=2,
         kind="encoder",
         stage="sublayers",

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QWidget
 
 from tests.pictures.test_maps import state
 from tests.pictures.test_reading import ALL, sentence
+from tests.states import ran
 from tests.traces import make_trace
 from tests.ui.exports import csv_of
 from tests.ui.test_heatmap import middle
@@ -39,7 +40,7 @@ def view(qtbot: Any) -> AttentionView:
 def joined(view: AttentionView) -> Session:
     """Show a sentence; return the Session that it is shown by."""
     trace = sentence()
-    view.session.set(trace=trace, step=len(trace))
+    view.session.set(**ran(trace), step=len(trace))
     return view.session
 
 
@@ -234,7 +235,7 @@ def test_of_a_long_sentence_the_rows_in_sight_are_painted(
 
 def test_the_newest_row_of_many_is_in_sight(view: AttentionView) -> None:
     session = joined(view)
-    session.set(trace=make_trace(5, 120), step=1, look=Look(form="arcs"))
+    session.set(**ran(make_trace(5, 120)), step=1, look=Look(form="arcs"))
     view.grab()
     session.set(step=110)
     canvas = arcs(view, "cross")
@@ -299,7 +300,7 @@ def test_every_look_of_every_step_is_drawn(
         assert csv_of(panel.export)
         small = [view.maps[other] for other in KINDS if other != kind]
         assert all(csv_of(heat_map.export) for heat_map in small)
-    session.set(trace=None)
+    session.set(**ran(None))
     view.grab()
 
 

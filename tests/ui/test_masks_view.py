@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from PySide6.QtWidgets import (
 )
 
 from tests.opened import opened_model
+from tests.states import ran
 from tests.traces import make_trace
 from tests.ui.windows import FakeEngine, make_view, named, show, words
 from visformer.engine.messages import Batch
@@ -48,10 +50,14 @@ def row(pads: int, text: str) -> Trace:
     return replace(trace, source_text=text, source=tokens, source_ids=ids, masks=masks)
 
 
-def single(**changes: Any) -> State:
+def single(batch: Sequence[Trace] = (), **changes: Any) -> State:
     trace = row(0, "I have  a cat.")
     return State(
-        opened=opened_model(trace.model), trace=trace, visible=trace, step=4, **changes
+        opened=opened_model(trace.model),
+        **ran(trace, batch=batch),
+        visible=trace,
+        step=4,
+        **changes,
     )
 
 
@@ -272,7 +278,7 @@ def test_the_masks_are_those_of_the_layer_looked_at(
     own = trace.mask("decoder", 0)
     masks = {**trace.masks, "decoder": np.stack([own, np.ones_like(own)])}
     trace = replace(trace, masks=masks)
-    state = replace(state, trace=trace, visible=trace)
+    state = replace(state, **ran(trace), visible=trace)
     show(view, state)
     heat_map = large(view, "combined mask of decoder self attention")
     for layer, count, verb in ((0, "10", "may not"), (1, "16", "may")):
@@ -315,7 +321,7 @@ def without_causal_mask(step: int) -> State:
     change = Intervention(masks=(Causal(None),))
     trace = replace(made, masks=masks, intervention=change)
     return replace(
-        single(), trace=trace, visible=trace.until(step), intervention=change
+        single(), **ran(trace), visible=trace.until(step), intervention=change
     )
 
 

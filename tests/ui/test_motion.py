@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PySide6.QtCore import QVariantAnimation
 
+from tests.states import ran
 from tests.traces import make_trace
 from tests.ui.painted import pixels
 from tests.ui.windows import Pair, make_view
@@ -32,7 +33,7 @@ def cross(qtbot: Any) -> HeatMap:
     view = make_view(qtbot, AttentionView)
     view.resize(1000, 600)
     view.show()
-    view.session.set(trace=make_trace(5, 4), step=2)
+    view.session.set(**ran(make_trace(5, 4)), step=2)
     view.grab()
     return view.maps["cross"]
 

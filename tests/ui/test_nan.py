@@ -16,6 +16,7 @@ from PySide6.QtGui import QColor, QImage
 from PySide6.QtWidgets import QApplication, QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
+from tests.states import ran
 from tests.ui.windows import make_window
 from visformer.core.passes import run
 from visformer.formats.fresh import build
@@ -71,7 +72,7 @@ def test_the_model_makes_nan_of_it() -> None:
 def test_maps_and_overview_show_nan_with_its_word(
     window: MainWindow, scale: Scale
 ) -> None:
-    window.session.set(trace=padded_row(), step=3, kind="cross", scale=scale)
+    window.session.set(**ran(padded_row()), step=3, kind="cross", scale=scale)
     QApplication.processEvents()  # all that is seen changes: it is painted later
     view = window.tabs.view("attention")
     assert isinstance(view, AttentionView)
@@ -91,7 +92,7 @@ def test_maps_and_overview_show_nan_with_its_word(
 
 
 def test_nan_cells_are_crossed_too(window: MainWindow) -> None:
-    window.session.set(trace=padded_row(), step=3)
+    window.session.set(**ran(padded_row()), step=3)
     view = window.tabs.view("attention")
     assert isinstance(view, AttentionView)
     image = view.maps["cross"].canvas.grab().toImage()
@@ -102,7 +103,7 @@ def test_nan_cells_are_crossed_too(window: MainWindow) -> None:
 
 
 def test_strips_candidates_and_words_say_nan(window: MainWindow) -> None:
-    window.session.set(trace=padded_row(), step=3, locked=AttentionCell("cross", 1, 2))
+    window.session.set(**ran(padded_row()), step=3, locked=AttentionCell("cross", 1, 2))
     assert share(window.strips.source) > 0.02
     assert share(window.strips.target) == 0
     assert "NaN" in window.strips.source.accessibleDescription()
@@ -119,7 +120,7 @@ def test_strips_candidates_and_words_say_nan(window: MainWindow) -> None:
 @pytest.mark.parametrize("tab", ["masks", "architecture"])
 def test_other_tabs_draw_and_say_it(window: MainWindow, tab: str) -> None:
     trace = padded_row()
-    window.session.set(trace=trace, step=3, tab=tab, batch=(trace,))
+    window.session.set(**ran(trace, batch=(trace,)), step=3, tab=tab)
     assert not window.grab().isNull()
     if tab == "masks":
         labels = window.tabs.view(tab).findChildren(QLabel)
@@ -130,7 +131,7 @@ def test_other_tabs_draw_and_say_it(window: MainWindow, tab: str) -> None:
 def test_equal_weights_are_said_to_come_of_the_mask(window: MainWindow) -> None:
     trace = padded_row(masked_value=-1e9)
     np.testing.assert_allclose(trace.attention("cross", 0), 1 / 3, atol=1e-6)
-    window.session.set(trace=trace, step=3, locked=AttentionCell("cross", 1, 2))
+    window.session.set(**ran(trace), step=3, locked=AttentionCell("cross", 1, 2))
     assert "so all keys get equal weights" in window.status.words.text()
     view = window.tabs.view("attention")
     assert isinstance(view, AttentionView)

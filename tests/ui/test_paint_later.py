@@ -10,6 +10,7 @@ from PySide6.QtCore import QAbstractEventDispatcher, QEvent, QEventLoop
 from PySide6.QtWidgets import QApplication, QLabel, QVBoxLayout, QWidget
 from pytestqt.qtbot import QtBot
 
+from tests.states import ran
 from tests.traces import make_trace
 from tests.ui.seen import Seen
 from tests.ui.windows import make_window
@@ -90,7 +91,7 @@ def test_another_tab_is_painted_later_and_a_step_at_once(
     qtbot: QtBot, tmp_path: Path
 ) -> None:
     window, _engine = make_window(qtbot, tmp_path)
-    window.session.set(trace=make_trace(target=5), step=2)
+    window.session.set(**ran(make_trace(target=5)), step=2)
     window.tabs.view("masks")
     QApplication.processEvents()
     window.session.set(tab="masks")

@@ -13,6 +13,7 @@ from PySide6.QtGui import QImage, QPalette
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
+from tests.states import ran
 from tests.traces import fed, grown, make_trace
 from tests.ui.windows import Pair
 from visformer.bench.windows import attention_of
@@ -79,10 +80,10 @@ def test_a_growing_run_is_painted_as_a_whole_one(
     window.session.do(show_trace, traces[0])
     window.session.set(kind=kind)  # type: ignore[arg-type]
     for trace in traces:
-        window.session.set(trace=trace, step=len(trace))
+        window.session.set(**ran(trace), step=len(trace))
         assert is_right(window)
     pixels = on_screen(window)
-    window.session.set(trace=None)
+    window.session.set(**ran(None))
     window.session.do(show_trace, replace(traces[-1]))
     window.session.set(kind=kind, step=len(made))  # type: ignore[arg-type]
     assert on_screen(window) == pixels

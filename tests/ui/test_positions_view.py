@@ -18,6 +18,7 @@ from PySide6.QtWidgets import (
 from pytestqt.qtbot import QtBot
 
 from tests.opened import opened_model
+from tests.states import ran
 from tests.traces import make_trace
 from tests.ui.exports import csv_of
 from tests.ui.windows import make_view, named, words
@@ -35,7 +36,7 @@ TABLE = sinusoid(64, 16)
 def shown(**changes: Any) -> State:
     trace = make_trace(source=5, target=4)
     made = State(
-        opened=opened_model(trace.model, TABLE), trace=trace, visible=trace, step=4
+        opened=opened_model(trace.model, TABLE), **ran(trace), visible=trace, step=4
     )
     return replace(made, **changes)
 

@@ -17,6 +17,7 @@ from pytestqt.qtbot import QtBot
 from tests.formats import layout_models
 from tests.models import tiny_checkpoint
 from tests.pseudo import Unmarked
+from tests.states import ran
 from tests.traces import make_trace
 from tests.ui.pseudo_reader import LAYOUTS, Reader
 from visformer import app
@@ -154,7 +155,7 @@ def test_notices_and_errors(running: Reader, missing: Unmarked) -> None:
     running.read()
     window.guarded(lambda: actions.open_together(window, ["a.model"] * 3))
     running.read()
-    window.session.set(trace=None, error="")
+    window.session.set(**ran(None), error="")
     actions._save_trace(window)
     running.read()
     running.check(missing)

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QComboBox, QLineEdit
 from tests.general_traces import Shape, any_trace
 from tests.models import tiny_checkpoint
 from tests.pseudo import Unmarked
+from tests.states import ran
 from tests.ui.pseudo_reader import Reader
 from visformer.core.side_runs import run_texts
 from visformer.engine.messages import Shuffled
@@ -151,7 +152,7 @@ def test_a_modified_run(running: Reader, missing: Unmarked) -> None:
 def test_a_batch(running: Reader, missing: Unmarked) -> None:
     session = running.window.session
     traces = tuple(run_texts(running.checkpoint, ("abcde", "ab")))
-    session.set(tab="masks", batch=traces, intervention=parse(["hide 2"]))
+    session.set(tab="masks", **ran(batch=traces), intervention=parse(["hide 2"]))
     running.every_tab()
     rows = running.window.tabs.view("masks").findChildren(QComboBox)
     for box in rows:

@@ -10,6 +10,7 @@ import pytest
 from PySide6.QtGui import QAction, QGuiApplication
 from pytestqt.qtbot import QtBot
 
+from tests.states import ran
 from tests.traces import fed, make_trace
 from tests.ui.exports import csv_of
 from tests.ui.painted import painted
@@ -40,7 +41,7 @@ def words_again() -> Iterator[None]:
 def window(pair: Pair) -> MainWindow:
     window = decoded(pair)
     window.resize(1280, 800)
-    window.session.set(trace=split(), step=3, kind="cross", tab="attention")
+    window.session.set(**ran(split()), step=3, kind="cross", tab="attention")
     window.show()
     return window
 

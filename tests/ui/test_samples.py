@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
 
 from tests.opened import opened_model
+from tests.states import ran
 from tests.traces import make_trace
 from tests.ui.windows import answer, make_window
 from visformer import paths
@@ -29,7 +30,7 @@ def test_samples_of_installed_models_are_offered(qtbot: QtBot, tmp_path: Path) -
     assert engine.opened == [(str(paths.checkpoint("reverse")), "")]
     assert window.source.text() == "attention"
     assert not engine.decodes
-    window.session.set(recorded=True)
+    window.session.set(**ran(recorded=True))
     window.receive(
         opened_model(make_trace().model, path=engine.opened[0][0], number=-1)
     )

@@ -9,6 +9,7 @@ from PySide6.QtGui import QColor, QGuiApplication, QImage
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
+from tests.states import ran
 from tests.traces import fed, make_trace
 from tests.ui.painted import painted
 from tests.ui.windows import Pair, answer
@@ -84,7 +85,7 @@ def test_the_transport_stands_beside_the_target_and_the_sentence_below(
     pair: Pair,
 ) -> None:
     window, _engine = pair
-    window.session.set(trace=make_trace(6, 5), step=3)
+    window.session.set(**ran(make_trace(6, 5)), step=3)
     words, target, play = window.sentence.words, window.strips.target, window.transport
     for zoom in (100, 150):
         window.appearance.zoom_by(zoom - window.appearance.zoom)
@@ -103,7 +104,7 @@ def test_the_translation_follows_the_size_of_text_wherever_it_stands(
     pair: Pair,
 ) -> None:
     window, _engine = pair
-    window.session.set(trace=make_trace(6, 5), step=3)
+    window.session.set(**ran(make_trace(6, 5)), step=3)
     for zoom in (200, 100, 150, 90, 100):
         window.appearance.zoom_by(zoom - window.appearance.zoom)
         for _ in range(3):
@@ -113,7 +114,7 @@ def test_the_translation_follows_the_size_of_text_wherever_it_stands(
 
 def test_texts_of_the_status_line_stand_apart(pair: Pair) -> None:
     window, _engine = pair
-    window.session.set(trace=make_trace(6, 5), step=5)
+    window.session.set(**ran(make_trace(6, 5)), step=5)
     for zoom in (100, 200):
         window.appearance.zoom_by(zoom - window.appearance.zoom)
         for _ in range(3):
@@ -130,7 +131,7 @@ def test_texts_of_the_status_line_stand_apart(pair: Pair) -> None:
 
 def test_folded_tokens_leave_the_transport_and_give_pictures_room(pair: Pair) -> None:
     window, _engine = pair
-    window.session.set(trace=make_trace(6, 5), step=3)
+    window.session.set(**ran(make_trace(6, 5)), step=3)
     for zoom in (100, 150):
         window.appearance.zoom_by(zoom - window.appearance.zoom)
         heights = []
@@ -147,7 +148,7 @@ def test_folded_tokens_leave_the_transport_and_give_pictures_room(pair: Pair) ->
 
 def test_the_transport_has_its_own_row_where_there_is_little_width(pair: Pair) -> None:
     window, _engine = pair
-    window.session.set(trace=make_trace(6, 5), step=3)
+    window.session.set(**ran(make_trace(6, 5)), step=3)
     window.appearance.zoom_by(100)
     window.resize(1000, 700)
     for _ in range(3):

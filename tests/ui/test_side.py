@@ -8,6 +8,7 @@ import pytest
 from PySide6.QtWidgets import QApplication, QSplitter
 from pytestqt.qtbot import QtBot
 
+from tests.states import ran
 from tests.traces import make_trace
 from tests.ui.windows import make_window
 from visformer.ui.window.window import MainWindow
@@ -16,7 +17,7 @@ from visformer.ui.window.window import MainWindow
 @pytest.fixture
 def window(qtbot: QtBot, tmp_path: Path) -> MainWindow:
     window, _engine = make_window(qtbot, tmp_path)
-    window.session.set(trace=make_trace(6, 5), step=2)
+    window.session.set(**ran(make_trace(6, 5)), step=2)
     return window
 
 

@@ -10,6 +10,7 @@ from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtWidgets import QApplication, QToolButton
 from pytestqt.qtbot import QtBot
 
+from tests.states import ran
 from tests.traces import make_trace
 from tests.ui.windows import Pair, answer
 from visformer.ui.views.attention.attention import AttentionView
@@ -90,7 +91,7 @@ def test_ids_that_are_typed_give_way_to_their_tokens_too(
     answer(*pair, make_trace(source=3, target=5))
     trace = window.session.state.trace
     assert trace is not None
-    window.session.set(trace=replace(trace, source_text=""))
+    window.session.set(**ran(replace(trace, source_text="")))
     assert seen(window) == (False, True)
 
 
@@ -101,7 +102,7 @@ def test_without_a_run_and_with_folded_tokens_there_is_the_line(
     assert seen(window) == (True, False)
     window.appearance.show_tokens(True)
     assert seen(window) == (False, True)
-    window.session.set(trace=None)
+    window.session.set(**ran(None))
     assert seen(window) == (True, False)
 
 

@@ -11,6 +11,7 @@ from PySide6.QtGui import QFont, QGuiApplication
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
+from tests.states import ran
 from tests.traces import fed, make_trace
 from tests.ui.painted import pixels
 from tests.ui.windows import Pair, answer
@@ -63,7 +64,7 @@ def test_the_reference_is_named_once_beside_the_tokens(
     """By the mode, or by the drawer while the model runs free."""
     (window, _engine), _trace = taught
     assert window.drawer.button.text() == ""
-    window.session.set(trace=make_trace(target=5))
+    window.session.set(**ran(make_trace(target=5)))
     assert window.drawer.button.text() == "reference"
 
 
@@ -178,7 +179,7 @@ def test_a_chip_says_who_fed_it_and_its_loss() -> None:
 def test_only_a_chip_that_is_read_has_a_weight() -> None:
     trace = make_trace()
     session = Session()
-    session.set(trace=trace, step=3)
+    session.set(**ran(trace), step=3)
     shown = session.state.visible, session.state.selection, Look()
     source, target = source_strip(*shown), target_strip(*shown)
     weights = trace.attention("cross", 0, 0)[2]

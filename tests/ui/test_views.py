@@ -14,6 +14,7 @@ from PySide6.QtWidgets import QPushButton, QVBoxLayout
 from pytestqt.qtbot import QtBot
 
 from tests.formats.folders import write_letters
+from tests.states import ran
 from tests.traces import make_trace
 from tests.ui.windows import make_window
 from visformer.cli import main
@@ -49,7 +50,7 @@ def test_a_view_is_drawn_and_its_click_reaches_the_state(
     qtbot: QtBot, tmp_path: Path
 ) -> None:
     window, _engine = make_window(qtbot, tmp_path)
-    window.session.set(trace=make_trace(5, 4), step=3)
+    window.session.set(**ran(make_trace(5, 4)), step=3)
     window.tabs.bar.setCurrentIndex(len(views.VIEWS) - 1)
     assert window.session.state.tab == "length"
     assert window.tabs.bar.tabText(window.tabs.bar.currentIndex()) == "Length"

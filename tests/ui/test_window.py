@@ -10,6 +10,7 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
+from tests.states import ran
 from tests.traces import fed, make_trace
 from tests.ui.windows import Pair, answer, make_window
 from visformer.bench.windows import attention_of
@@ -436,7 +437,7 @@ def test_what_is_folded_stays_folded_until_the_layout_is_reset(
     qtbot: QtBot, tmp_path: Path
 ) -> None:
     window, _engine = make_window(qtbot, tmp_path)
-    window.session.set(trace=make_trace(), step=2)
+    window.session.set(**ran(make_trace()), step=2)
     look = window.appearance
     window.side.show(False)
     look.explain(False)
@@ -444,7 +445,7 @@ def test_what_is_folded_stays_folded_until_the_layout_is_reset(
     look.show_tokens(False)
     window.close()
     again, _engine = make_window(qtbot, tmp_path)
-    again.session.set(trace=make_trace(), step=2)
+    again.session.set(**ran(make_trace()), step=2)
     folded = again.candidates, again.tabs.explanation, again.transport.steps
     parts = *folded, again.strips.target
     assert [part.isVisible() for part in parts] == [False] * 4

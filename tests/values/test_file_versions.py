@@ -16,7 +16,14 @@ import pytest
 from tests.traces import make_trace
 from visformer.errors import InputError
 from visformer.paths import FIRST_TRACE, resource
-from visformer.trace_file.file_blocks import FOOT, MAGIC, START, VERSION, head
+from visformer.trace_file.file_blocks import (
+    FOOT,
+    MAGIC,
+    OLDEST,
+    START,
+    VERSION,
+    head,
+)
 from visformer.trace_file.trace_file import read_trace
 
 DATA = Path(__file__).parents[1] / "data"
@@ -44,7 +51,7 @@ def test_a_file_of_each_version_opens(name: str) -> None:
 
 def test_a_file_from_before_the_release_is_one_sentence(tmp_path: Path) -> None:
     path = tmp_path / "a.vis"
-    path.write_bytes(MAGIC + bytes((VERSION[0] - 1, 0)) + b"what it held")
+    path.write_bytes(MAGIC + bytes((OLDEST - 1, 0)) + b"what it held")
     with pytest.raises(InputError, match="is no longer read: run its sentence again"):
         read_trace(path)
 

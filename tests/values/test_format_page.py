@@ -20,7 +20,7 @@ class Stranger:
 
     def __init__(self, path: Path) -> None:
         self.data = path.read_bytes()
-        assert self.data[:18] == b"VISFORMER TRACE\n\x03\x01"
+        assert self.data[:18] == b"VISFORMER TRACE\n\x04\x00"
         mark, at, crc = struct.unpack("<8sQI", self.data[-20:])
         assert (mark, crc) == (b"VISINDEX", zlib.crc32(self.data[-20:-4]))
         self.places = {"index": (at, len(self.data) - 20 - at - 22 - 5)}

@@ -31,17 +31,19 @@ def test_runs_come_back_with_all_that_is_said_of_them(tmp_path: Path) -> None:
     first, second = two_runs()
     other = any_trace(Shape(kinds=("decoder",)), captured=True)
     selection = RunSelection(kind="decoder", layer=1, head=1, step=3, tab="masks")
+    modified = SavedRun(trace=second, name="modified", note="a note", parent=0)
     saved = [
         SavedRun(trace=first, name="baseline"),
-        SavedRun(trace=second, name="modified", note="a note", selection=selection),
+        replace(modified, selection=selection),
         SavedRun(trace=other),
     ]
     visformer.save_session(tmp_path / "a.vis", saved, shown=1)
     session = visformer.open_session(tmp_path / "a.vis")
     assert session.names == ("baseline", "modified", "")
-    assert (session.at, session.missing, session.version) == (1, "", (3, 1))
+    assert (session.at, session.missing, session.version) == (1, "", (4, 0))
     assert (session.shown.note, session.shown.selection) == ("a note", selection)
     assert session.runs[2].selection is None
+    assert [run.parent for run in session.runs] == [None, 0, None]
     for trace, run in zip(session.traces, saved, strict=True):
         assert_same(trace, run.trace)
     shown = visformer.open_trace(tmp_path / "a.vis")
@@ -86,8 +88,11 @@ def test_a_session_that_is_cut_keeps_the_runs_that_are_whole(tmp_path: Path) -> 
 
 def test_there_must_be_a_run_that_is_shown(tmp_path: Path) -> None:
     for runs, shown in (((), 0), ((make_trace(),), 1)):
-        with pytest.raises(InputError, match="cannot be the one shown"):
+        with pytest.raises(InputError, match=f"Run {shown} cannot be shown"):
             visformer.save_session(tmp_path / "a.vis", runs, shown=shown)
+    alone = SavedRun(trace=make_trace(), parent=1)
+    with pytest.raises(InputError, match="Run 1 cannot be shown, or be the parent"):
+        visformer.save_session(tmp_path / "a.vis", [alone])
 
 
 def test_inspect_describes_a_trace_file(
@@ -98,7 +103,7 @@ def test_inspect_describes_a_trace_file(
     visformer.save_session(path, [any_trace(captured=True), modified], shown=1)
     assert cli.main(["inspect", str(path), "--json"]) == 0
     report: dict[str, Any] = json.loads(capsys.readouterr().out)
-    assert (report["problem"], report["version"], report["shown"]) == (None, "3.1", 2)
+    assert (report["problem"], report["version"], report["shown"]) == (None, "4.0", 2)
     assert report["bytes"] == path.stat().st_size
     first, second = report["runs"]
     assert first["attention"]["cross"] == {

@@ -32,7 +32,7 @@ from visformer.engine.mirror import Decoded
 from visformer.language import _
 from visformer.pictures.attention.mosaic import mosaic, reduced
 from visformer.program.ahead import later
-from visformer.session.awaiting import Awaiting
+from visformer.session.pending import Awaiting
 from visformer.session.state import Session
 from visformer.ui.views.attention.overview import Overview
 from visformer.ui.window.window import MainWindow

@@ -12,11 +12,12 @@ import numpy as np
 from visformer.pictures.attention.strips import source_line
 from visformer.pictures.teacher_forcing import is_taught
 from visformer.pictures.words.choices import FED
-from visformer.session.history import EditedRun
+from visformer.session.run import Wish
 from visformer.session.runs import decode, fixed_words, remembered
 from visformer.session.state import Next, State
 from visformer.values.step import Choice, step_origins
 from visformer.values.strategy import GREEDY
+from visformer.values.trace import Trace
 
 
 def force(state: State, id: int) -> Next:
@@ -48,7 +49,7 @@ def teach(state: State, *, fed: bool) -> Next:
     if not reference:
         return Next(state)
     wish = replace(wish, reference=reference, fed=fed, prefix=())
-    state = replace(remembered(state, "reference"), wish=wish, baseline=None)
+    state = replace(remembered(state, "reference"), wish=wish, beside=0)
     return decode(state, max(1, state.step))
 
 
@@ -60,7 +61,7 @@ def drop_reference(state: State) -> Next:
     state, was_fed = remembered(state, "reference"), state.wish.fed
     if not was_fed:
         return Next(replace(state, wish=wish))
-    state = replace(state, wish=replace(wish, prefix=()), baseline=None)
+    state = replace(state, wish=replace(wish, prefix=()), beside=0)
     return decode(state, max(1, state.step))
 
 
@@ -75,26 +76,27 @@ def own_choice(state: State) -> int | None:
     step, at = state.visible.steps[-1], len(state.visible) - 1
     if step.origin not in FED:
         return step.id
-    for run in reversed((*state.history.undo, *state.history.redo)):
-        if run.made is not None and _alike(state, run, at):
-            other = run.made.trace.steps[at]
-            if other.origin not in FED:
-                return other.id
+    for edit in reversed((*state.history.undo, *state.history.redo)):
+        other = state.find(edit.run)
+        if other is not None and _alike(state, edit.wish, other.trace, at):
+            own = other.trace.steps[at]
+            if own.origin not in FED:
+                return own.id
     model = state.visible.model
     free = model.known is not None and state.wish.strategy == GREEDY
     restricted = any(origin == "rule" for origin in step_origins(state.visible.steps))
     return step.candidates[0].id if free and not restricted else None
 
 
-def _alike(state: State, run: EditedRun, at: int) -> bool:
+def _alike(state: State, wish: Wish, made: Trace, at: int) -> bool:
     """Tell whether an earlier run is the current one before the step ``at``."""
-    wish, made, shown = run.wish, run.made, state.visible
-    if made is None or shown is None or len(made.trace) <= at or not made.trace.steps:
+    shown = state.visible
+    if shown is None or len(made) <= at or not made.steps:
         return False
     same_rule = (wish.sentence, wish.strategy) == (
         state.wish.sentence,
         state.wish.strategy,
     )
-    ids = made.trace.target_ids[: at + 1], shown.target_ids[: at + 1]
-    changed = made.trace.intervention == shown.intervention
+    ids = made.target_ids[: at + 1], shown.target_ids[: at + 1]
+    changed = made.intervention == shown.intervention
     return same_rule and changed and bool(np.array_equal(*ids))

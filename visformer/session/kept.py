@@ -10,25 +10,30 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import shutil
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
 import msgspec
 
+from visformer.engine.messages import Open
 from visformer.errors import InputError, VisformerError, stack_words
 from visformer.files import read_regular, written_whole
-from visformer.session.recipe import Recipe, read_recipe, recipe_of, runs_of, written
+from visformer.session.recipe import Recipe, edits_of, read_recipe, wanted_of, written
+from visformer.session.run import Run, Wish
+from visformer.session.runs import is_answered
 from visformer.session.state import State
-from visformer.trace_file.saved_session import SavedRun
+from visformer.trace_file.saved_session import SavedRun, SavedSession
+from visformer.trace_file.stored_facts import RunSelection
 from visformer.trace_file.trace_file import write_session
-from visformer.values.held_memory import bytes_of
+from visformer.values.memo import same
 
 if sys.platform == "win32":
     import msvcrt
@@ -36,9 +41,108 @@ else:
     import fcntl
 
 MOST_KEPT = 5  # folders of windows that have ended
-MOST_RUN_BYTES = 20_000_000  # above, only the recipe is kept
+MOST_RUN_BYTES = 20_000_000  # of the runs that are kept beside the recipe
 MOST_FACTS = 64_000_000  # bytes of work.json
 FACTS, LOCK = "work.json", "lock"
+ORIGINAL = "original run"  # names in files: the same in every language
+MODIFIED_RUN = "modified run"
+
+
+def settled(state: State) -> State:
+    """Return a State whose wish is that of the run on screen.
+
+    A wish that was refused, or is being made, is left out.
+    """
+    made = None if state.recorded or state.run is None else state.run.request
+    if made is None or is_answered(state):
+        return state
+    return replace(state, wish=Wish.of(made), intervention=made.intervention)
+
+
+def runs_of(state: State, most: float = math.inf) -> list[Run]:
+    """Return the runs of a session; none while the one on screen is not there.
+
+    Those on screen come first where they take more than ``most`` bytes; without room
+    for all of these, none is returned.
+    """
+    if not is_answered(state):
+        return []
+    runs = [run for run in state.runs if run.origin in ("decoded", "recorded")]
+    kept = [run for run in runs if run.key in (state.shown, state.beside)]
+    left = most - sum(run.bytes for run in kept)
+    if left < 0:
+        return []
+    for run in reversed(runs):
+        if run not in kept and run.bytes <= left:
+            left -= run.bytes
+            kept.append(run)
+    return [run for run in runs if run in kept]
+
+
+def session_of(state: State, runs: Sequence[Run]) -> SavedSession | None:
+    """Return the runs of ``runs_of`` as a file holds them; None for none."""
+    keys = [run.key for run in runs]
+    looked = RunSelection(
+        kind=state.kind,
+        layer=state.layer,
+        head=state.head,
+        step=state.step,
+        tab=state.tab,
+    )
+    saved = [
+        SavedRun(
+            trace=run.trace,
+            name=run.name or (MODIFIED_RUN if run.trace.intervention else ORIGINAL),
+            note=run.note,
+            selection=looked if run.key == state.shown else run.selection,
+            parent=keys.index(run.parent) if run.parent in keys else None,
+        )
+        for run in runs
+    ]
+    at = keys.index(state.shown) if saved else 0
+    return SavedSession(runs=tuple(saved), at=at) if saved else None
+
+
+def recipe_of(state: State, runs: Sequence[Run] = ()) -> Recipe | None:
+    """Return the recipe of what is on screen; None where nothing is.
+
+    Edits name those of ``runs`` that came of them. While a session is being opened
+    again, its own recipe is returned.
+    """
+    going = state.awaiting.newest(Open)
+    waits = going is not None and not going.ended
+    if waits and state.opening is not None and state.opening.resume is not None:
+        return state.opening.resume
+    if not state.wish.sentence:
+        return None
+    opened, keys = state.opened, [run.key for run in runs]
+    return Recipe(
+        wanted=wanted_of(state.wish, state.intervention, state.step),
+        undo=edits_of(state.history.undo, keys),
+        redo=edits_of(state.history.redo, keys),
+        path=opened.path if opened is not None else "",
+        overrides=state.answers.about(opened.path) or () if opened is not None else (),
+        digest=opened.model.digest if opened is not None else "",
+        recorded=state.recorded,
+        tab=state.tab,
+        stage=state.stage,
+        kind=state.kind,
+        layer=state.layer,
+        head=state.head,
+    )
+
+
+def goes_on_with(state: State, recipe: Recipe) -> bool:
+    """Tell whether all that a recipe was kept of is open again, and is worked on.
+
+    Of a recorded run that is its run alone: what came before it was in no recipe.
+    """
+    if recipe.recorded:
+        same_run = state.wish.sentence == recipe.wanted.sentence
+        return same_run and not recipe.undo and not recipe.redo
+    opened = state.opened
+    same_model = opened is not None and opened.model.digest == recipe.digest
+    return same_model and state.opening is None
 
 
 class WorkFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +151,6 @@ class WorkFacts(msgspec.Struct, frozen=True, kw_only=True):
     recipe: msgspec.Raw
     saved: float  # seconds since 1970
     runs: str = ""  # the trace file beside it; "" for none
-    shown: int = 0
     file: str = ""  # the session file that the user saved it to, or opened
     closed: bool = False  # its window ended well, or the user does not want it
     tries: int = 0  # how often it was opened again without any edit since
@@ -87,25 +190,27 @@ class OwnFolder:
         self._number, self._name = 0, ""
         self._runs: tuple[object, ...] = ()
 
-    def write(self, recipe: Recipe, runs: Sequence[SavedRun], facts: WorkFacts) -> None:
-        """Keep a recipe, and the runs if they are small enough and new.
+    def write(
+        self, recipe: Recipe, session: SavedSession | None, facts: WorkFacts
+    ) -> None:
+        """Keep a recipe, and the runs of a session if they are new.
 
         Raises OSError or InputError where it cannot be written.
         """
         before = self._name
-        traces = tuple(run.trace for run in runs)
-        if [*map(id, traces)] != [*map(id, self._runs)]:
+        runs = () if session is None else (session.shown.trace, *session.traces)
+        if not same(runs, self._runs):
             self._runs, self._name = (), ""
-            if traces and sum(bytes_of(trace) for trace in traces) <= MOST_RUN_BYTES:
+            if session is not None:
                 self._number += 1
-                name = f"runs-{self._number}.vis"
+                path = self.path / f"runs-{self._number}.vis"
                 try:
-                    write_session(runs, self.path / name, len(runs) - 1, private=True)
+                    write_session(session.runs, path, session.at, private=True)
                 except InputError:
                     # the recipe is small: it may fit where the runs do not
                     self._write_facts(recipe, facts, "")
                     raise
-                self._runs, self._name = traces, name
+                self._runs, self._name = runs, path.name
         try:
             self._write_facts(recipe, facts, self._name)
         except OSError:
@@ -340,13 +445,14 @@ class Keeper:
             continues=work.continues,
         )
         try:
-            recipe = recipe_of(work.state)
+            runs = runs_of(work.state, MOST_RUN_BYTES)
+            recipe = recipe_of(work.state, runs)
             if recipe is None:
                 return ""
             if self._folder is None:
                 self._folder = OwnFolder(self._root)
                 prune(self._root)
-            self._folder.write(recipe, runs_of(work.state), facts)
+            self._folder.write(recipe, session_of(work.state, runs), facts)
         except OSError as error:
             return error.strerror or str(error)
         except VisformerError as error:

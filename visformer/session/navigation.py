@@ -8,13 +8,12 @@ from visformer.pictures.attention.finder import best_head
 from visformer.pictures.fills import cell_of
 from visformer.pictures.selection import AttentionCell
 from visformer.pictures.words.absent import has_source
-from visformer.session.places import Place, Trail
-from visformer.session.state import Change, Next, State
+from visformer.session.state import Next, Place, State, Trail
 from visformer.values.facts import Kind
 from visformer.values.trace import Trace
 
 
-def click_source(state: State, token: int) -> Change:
+def click_source(state: State, token: int) -> State:
     """Lock what a source token reads most; with one locked, ask for another key.
 
     The head that reads that key most is gone to. The locked token itself unlocks, and a
@@ -23,19 +22,19 @@ def click_source(state: State, token: int) -> Change:
     trace, locked = state.visible, state.locked
     kind = None if trace is None else reading_kind(trace)
     if trace is None or kind is None:
-        return {}
+        return state
     asked = locked is not None and locked.kind == state.kind == kind
     if locked is None or not asked or token in trace.fills:
         cell = cell_of(trace, replace(state.selection, kind=kind), token)
-        unlocked = cell == locked
-        return {"kind": kind, "locked": None if unlocked else cell, "hovered": None}
+        locked = None if cell == locked else cell
+        return replace(state, kind=kind, locked=locked, hovered=None)
     if token == locked.query:
-        return {"locked": None, "hovered": None}
+        return replace(state, locked=None, hovered=None)
     cell = AttentionCell(kind, locked.query, token)
     layer, head = best_head(trace, cell)
     look = replace(state.look, order="cell", summary="head")
-    found: Change = {"layer": layer, "head": head, "look": look}
-    return {"locked": cell, "hovered": None, **found}
+    now = replace(state, locked=cell, hovered=None)
+    return replace(now, layer=layer, head=head, look=look)
 
 
 def reading_kind(trace: Trace) -> Kind | None:

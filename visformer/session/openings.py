@@ -12,15 +12,16 @@ from pathlib import PurePath
 from visformer.engine.messages import Asked, Closed, Decode, Open, Opened, Refused
 from visformer.language import _
 from visformer.pictures.words.about import opened_words, readable
-from visformer.session.answers import Answers
-from visformer.session.awaiting import (
+from visformer.session.pending import (
+    Answers,
     Awaiting,
+    OpenWish,
     is_opening,
     is_question,
     is_side_request,
 )
-from visformer.session.history import History, OpenWish
-from visformer.session.recipe import Recipe, resumed
+from visformer.session.recipe import Recipe
+from visformer.session.run import History
 from visformer.session.runs import decode, leave_other_model, picture_again, translate
 from visformer.session.state import Next, State
 from visformer.values.facts import ModelFacts
@@ -56,13 +57,42 @@ def open_checkpoint(
     return _send(state, OpenWish(request=request, certain=certain, then=then))
 
 
-def resume(state: State, recipe: Recipe) -> Next:
-    """Open the checkpoint of a session that was kept, and go on with it."""
+def resume(state: State, recipe: Recipe, *, whole: bool = False) -> Next:
+    """Open the checkpoint of a session that was kept, and go on with it.
+
+    ``whole``: all runs of its file are there, and undo leads to them.
+    """
     state, opened = replace(state, revision=object()), state.opened
-    if opened is not None and opened.model.digest == recipe.digest:
-        return resumed(state, recipe, opened)
+    runs = state.runs if whole else ()
+    keys = tuple(run.key for run in runs if run.origin == "recorded")
     request = Open(path=recipe.path, overrides=recipe.overrides)
-    return _send(state, OpenWish(request=request, resume=recipe))
+    opening = OpenWish(request=request, resume=recipe, keys=keys)
+    if opened is not None and opened.model.digest == recipe.digest:
+        return _resumed(state, opening, opened)
+    return _send(state, opening)
+
+
+def _resumed(state: State, opening: OpenWish, event: Opened) -> Next:
+    """Go on with a session whose model is open again; its run is made again.
+
+    A model that has changed since makes no run of it: what was recorded stays.
+    """
+    recipe = opening.resume
+    if recipe is None or event.model.digest != recipe.digest:
+        error = _(
+            "The model has changed since the session was kept: its run is shown as it "
+            "was."
+        )
+        return Next(replace(state, error=error))
+    wanted = recipe.wanted
+    state = replace(
+        state,
+        wish=wanted.wish,
+        intervention=wanted.intervention,
+        history=recipe.history(opening.keys),
+        beside=0,
+    )
+    return decode(state, wanted.step)
 
 
 def ask_again(state: State) -> Next:
@@ -174,16 +204,16 @@ def opened(state: State, event: Opened) -> Next:
         awaiting=awaiting,
         busy=state.busy if waiting else "",
         notice=" ".join(filter(None, said)),
-        batch=(),
+        runs=state.without("batch").runs,
         parameters=(),
         intervention=state.intervention if waiting else NO_CHANGES,
-        baseline=None,
+        beside=0,
         history=state.history if waiting else History(),
         # a reference in another model's tokens is not fed, but can be
         wish=state.wish if feeds else replace(state.wish, fed=not state.wish.reference),
     )
     if opening is not None and opening.resume is not None:
-        return resumed(state, opening.resume, event)
+        return _resumed(state, opening, event)
     if opening is not None and opening.then:
         made = translate(state, opening.then)
     else:
@@ -213,12 +243,15 @@ def closed(state: State, event: Closed) -> Next:
         state,
         opened=None,
         awaiting=awaiting,
-        recorded=state.trace is not None,
+        runs=tuple(
+            replace(run, origin="recorded") if run.key == state.shown else run
+            for run in state.runs
+        ),
         cursor=None,
         busy=state.busy if state.opening is not None else "",
         error=event.reason,
         intervention=NO_CHANGES,
-        baseline=None,
+        beside=0,
         history=History(),
     )
     return Next(picture_again(state))

@@ -25,7 +25,7 @@ from visformer.engine.messages import (
 )
 from visformer.engine.mirror import Decoded
 from visformer.session import openings, runs, side_requests
-from visformer.session.awaiting import is_opening, is_side_request
+from visformer.session.pending import is_opening, is_side_request
 from visformer.session.state import Next, State
 
 

@@ -6,20 +6,15 @@ Beside it a session file holds runs, from which the session goes on at once.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
 
-from visformer.engine.messages import Open, Opened
 from visformer.errors import InputError
 from visformer.language import _
-from visformer.session.history import EditedRun, EditName, History, Wish
-from visformer.session.runs import decode, is_answered
-from visformer.session.state import Next, State
+from visformer.session.run import EditedRun, EditName, History, Wish
 from visformer.text import MAX_CHARACTERS
-from visformer.trace_file.saved_session import SavedRun
-from visformer.trace_file.stored_facts import RunSelection
 from visformer.values.facts import Kind
 from visformer.values.intervention import Intervention
 from visformer.values.questions import Value
@@ -42,6 +37,7 @@ class WantedRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     change: list[dict[str, Any]] | dict[str, Any] | None = None  # of Intervention
     step: Count = 0
     edit: EditName = "sentence"  # between it and the current run
+    run: Count | None = None  # its number in the file; None: it is computed again
 
     @property
     def wish(self) -> Wish:
@@ -77,41 +73,12 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     layer: Count = 0
     head: Count = 0
 
-    @property
-    def history(self) -> History:
-        """The edits; each run is computed again when it is gone back to."""
+    def history(self, keys: Sequence[int] = ()) -> History:
+        """Return the edits; ``keys`` are those of the runs in the recipe's file."""
         return History(
-            tuple(_edited(run) for run in self.undo),
-            tuple(_edited(run) for run in self.redo),
+            tuple(_edited(run, keys) for run in self.undo),
+            tuple(_edited(run, keys) for run in self.redo),
         )
-
-
-def recipe_of(state: State) -> Recipe | None:
-    """Return the recipe of what is on screen; None where nothing is.
-
-    While a session is being opened again, its own recipe is returned.
-    """
-    going = state.awaiting.newest(Open)
-    waits = going is not None and not going.ended
-    if waits and state.opening is not None and state.opening.resume is not None:
-        return state.opening.resume
-    if not state.wish.sentence:
-        return None
-    opened, undo, redo = state.opened, state.history.undo, state.history.redo
-    return Recipe(
-        wanted=_wanted(state.wish, state.intervention, state.step),
-        undo=tuple(map(_wanted_of, undo[-KEPT_EDITS:])),
-        redo=tuple(map(_wanted_of, redo[-KEPT_EDITS:])),
-        path=opened.path if opened is not None else "",
-        overrides=state.answers.about(opened.path) or () if opened is not None else (),
-        digest=opened.model.digest if opened is not None else "",
-        recorded=state.recorded,
-        tab=state.tab,
-        stage=state.stage,
-        kind=state.kind,
-        layer=state.layer,
-        head=state.head,
-    )
 
 
 def written(recipe: Recipe) -> bytes:
@@ -141,7 +108,8 @@ def _check(run: WantedRun) -> None:
     run.intervention.to_json()
 
 
-def _wanted(wish: Wish, intervention: Intervention, step: int) -> WantedRun:
+def wanted_of(wish: Wish, intervention: Intervention, step: int) -> WantedRun:
+    """Return a run as it was wanted."""
     return WantedRun(
         sentence=wish.sentence,
         reference=wish.reference,
@@ -154,86 +122,24 @@ def _wanted(wish: Wish, intervention: Intervention, step: int) -> WantedRun:
     )
 
 
-def _wanted_of(run: EditedRun) -> WantedRun:
-    return msgspec.structs.replace(
-        _wanted(run.wish, run.intervention, run.step), edit=run.edit
+def edits_of(edits: Sequence[EditedRun], keys: Sequence[int]) -> tuple[WantedRun, ...]:
+    """Return the newest edits; ``keys`` are those of the runs beside the recipe."""
+    return tuple(
+        msgspec.structs.replace(
+            wanted_of(edit.wish, edit.intervention, edit.step),
+            edit=edit.edit,
+            run=keys.index(edit.run) if edit.run in keys else None,
+        )
+        for edit in edits[-KEPT_EDITS:]
     )
 
 
-def _edited(run: WantedRun) -> EditedRun:
+def _edited(run: WantedRun, keys: Sequence[int]) -> EditedRun:
     return EditedRun(
         edit=run.edit,
         wish=run.wish,
         intervention=run.intervention,
         step=run.step,
         revision=object(),
+        run=dict(enumerate(keys)).get(-1 if run.run is None else run.run, 0),
     )
-
-
-ORIGINAL = "original run"  # names in files: the same in every language
-MODIFIED_RUN = "modified run"
-
-
-def settled(state: State) -> State:
-    """Return a State whose wish is that of the run on screen.
-
-    A wish that was refused, or is being made, is left out.
-    """
-    made = state.made_for
-    if state.recorded or made is None or is_answered(state):
-        return state
-    return replace(state, wish=Wish.of(made), intervention=made.intervention)
-
-
-def runs_of(state: State) -> list[SavedRun]:
-    """Return the runs on screen, the one shown last; none while they are not there."""
-    trace = state.trace
-    if trace is None or not is_answered(state):
-        return []
-    selection = RunSelection(
-        kind=state.kind,
-        layer=state.layer,
-        head=state.head,
-        step=state.step,
-        tab=state.tab,
-    )
-    name = MODIFIED_RUN if trace.intervention else ORIGINAL
-    runs = [SavedRun(trace=trace, name=name, selection=selection)]
-    if state.baseline is not None:
-        runs.insert(0, SavedRun(trace=state.baseline, name=ORIGINAL))
-    return runs
-
-
-def goes_on_with(state: State, recipe: Recipe) -> bool:
-    """Tell whether all that a recipe was kept of is open again, and is worked on.
-
-    Of a recorded run that is its run alone: what came before it was in no recipe.
-    """
-    if recipe.recorded:
-        same_run = state.wish.sentence == recipe.wanted.sentence
-        return same_run and not recipe.undo and not recipe.redo
-    opened = state.opened
-    same_model = opened is not None and opened.model.digest == recipe.digest
-    return same_model and state.opening is None
-
-
-def resumed(state: State, recipe: Recipe, event: Opened) -> Next:
-    """Go on with a session whose model is open again; its run is made again.
-
-    A model that has changed since makes no run of it: what was recorded stays.
-    """
-    if event.model.digest != recipe.digest:
-        error = _(
-            "The model has changed since the session was kept: its run is shown as it "
-            "was."
-        )
-        return Next(replace(state, error=error))
-    wanted = recipe.wanted
-    state = replace(
-        state,
-        wish=wanted.wish,
-        intervention=wanted.intervention,
-        history=recipe.history,
-        baseline=None,
-    )
-    return decode(state, wanted.step)

@@ -6,6 +6,7 @@ requests to the engine.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from visformer.engine.messages import Decode, Down, Finished, Refused, Replaced, Silent
@@ -21,17 +22,15 @@ from visformer.pictures.words.translation_text import (
     TranslationText,
     translation_text,
 )
-from visformer.session.awaiting import is_question, is_side_request
-from visformer.session.history import EditedRun, EditName, History, MadeRun, Wish
-from visformer.session.places import limited
-from visformer.session.state import SHOWN_WHOLE, Next, State
+from visformer.session.pending import is_question, is_side_request
+from visformer.session.run import MOST_EDITS, EditedRun, EditName, History, Run, Wish
+from visformer.session.state import SHOWN_WHOLE, Next, State, limited
 from visformer.text import MAX_CHARACTERS
+from visformer.trace_file.saved_session import SavedRun
 from visformer.trace_file.stored_facts import RunSelection
 from visformer.values.facts import KINDS
-from visformer.values.held_memory import compact
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.layer_weights import same_model
-from visformer.values.memo import Memo
 from visformer.values.not_finite import not_finite_words
 from visformer.values.strategy import Strategy
 from visformer.values.trace import Trace
@@ -49,10 +48,16 @@ def first_step(trace: Trace, selection: RunSelection | None) -> int:
 def show_trace(
     state: State, trace: Trace, selection: RunSelection | None = None
 ) -> Next:
-    """Show a recorded Trace, and of it what was looked at when it was saved.
+    """Show a recorded Trace, and of it what was looked at when it was saved."""
+    return show_runs(state, [SavedRun(trace=trace, selection=selection)])
+
+
+def show_runs(state: State, saved: Sequence[SavedRun], at: int = 0) -> Next:
+    """Show one of the runs of a file; the others stay beside it.
 
     One without any attention is refused.
     """
+    trace, selection = saved[at].trace, saved[at].selection
     if not trace.kinds:
         error = _("This trace contains no attention: there is nothing to show.")
         return Next(replace(state, error=error))
@@ -60,6 +65,20 @@ def show_trace(
         state = replace(
             state, kind=selection.kind, layer=selection.layer, head=selection.head
         )
+    runs = [
+        Run(
+            trace=run.trace,
+            name=run.name,
+            note=run.note,
+            selection=run.selection,
+            origin="recorded",
+        )
+        for run in saved
+    ]
+    for number, run in enumerate(saved):
+        if run.parent is not None:
+            runs[number] = replace(runs[number], parent=runs[run.parent].key)
+    experiments = (run for run in state.runs if run.origin in ("batch", "shuffled"))
     return Next(
         replace(
             state,
@@ -70,16 +89,14 @@ def show_trace(
                 limit=state.wish.limit,
             ),
             revision=object(),
-            trace=trace,
-            made_for=None,
+            runs=(*runs, *experiments),
+            shown=runs[at].key,
+            beside=0,
             step=first_step(trace, selection),
-            recorded=True,
             error="",
             notice=trace.missing,
             intervention=NO_CHANGES,
-            baseline=None,
             history=History(),
-            passes=(),
         )
     )
 
@@ -125,7 +142,7 @@ def translate(state: State, text: str, *, reference: str = "") -> Next:
     wish = replace(state.wish, sentence=text, reference=reference, fed=True, prefix=())
     if wish != state.wish:
         state = remembered(state, edit)
-    state = replace(state, wish=wish, baseline=None)
+    state = replace(state, wish=wish, beside=0)
     made = decode(state, 1)
     found = replace(made.state, notice=other, seeks=state.look.ahead)
     return made._replace(state=found)
@@ -140,7 +157,7 @@ def choose_tokens(state: State, strategy: Strategy, limit: int | None) -> Next:
     if not wish.sentence or fixed_words(state):
         return Next(replace(state, wish=wish))
     state, wish = remembered(state, "strategy"), replace(wish, prefix=())
-    return decode(replace(state, wish=wish, baseline=None), state.step)
+    return decode(replace(state, wish=wish, beside=0), state.step)
 
 
 def decode(state: State, step: int) -> Next:
@@ -150,7 +167,7 @@ def decode(state: State, step: int) -> Next:
     those of the run that is wanted: a baseline run decoded for it has none.
     """
     wish = state.wish
-    if not state.intervention or state.baseline is not None:
+    if not state.intervention or state.beside:
         request = wish.request(state.intervention)
     else:
         request = replace(wish, prefix=()).request()
@@ -171,33 +188,37 @@ def change_run(state: State, intervention: Intervention) -> Next:
     if intervention == state.intervention or fixed_words(state):
         return Next(state)
     state = replace(remembered(state, "change"), intervention=intervention, error="")
-    chosen, wish = state.wish, replace(state.wish, prefix=())
-    if state.baseline is None:
+    wish = replace(state.wish, prefix=())
+    if not state.beside:
         going = state.awaiting.newest(Decode)
         if going is not None and not going.ended:  # the modified run follows it
             asked = _request(state, going.number)
             if asked is not None and not intervention:
                 wish = replace(wish, prefix=asked.prefix)
             return Next(replace(state, wish=wish))
-        if state.trace is None:
+        run = state.run
+        if run is None:
             return Next(state)
-        if not state.recorded and not _is_changed(state):
-            state = replace(state, baseline=state.trace, original=chosen)
-    if intervention or (state.baseline is None and _is_changed(state)):
+        if run.origin != "recorded" and not run.trace.intervention:
+            state = replace(
+                state,
+                runs=_with(state.runs, replace(run, wish=state.wish)),
+                beside=state.shown,
+            )
+    original = state.find(state.beside)
+    if intervention or (original is None and _is_changed(state)):
         return decode(replace(state, wish=wish), state.step)
-    if state.baseline is None:
+    if original is None or original.wish is None:
         return Next(state)
-    baseline = replace(
+    restored = replace(
         state,
         awaiting=state.awaiting.without(is_question),
-        wish=state.original,
-        trace=state.baseline,
-        made_for=state.original.request(),
-        baseline=None,
-        passes=(),
+        wish=original.wish,
+        shown=original.key,
+        beside=0,
         busy="",
     )
-    return Next(baseline)
+    return Next(restored)
 
 
 def _is_changed(state: State) -> bool:
@@ -215,7 +236,7 @@ def undo(state: State) -> Next:
         return Next(state)
     run = undo[-1]
     history = History(undo[:-1], (*redo, current_run(state, run.edit)))
-    return _return_to(replace(state, history=history.bounded()), run)
+    return put_back(replace(state, history=history), run)
 
 
 def redo(state: State) -> Next:
@@ -225,7 +246,7 @@ def redo(state: State) -> Next:
         return Next(state)
     run = redo[-1]
     history = History((*undo, current_run(state, run.edit)), redo[:-1])
-    return _return_to(replace(state, history=history.bounded()), run)
+    return put_back(replace(state, history=history), run)
 
 
 def _skipped(state: State, runs: tuple[EditedRun, ...]) -> tuple[EditedRun, ...]:
@@ -235,41 +256,55 @@ def _skipped(state: State, runs: tuple[EditedRun, ...]) -> tuple[EditedRun, ...]
     return runs
 
 
-def _return_to(state: State, run: EditedRun) -> Next:
-    state = put_back(state, run)
-    return Next(state) if run.made is not None else decode(state, run.step)
-
-
 # ---- answers -------------------------------------------------------------------
 
 
 def decoded(state: State, event: Decoded) -> Next:
     """Show a decode as far as it has come, with the cursor where it was requested."""
     trace, cursor = event.trace, state.cursor
+    asked = _request(state, event.number)
+    prefix = () if asked is None else asked.prefix
     if cursor is None:
         # a replaced engine replays what is shown: keep it until the engine catches up
         if len(trace) < state.step:
             return Next(state)
-        made_for = _request(state, event.number)
         state = replace(state, notice=_notice(state, event, ""))
-        return Next(replace(state, trace=trace, made_for=made_for, passes=event.passes))
-    asked = _request(state, event.number)
-    prefix = () if asked is None else asked.prefix
+        return Next(_taken(state, event, asked))
     if state.recorded and len(trace) < min(cursor, len(prefix)):
         return Next(state)  # it repeats what is shown
     arrived = len(trace) >= cursor
     return Next(
         replace(
-            state,
-            trace=trace,
-            made_for=_request(state, event.number),
-            passes=event.passes,
+            _taken(state, event, asked),
             step=cursor if arrived else len(trace),
             cursor=None if arrived else cursor,
-            recorded=False,
             notice=_notice(state, event, source_notice(trace)),
         )
     )
+
+
+def _taken(state: State, event: Decoded, asked: Decode | None) -> State:
+    """Show what is decoded, in place of a run that nothing leads back to."""
+    change = NO_CHANGES if asked is None else asked.intervention
+    before = state.run
+    made = Run(
+        trace=event.trace,
+        passes=event.passes,
+        wish=None if asked is None else Wish.of(asked, state.wish.reference),
+        change=change,
+        parent=state.beside if change else None,
+    )
+    edits = (*state.history.undo, *state.history.redo)
+    if before is not None and before.key not in (state.beside, *(e.run for e in edits)):
+        made = replace(made, key=before.key, name=before.name, note=before.note)
+    return replace(state, runs=_with(state.runs, made), shown=made.key)
+
+
+def _with(runs: tuple[Run, ...], made: Run) -> tuple[Run, ...]:
+    """Put a run in the place of the one that has its key, or behind them all."""
+    if made.key not in (run.key for run in runs):
+        return (*runs, made)
+    return tuple(made if run.key == made.key else run for run in runs)
 
 
 def _request(state: State, number: int) -> Decode | None:
@@ -300,11 +335,8 @@ def finished(state: State, event: Finished) -> Next:
         notice=_broken_words(state) or state.notice,
     )
     state = replace(_led(state), seeks=False)
-    if state.intervention and state.baseline is None and not _is_changed(state):
-        prefix = state.made_for.prefix if state.made_for is not None else ()
-        original = replace(state.wish, prefix=prefix)
-        state = replace(state, baseline=state.trace, original=original)
-        return decode(state, state.step)
+    if state.intervention and not (state.beside or _is_changed(state)):
+        return decode(replace(state, beside=state.shown), state.step)
     return Next(state)
 
 
@@ -370,8 +402,8 @@ def picture_again(state: State) -> State:
     sentence = "" if state.trace is None else source_line(state.trace)
     if state.wish.sentence == sentence:
         return state
-    made = state.made_for
-    if made is not None and made.source == sentence and not state.recorded:
+    made = None if state.recorded or state.run is None else state.run.request
+    if made is not None and made.source == sentence:
         return replace(state, wish=Wish.of(made))
     wish = replace(state.wish, sentence=sentence, reference="", fed=True, prefix=())
     return replace(state, wish=wish)
@@ -384,7 +416,7 @@ def leave_other_model(state: State) -> State:
         return state
     if trace.model.digest == opened.model.digest:
         return state
-    return replace(state, trace=None, made_for=None, passes=())
+    return replace(state, shown=0)
 
 
 def remembered(state: State, edit: EditName) -> State:
@@ -398,8 +430,8 @@ def remembered(state: State, edit: EditName) -> State:
         return revised
     if edit == "strategy" and past and past[-1].edit == edit and not state.history.redo:
         return revised
-    undo = (*past, current_run(state, edit))
-    return replace(revised, history=History(undo=undo).bounded())
+    undo = (*past, current_run(state, edit))[-MOST_EDITS:]
+    return replace(revised, history=History(undo=undo))
 
 
 def current_run(state: State, edit: EditName) -> EditedRun:
@@ -410,7 +442,7 @@ def current_run(state: State, edit: EditName) -> EditedRun:
         intervention=state.intervention,
         step=state.step,
         revision=state.revision,
-        made=_made(state),
+        run=0 if state.awaiting.decoding or not is_answered(state) else state.shown,
     )
 
 
@@ -419,10 +451,10 @@ def is_current(state: State, run: EditedRun) -> bool:
     return (run.wish, run.intervention) == (state.wish, state.intervention)
 
 
-def put_back(state: State, run: EditedRun) -> State:
-    """Return a run that was kept; what the engine was asked meanwhile is dropped.
+def put_back(state: State, run: EditedRun) -> Next:
+    """Show a run again; what the engine was asked meanwhile is dropped.
 
-    The trace is None where the run must be computed again.
+    One that is no longer kept is computed again.
     """
     state = replace(
         state,
@@ -430,56 +462,23 @@ def put_back(state: State, run: EditedRun) -> State:
         wish=run.wish,
         intervention=run.intervention,
         revision=run.revision,
-        cursor=None,
-        busy="",
-        error="",
-        notice="",
-        baseline=None,
+        beside=0,
     )
-    made = run.made
+    made = state.find(run.run)
     if made is None:
-        return state
-    return replace(
-        state,
-        trace=made.trace,
-        passes=made.passes,
-        recorded=made.recorded,
-        made_for=made.answers,
-        baseline=made.baseline,
-        original=made.original,
-        step=run.step,
-    )
+        return decode(state, run.step)
+    shown = replace(state, shown=made.key, beside=made.parent or 0, step=run.step)
+    return Next(replace(shown, cursor=None, busy="", error="", notice=""))
 
 
 def is_answered(state: State) -> bool:
     """Tell whether the run on screen is the one wanted, as far as it has come."""
-    trace = state.trace
-    if trace is None:
+    run = state.run
+    if run is None:
         return False
-    if state.recorded:
-        return state.wish.sentence == source_line(trace)
-    return state.made_for == state.wish.request(state.intervention)
-
-
-def _made(state: State) -> MadeRun | None:
-    """Return the finished run for this request, or None."""
-    trace = state.trace
-    if trace is None or state.awaiting.decoding or not is_answered(state):
-        return None
-    memo = Memo()
-    return MadeRun(
-        trace=_bare(trace, memo),
-        passes=tuple(_bare(one, memo) for one in state.passes),
-        recorded=state.recorded,
-        answers=state.made_for,
-        baseline=None if state.baseline is None else _bare(state.baseline, Memo()),
-        original=state.original,
-    )
-
-
-def _bare(trace: Trace, memo: Memo) -> Trace:
-    """Return a Trace without what pictures derived of it: that takes more memory."""
-    return replace(compact(trace), memo=memo, cut_from=None)
+    if run.origin == "recorded":
+        return state.wish.sentence == source_line(run.trace)
+    return run.request == state.wish.request(state.intervention)
 
 
 def compared(state: State) -> TranslationText:
@@ -506,14 +505,13 @@ def _other(state: State) -> tuple[str, Against]:
 
 def _before(state: State) -> str:
     """Return the text of the newest run of the sentence that is the model's own."""
-    for run in reversed(state.history.undo):
-        made = run.made
-        if made is None or run.wish.sentence != state.wish.sentence:
+    for edit in reversed(state.history.undo):
+        run = state.find(edit.run)
+        if run is None or edit.wish.sentence != state.wish.sentence:
             continue
-        if made.trace.intervention == state.intervention and not has_fed(
-            made.trace.steps
-        ):
-            return made.trace.text
+        trace = run.trace
+        if trace.intervention == state.intervention and not has_fed(trace.steps):
+            return trace.text
     return ""
 
 

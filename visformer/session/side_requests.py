@@ -29,7 +29,8 @@ from visformer.language import _
 from visformer.pictures.computation import subject
 from visformer.pictures.fills import listed_row
 from visformer.pictures.output import known_rows, missing
-from visformer.session.history import LensAsked
+from visformer.session.pending import LensAsked
+from visformer.session.run import Run, RunOrigin
 from visformer.session.runs import fixed_words
 from visformer.session.state import Next, State
 from visformer.text import clean
@@ -52,8 +53,13 @@ def batch(state: State, sources: tuple[str, ...]) -> Next:
 
 def batch_done(state: State, event: BatchDone) -> Next:
     """Keep the rows of the batch."""
-    awaiting = state.awaiting.end(event.number)
-    return Next(replace(state, awaiting=awaiting, batch=event.traces, busy=""))
+    rows = (Run(trace=trace, origin="batch") for trace in event.traces)
+    return _experiment(state, event.number, *rows)
+
+
+def leave_batch(state: State) -> Next:
+    """Show the sentence on screen instead of the batch."""
+    return Next(state.without("batch"))
 
 
 def shuffle(state: State) -> Next:
@@ -74,8 +80,20 @@ def shuffle(state: State) -> Next:
 
 def shuffled(state: State, event: Shuffled) -> Next:
     """Keep both orders."""
-    awaiting = state.awaiting.end(event.number)
-    return Next(replace(state, awaiting=awaiting, shuffle=event, busy=""))
+    own = Run(trace=event.baseline, origin="shuffled")
+    other = Run(
+        trace=event.shuffled, origin="shuffled", order=event.order, parent=own.key
+    )
+    return _experiment(state, event.number, own, other)
+
+
+def _experiment(state: State, number: int, *made: Run) -> Next:
+    """Keep the runs of an experiment in place of those of the one before."""
+    origins: set[RunOrigin] = {run.origin for run in made}
+    for origin in origins:
+        state = state.without(origin)
+    awaiting = state.awaiting.end(number)
+    return Next(replace(state, awaiting=awaiting, runs=(*state.runs, *made), busy=""))
 
 
 def find_tokens(state: State, text: str) -> Next:

@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Concatenate, NamedTuple, ParamSpec, Protocol, TypedDict, Unpack
+from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol
 
-from visformer.engine.messages import (
-    Asked,
-    Decode,
-    Open,
-    Opened,
-    Request,
-    Shuffled,
-    TokensFound,
-)
+from visformer.engine.messages import Asked, Open, Opened, Request, TokensFound
 from visformer.pictures.look import DEFAULT_LOOK, Look
 from visformer.pictures.picture import Axis
 from visformer.pictures.selection import (
@@ -25,10 +17,8 @@ from visformer.pictures.selection import (
     StageOptions,
 )
 from visformer.pictures.words.scene import Scene
-from visformer.session.answers import Answers
-from visformer.session.awaiting import Awaiting
-from visformer.session.history import History, LensAsked, OpenWish, Wish
-from visformer.session.places import Place, Trail, limited
+from visformer.session.pending import Answers, Awaiting, LensAsked, OpenWish
+from visformer.session.run import History, Run, RunOrigin, Wish, reachable
 from visformer.values.arrays import Floats
 from visformer.values.distribution import RowDistribution
 from visformer.values.facts import Kind, ModelFacts
@@ -39,6 +29,80 @@ from visformer.values.trace import Trace
 
 Dimensions = Mapping[Axis, int]  # one of each axis, at most
 SHOWN_WHOLE = 256  # tokens up to which a recorded target is shown whole at once
+MOST_PLACES = 100  # that can be gone back to
+
+
+class Place(NamedTuple):
+    """A tab, and what it is turned to."""
+
+    tab: str
+    kind: Kind
+    layer: int
+    head: int
+    step: int
+
+
+def limited(place: Place, trace: Trace) -> Place:
+    """Limit a place to what a Trace has; no step comes before the end of its prompt."""
+    kind = place.kind if place.kind in trace.kinds else trace.kinds[-1]
+    return Place(
+        place.tab,
+        kind,
+        max(0, min(place.layer, trace.layers(kind) - 1)),
+        max(0, min(place.head, trace.heads(kind) - 1)),
+        max(trace.prompt, min(place.step, len(trace))),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Trail:
+    """Trail before and after the current one, the nearest last."""
+
+    back: tuple[Place, ...] = ()
+    forward: tuple[Place, ...] = ()
+
+    def left(self, place: Place, now: Place) -> Trail:
+        """Return them after the user has gone from a place to another.
+
+        Step after step counts as one way: Back leads to where it began.
+        """
+        if place == now:
+            return self
+        walked = _only_steps(place, now) and abs(now.step - place.step) == 1
+        if walked and self.back and _only_steps(self.back[-1], place):
+            return Trail(self.back)
+        return Trail((*self.back, place)[-MOST_PLACES:])
+
+    def go_back(self, now: Place, trace: Trace | None) -> tuple[Place, Trail] | None:
+        """Return the place before ``now`` that differs from it, and what is left."""
+        found = _nearest(self.back, now, trace)
+        if found is None:
+            return None
+        place, back = found
+        return place, Trail(back, (*self.forward, now))
+
+    def go_forward(self, now: Place, trace: Trace | None) -> tuple[Place, Trail] | None:
+        """Return the place after ``now`` that differs from it, and what is left."""
+        found = _nearest(self.forward, now, trace)
+        if found is None:
+            return None
+        place, forward = found
+        return place, Trail((*self.back, now), forward)
+
+
+def _only_steps(one: Place, other: Place) -> bool:
+    return one[:-1] == other[:-1] and one.step != other.step
+
+
+def _nearest(
+    places: tuple[Place, ...], now: Place, trace: Trace | None
+) -> tuple[Place, tuple[Place, ...]] | None:
+    """Return the last place that the Trace has and that is not ``now``."""
+    for at in range(len(places) - 1, -1, -1):
+        place = places[at] if trace is None else limited(places[at], trace)
+        if place != now:
+            return place, places[:at]
+    return None
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -65,22 +129,17 @@ class State:
     history: History = field(default_factory=History)  # for undo and redo
     revision: object = field(default_factory=object)  # another one after each edit
     trail: Trail = field(default_factory=Trail)  # for back and forward
-    trace: Trace | None = None
-    made_for: Decode | None = None  # the request that the Trace answers
+    runs: tuple[Run, ...] = ()
+    shown: int = 0  # the key of the run on screen; 0 for none
+    beside: int = 0  # the key of the run that it is compared with; 0 for none
     visible: Trace | None = None  # derived
     step: int = 0
     led: str = ""  # digest of the model whose telling head has been shown
     begun: Place | None = None  # where the run that is decoded is to be looked at
     seeks: bool = False  # at its end the step that says most is gone to
-    recorded: bool = False  # the Trace was read from a file, not made by the engine
     parameters: tuple[LayerParameters, ...] = ()  # of the layers looked at, newest last
     lens: LensRows | None = None  # what each layer would predict, as far as it came
     intervention: Intervention = NO_CHANGES  # what the user has changed in the run
-    baseline: Trace | None = None  # the run without changes, once it is known
-    original: Wish = field(default_factory=Wish)  # what the baseline run answers
-    passes: tuple[Trace, ...] = ()  # by step, if each step changed the rows before it
-    shuffle: Shuffled | None = None  # the sentence in another order, and in its own
-    batch: tuple[Trace, ...] = ()  # several sentences run together, pads included
     found: TokensFound | None = None  # tokens that what was typed names
     unfolded: bool = False  # every next token is listed, not the best alone
     distribution: RowDistribution | None = None  # what is listed then
@@ -102,6 +161,47 @@ class State:
     step_ms: float | None = None  # milliseconds per step of the last decode
     notice: str = ""  # worth knowing: a cut sentence, a replaced engine
     error: str = ""  # one sentence: what went wrong and what to do
+
+    def find(self, key: int | None) -> Run | None:
+        """Return the run of a key; None where it is no longer kept."""
+        return next((run for run in self.runs if run.key == key), None)
+
+    @property
+    def run(self) -> Run | None:
+        """The run on screen."""
+        return self.find(self.shown)
+
+    @property
+    def trace(self) -> Trace | None:
+        """The whole Trace of the run on screen."""
+        return self.run.trace if self.run is not None else None
+
+    @property
+    def recorded(self) -> bool:
+        """Whether it was read from a file, not made by the engine."""
+        return self.run is not None and self.run.origin == "recorded"
+
+    @property
+    def passes(self) -> tuple[Trace, ...]:
+        """Its Traces by step, if each step changed the rows before it."""
+        return self.run.passes if self.run is not None else ()
+
+    @property
+    def baseline(self) -> Trace | None:
+        """The run that it is compared with: the one without changes, once known."""
+        run = self.find(self.beside)
+        return None if run is None else run.trace
+
+    @property
+    def batch(self) -> tuple[Trace, ...]:
+        """Several sentences run together, pads included."""
+        return tuple(run.trace for run in self.runs if run.origin == "batch")
+
+    @property
+    def shuffle(self) -> tuple[Trace, Trace, tuple[int, ...]] | None:
+        """The sentence in its own order and in another, and where each token was."""
+        pair = [run for run in self.runs if run.origin == "shuffled"]
+        return (pair[0].trace, pair[1].trace, pair[1].order) if pair else None
 
     @property
     def about(self) -> Opened | None:
@@ -133,6 +233,11 @@ class State:
         if trace is None or not (known or len(trace) <= SHOWN_WHOLE):
             return None
         return trace if self.look.ahead else None
+
+    def without(self, origin: RunOrigin) -> State:
+        """Return it without the runs of an experiment."""
+        left = tuple(run for run in self.runs if run.origin != origin)
+        return replace(self, runs=left) if len(left) < len(self.runs) else self
 
     @property
     def positions(self) -> Floats | None:
@@ -186,75 +291,20 @@ class State:
         )
 
 
-class Change(TypedDict, total=False):
-    """Fields of the State by name, with new values; ``visible`` follows from them."""
-
-    opened: Opened | None
-    wish: Wish
-    awaiting: Awaiting
-    cursor: int | None
-    opening: OpenWish | None
-    asked: Asked | None
-    asked_for: OpenWish | None
-    answers: Answers
-    lens_asked: LensAsked | None
-    shuffles: int
-    history: History
-    revision: object
-    trail: Trail
-    trace: Trace | None
-    made_for: Decode | None
-    step: int
-    led: str
-    begun: Place | None
-    seeks: bool
-    recorded: bool
-    parameters: tuple[LayerParameters, ...]
-    lens: LensRows | None
-    intervention: Intervention
-    baseline: Trace | None
-    original: Wish
-    passes: tuple[Trace, ...]
-    shuffle: Shuffled | None
-    batch: tuple[Trace, ...]
-    found: TokensFound | None
-    unfolded: bool
-    distribution: RowDistribution | None
-    tab: str
-    stage: str
-    stage_options: StageOptions
-    kind: Kind
-    layer: int
-    head: int
-    scale: Scale
-    look: Look
-    hovered: AttentionCell | None
-    locked: AttentionCell | None
-    hovered_dimensions: Dimensions
-    locked_dimensions: Dimensions
-    silence: str
-    busy: str
-    step_ms: float | None
-    notice: str
-    error: str
-
-
 def clamp(state: State, before: State) -> State:
     """Limit the selection to what there is, and derive ``visible``.
 
     ``visible`` stays the same object while its content is the same. The kind is one
     that the Trace has, and no step comes before the end of its prompt.
     """
-    if state.trace is None:
-        return replace(state, visible=None, step=0, hovered=None, locked=None)
+    state = _tidied(state, before)
     trace = state.trace
-    if before.trace is not None and not _same_sentence(trace, before.trace):
-        state = replace(state, shuffle=None)
+    if trace is None:
+        return replace(state, visible=None, step=0, hovered=None, locked=None)
     _tab, kind, layer, head, step = limited(state.place, trace)
     same = before.trace is trace and before.step == step
-    visible = (
-        before.visible if same and before.visible else _visible(state, trace, step)
-    )
+    visible = before.visible if same else None
+    visible = visible or _visible(state, trace, step)
     return replace(
         state,
         kind=kind,
@@ -265,6 +315,34 @@ def clamp(state: State, before: State) -> State:
         hovered=_inside(state.hovered, visible),
         locked=_inside(state.locked, visible),
     )
+
+
+def _tidied(state: State, before: State) -> State:
+    """Drop runs that nothing leads to, and a shuffled source that is not on screen.
+
+    Of runs that have left the screen, what pictures derived is dropped.
+    """
+    now, then = state.trace, before.trace
+    if now is not None and then is not None and not _same_sentence(now, then):
+        state = state.without("shuffled")
+    on_screen = _on_screen(state)
+    left = _on_screen(before) - on_screen
+    if not left and on_screen == _on_screen(before) and state.history is before.history:
+        return state
+    runs = reachable(state.runs, on_screen, state.history)
+    runs = tuple(run.bare() if run.key in left else run for run in runs)
+    keys = {run.key for run in runs}
+    return replace(
+        state,
+        runs=runs,
+        shown=state.shown if state.shown in keys else 0,
+        beside=state.beside if state.beside in keys else 0,
+    )
+
+
+def _on_screen(state: State) -> set[int]:
+    parent = None if state.run is None else state.run.parent
+    return {state.shown, state.beside, parent or 0}
 
 
 def _same_sentence(one: Trace, other: Trace) -> bool:
@@ -309,6 +387,13 @@ class EngineLike(Protocol):
 P = ParamSpec("P")
 
 
+def _fields_of(
+    _kind: Callable[P, State],
+) -> Callable[[Callable[..., None]], Callable[Concatenate[Session, P], None]]:
+    """Let a method take the fields of a class by name, each with its type."""
+    return lambda method: method
+
+
 class Session:
     """Holds the one State; every change goes through ``set`` or ``do``."""
 
@@ -322,13 +407,17 @@ class Session:
         self.state = State()
         self._listener, self._engine, self._needed = listener, engine, needed
 
-    def set(self, **changes: Unpack[Change]) -> None:
+    @_fields_of(State)
+    def set(self, **changes: Any) -> None:
         """Replace fields of the State, clamp the selection, call the listener.
 
         The place that is left by it can be gone back to.
         """
-        moved = bool(changes.keys() & set(Place._fields))
-        self._become(replace(self.state, **changes), moved=moved)
+        self.go(replace(self.state, **changes))
+
+    def go(self, state: State) -> None:
+        """Show another State that the user has turned to, as ``set`` does."""
+        self._become(state, moved=True)
 
     def do(
         self,

@@ -20,7 +20,7 @@ from visformer.errors import InputError
 from visformer.trace_file.regular_file import RegularFile
 
 MAGIC = b"VISFORMER TRACE\n"
-VERSION = (3, 1)
+VERSION, OLDEST = (4, 0), 3  # written, and the major version that is read
 START = len(MAGIC) + 2  # of the first block
 INDEX = "index"
 # marker, bytes of the name, bytes of the payload, CRC-32 of the payload, CRC-32 of all

@@ -184,9 +184,13 @@ def read_session_file(file: BlockFile, version: tuple[int, int]) -> SavedSession
     except InputError as error:
         problems.append(str(error))
     problems += [run.trace.missing for run in runs.values()]
+    numbers = {number: at for at, number in enumerate(runs)}
     return SavedSession(
-        runs=tuple(runs.values()),
-        at=[*runs].index(contents.shown) if contents.shown in runs else 0,
+        runs=tuple(
+            replace(run, parent=numbers.get(-1 if run.parent is None else run.parent))
+            for run in runs.values()
+        ),
+        at=numbers.get(contents.shown, 0),
         version=version,
         work=work,
         missing=next(filter(None, problems), ""),
@@ -229,6 +233,7 @@ def _run(
         name=known.facts.name,
         note=known.facts.note,
         selection=known.facts.selection,
+        parent=known.facts.parent,
     )
 
 
@@ -380,6 +385,7 @@ def write_runs(
             name=run.name,
             note=run.note,
             selection=run.selection,
+            parent=run.parent,
         )
         writer.write(f"{number}/facts", data)
         _write_arrays(writer, read_facts(data, number).facts, trace, number)

@@ -10,12 +10,17 @@ from visformer.values.trace import Trace
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class SavedRun:
-    """One run of a session; what modified it is ``trace.intervention``."""
+    """One run of a session; what modified it is ``trace.intervention``.
+
+    ``parent`` is the number of the run that it was made from, by modifying it; None for
+    none. It counts the runs of its session from 0.
+    """
 
     trace: Trace
     name: str = ""
     note: str = ""
     selection: RunSelection | None = None  # None: nobody has looked at it
+    parent: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -27,7 +32,7 @@ class SavedSession:
 
     runs: tuple[SavedRun, ...]
     at: int = 0  # of the run that was shown
-    version: tuple[int, int] = (3, 1)  # of the file: major, minor
+    version: tuple[int, int] = (4, 0)  # of the file: major, minor
     work: bytes = b""  # what a window needs to go on; b"" where none saved it
     missing: str = ""
 

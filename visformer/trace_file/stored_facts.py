@@ -98,6 +98,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     name: ShortText = ""
     note: LongText = ""
     selection: RunSelection | None = None
+    parent: Natural | None = None  # the number of the run that it was made from
 
 
 class CheckedFacts(NamedTuple):

@@ -1,7 +1,7 @@
 """Traces and sessions on disk (``*.vis``): numpy only, so that the window reads them.
 
-Version 3 is described in resources/vis-format.md and read when asked. Readers skip
-blocks they do not know and refuse another major version.
+resources/vis-format.md describes them: version 4 is written, version 3 is read, too.
+Readers skip blocks they do not know and refuse another major version.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from visformer.errors import InputError
 from visformer.files import check_suffix, saving, written_whole
 from visformer.text import clean
-from visformer.trace_file.file_blocks import MAGIC, START, VERSION, BlockFile
+from visformer.trace_file.file_blocks import MAGIC, OLDEST, START, VERSION, BlockFile
 from visformer.trace_file.regular_file import RegularFile
 from visformer.trace_file.run_arrays import read_session_file, write_runs
 from visformer.trace_file.saved_session import SavedRun, SavedSession
@@ -40,12 +40,14 @@ def write_session(
     again.
     """
     check_suffix(path, ".vis")
-    if not 0 <= shown < len(runs):
-        raise InputError(
-            "Run {number} cannot be the one shown: there are {count} runs.",
-            number=shown,
-            count=len(runs),
-        )
+    for number in (shown, *(run.parent for run in runs if run.parent is not None)):
+        if not 0 <= number < len(runs):
+            raise InputError(
+                "Run {number} cannot be shown, or be the parent of another: there are "
+                "{count} runs.",
+                number=number,
+                count=len(runs),
+            )
     with saving(path) as target, written_whole(target, private=private) as file:
         write_runs(file, runs, shown, work)
 
@@ -80,7 +82,7 @@ def read_session(path: Path) -> SavedSession:
             "{file} was written by a newer Visformer: update to open it.",
             file=file.name,
         )
-    if major < VERSION[0]:
+    if major < OLDEST:
         raise InputError(
             "{file} was written before Visformer was released, and is no longer "
             "read: run its sentence again.",

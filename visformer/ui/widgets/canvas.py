@@ -24,7 +24,7 @@ from PySide6.QtWidgets import QAbstractScrollArea, QApplication, QWidget
 
 from visformer.pictures.codes import NAN, NOTHING, Bytes
 from visformer.ui.widgets.cell_pixels import (
-    Run,
+    CellRun,
     cells_in_sight,
     changed_cells,
     first_pixel,
@@ -90,9 +90,9 @@ class Canvas(QWidget):
         self.digits = True  # written in cells that are large enough
         self._colours = colour_table(self.palette())
         self._masked: Bools | None = None
-        self._hatched: list[Run] | None = None  # visible hidden cells, once needed
+        self._hatched: list[CellRun] | None = None  # visible hidden cells, once needed
         self._unknown: Bools | None = None  # cells that are NaN, if there are any
-        self._crossed: list[Run] = []  # visible ones, found with the hatched
+        self._crossed: list[CellRun] = []  # visible ones, found with the hatched
         self._alarms: list[list[int]] = []  # rows and columns
         self._border: tuple[int, int] | None = None  # rows and columns of a prompt
         self._framed: slice | None = None  # columns
@@ -329,7 +329,7 @@ class Canvas(QWidget):
             painter.setBrush(nan_crosses())
             painter.drawRects(self._runs_in(self._crossed, part))
 
-    def _runs_in(self, runs: list[Run], part: QRect) -> list[QRectF]:
+    def _runs_in(self, runs: list[CellRun], part: QRect) -> list[QRectF]:
         """Return the pixels of those runs of cells that are in these lines.
 
         Whole ones: what Qt makes of others depends on where painting is clipped.

@@ -112,11 +112,11 @@ def _within(
     return start + left, cells[left : max(left, right)]
 
 
-Run = tuple[int, int, int]  # first column, row, how many cells
+CellRun = tuple[int, int, int]  # first column, row, how many cells
 MOST_HATCHED = 4_000  # rectangles
 
 
-def hidden_runs(masked: Bools, view: QRectF) -> list[Run]:
+def hidden_runs(masked: Bools, view: QRectF) -> list[CellRun]:
     """Join adjacent visible hidden cells of a row; [] if there are too many."""
     top, left = math.floor(view.top()), math.floor(view.left())
     part = masked[top : math.ceil(view.bottom()), left : math.ceil(view.right())]

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QPushButton
 from visformer.language import _
 from visformer.pictures.picture import Matrix
 from visformer.session.runs import change_run, fixed_words
-from visformer.session.state import Change, Session, State
+from visformer.session.state import Session, State
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.plain_tip import plain_tip
 from visformer.values.intervention import Intervention
@@ -25,7 +25,7 @@ class Without(NamedTuple):
     is_off: Callable[[Intervention], bool]
     turned: Callable[[Intervention], Intervention]  # off or on again
     there: Callable[[State], bool]
-    looked: Callable[[State], Change]  # where its effect is seen
+    looked: Callable[[State], State]  # where its effect is seen
 
 
 class RunSwitch(QPushButton):
@@ -51,7 +51,7 @@ class RunSwitch(QPushButton):
         session, without = self._session, self._without
         before = session.state.intervention
         if not without.is_off(before):
-            session.set(**without.looked(session.state))
+            session.go(without.looked(session.state))
             self.led.emit()
         session.do(change_run, without.turned(before))
 

@@ -16,16 +16,19 @@ from PySide6.QtWidgets import QFileDialog
 from visformer.errors import InputError, VisformerError, brief, stack_words
 from visformer.language import _, ngettext
 from visformer.session import openings
-from visformer.session.kept import Keeper, KeptWork, Work, left_behind, mark
-from visformer.session.recipe import (
-    Recipe,
+from visformer.session.kept import (
+    Keeper,
+    KeptWork,
+    Work,
     goes_on_with,
-    read_recipe,
+    left_behind,
+    mark,
     recipe_of,
     runs_of,
+    session_of,
     settled,
-    written,
 )
+from visformer.session.recipe import Recipe, read_recipe, written
 from visformer.session.runs import first_step
 from visformer.session.state import Session, State
 from visformer.text import visible
@@ -55,7 +58,6 @@ class SessionFiles(QObject):
         super().__init__(window)
         self._window, self._root = window, root
         self.path = ""  # of the session's file
-        self._others: tuple[SavedRun, ...] = ()  # runs of that file, not on screen
         self._saved: object = window.session.state.revision
         self._tried: object = None  # the revision of a session opened again
         self._again: KeptWork | None = None  # that session
@@ -85,7 +87,7 @@ class SessionFiles(QObject):
         self._window.setWindowTitle(f"{title}[*]")
         self._window.setWindowModified(edited)
         look = state.tab, state.stage, state.kind, state.layer, state.head, state.step
-        run = state.trace, state.wish, state.intervention, state.history, state.opened
+        run = state.runs, state.wish, state.intervention, state.history, state.opened
         if not same(self._seen, (*run, *look)):
             self._seen = (*run, *look)
             worked = self.edited or bool(state.trail.back) or self._kept
@@ -182,13 +184,15 @@ class SessionFiles(QObject):
     def shown(self, session: SavedSession, path: str) -> None:
         """Take over a session file that was opened, its run being on screen."""
         self.path, self._again = path, None
-        self._others = tuple(run for run in session.runs if run is not session.shown)
         self._saved = self._window.session.state.revision
         if session.work:
-            self._window.guarded(lambda: self._resume_file(read_recipe(session.work)))
+            whole = not session.missing
+            self._window.guarded(
+                lambda: self._resume_file(read_recipe(session.work), whole=whole)
+            )
         self.draw(self._window.session.state)
 
-    def _resume_file(self, recipe: Recipe) -> None:
+    def _resume_file(self, recipe: Recipe, *, whole: bool) -> None:
         """Go on with a file's session where its model is one that the user has used."""
         opened, session = self._window.session.state.opened, self._window.session
         same_model = opened is not None and opened.model.digest == recipe.digest
@@ -196,7 +200,7 @@ class SessionFiles(QObject):
             same_model or self._window.memory.knows(recipe.path)
         ):
             return
-        session.do(openings.resume, recipe)
+        session.do(openings.resume, recipe, whole=whole)
         self._saved = session.state.revision
         self._follow(recipe)
 
@@ -220,20 +224,19 @@ class SessionFiles(QObject):
 
     def _write(self, path: str) -> None:
         state = settled(self._window.session.state)
-        runs, recipe = runs_of(state), recipe_of(state)
-        if not runs or recipe is None:
+        runs = runs_of(state)
+        session, recipe = session_of(state, runs), recipe_of(state, runs)
+        if session is None or recipe is None:
             error = _("There is nothing to save yet: translate a sentence first.")
             self._window.session.set(error=error)
             return
-        names = {run.name for run in runs}
-        others = [run for run in self._others if run.name not in names or not run.name]
         revision = self._window.session.state.revision
 
         def write() -> None:
             problem = ""
             try:
-                work, every = written(recipe), [*others, *runs]
-                write_session(every, Path(path), len(every) - 1, work=work)
+                work = written(recipe)
+                write_session(session.runs, Path(path), session.at, work=work)
             except VisformerError as error:
                 problem = str(error)
             except (OSError, ValueError) as error:  # a name that is no text
@@ -299,7 +302,7 @@ class SessionFiles(QObject):
     ) -> None:
         window, recipe = self._window, work.recipe
         if session is not None:
-            window.show_run(session.shown)
+            window.show_runs(session)
         elif recipe.recorded:
             if work.facts.file:
                 window.open(work.facts.file)
@@ -311,8 +314,9 @@ class SessionFiles(QObject):
             if recipe.path:
                 window.open(recipe.path)
         else:
-            window.session.do(openings.resume, recipe)
-        self.path, self._others = work.facts.file, ()
+            whole = session is not None and not session.missing
+            window.session.do(openings.resume, recipe, whole=whole)
+        self.path = work.facts.file
         self._saved, self._tried = object(), window.session.state.revision
         self._kept, self._again = True, work
         self._follow(recipe)

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QMenu
 
 from visformer.language import N_, _
 from visformer.session import navigation, runs
-from visformer.session.history import EditedRun, EditName
+from visformer.session.run import EditedRun, EditName
 from visformer.session.state import Next, State
 
 if TYPE_CHECKING:

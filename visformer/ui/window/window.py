@@ -24,8 +24,9 @@ from visformer.pictures.words.modified_run import change_words, export_words
 from visformer.program.diagnostics import Health
 from visformer.program.guard import contain_overrides, separately
 from visformer.program.memory import Memory
-from visformer.session import answers, forcing, openings, runs, side_requests
+from visformer.session import forcing, openings, runs, side_requests
 from visformer.session.navigation import click_source
+from visformer.session.pending import read_answers
 from visformer.session.receive import receive
 from visformer.session.runs import fixed_words
 from visformer.session.side_requests import needed
@@ -111,7 +112,7 @@ class MainWindow(QMainWindow):
         self.tabs.setFocus()
         self.source.history = self.memory.texts("history")
         show_recent(self, self.memory.texts("recent"))
-        self.session.set(answers=answers.read(self.memory.text("answers", "")))
+        self.session.set(answers=read_answers(self.memory.text("answers", "")))
 
     # ---- parts -----------------------------------------------------------------
 
@@ -256,8 +257,12 @@ class MainWindow(QMainWindow):
 
     def show_run(self, run: SavedRun) -> None:
         """Show a recorded run, its text in the source line."""
-        chosen = run.selection
-        self.session.do(runs.show_trace, run.trace, chosen)
+        self.show_runs(SavedSession(runs=(run,)))
+
+    def show_runs(self, session: SavedSession) -> None:
+        """Show the runs of a session, the text of the one on screen in the line."""
+        chosen = session.shown.selection
+        self.session.do(runs.show_runs, session.runs, session.at)
         if chosen is not None and self.tabs.has(chosen.tab):
             self.session.set(tab=chosen.tab)
         self.source.setText(self.session.state.wish.sentence)
@@ -270,7 +275,7 @@ class MainWindow(QMainWindow):
 
     def show_file(self, session: SavedSession, path: str) -> None:
         """Show a session; Ctrl+S writes it to its file, or asks where there is none."""
-        self.show_run(session.shown)
+        self.show_runs(session)
         self.files.shown(session, path)
 
     def _answer(self, given: Mapping[str, Value | None]) -> None:
@@ -325,7 +330,7 @@ class MainWindow(QMainWindow):
         self.session.set(step=index)
 
     def _click_source(self, token: int) -> None:
-        self.session.set(**click_source(self.session.state, token))
+        self.session.go(click_source(self.session.state, token))
 
     def _change_device(self, device: str) -> None:
         opened = self.session.state.opened

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from PySide6.QtWidgets import QPushButton, QWidget
 
 from visformer.language import N_
@@ -37,7 +39,7 @@ NO_CAUSAL_MASK = Without(
     lambda change: bool(change.of(Causal, layer=None)),
     _turned,
     lambda state: state.model is None or "decoder" in state.model.kinds,
-    lambda state: {"kind": "decoder", "step": leaking_step(state)},
+    lambda state: replace(state, kind="decoder", step=leaking_step(state)),
 )
 
 
@@ -111,7 +113,7 @@ class MasksPage(View):
         self.session.do(side_requests.batch, sentences)
 
     def _leave_batch(self) -> None:
-        self.session.set(batch=())
+        self.session.do(side_requests.leave_batch)
 
     def _lock(self, cell: AttentionCell) -> None:
         if not self._state.batch:

@@ -139,8 +139,7 @@ class PositionLab(Dressed, View):
         if self._changed("words", state.trace, state.baseline):
             self._text.setText(result_words(state.trace, state.baseline))
         if self._changed("shuffle", run):
-            orders = None if run is None else (run.baseline, run.shuffled, run.order)
-            self.bag.setText("" if orders is None else shuffle_words(*orders))
+            self.bag.setText("" if run is None else shuffle_words(*run))
             self.bag.setVisible(run is not None)
         fixed = fixed_words(state)
         self._fixed.setText(fixed)

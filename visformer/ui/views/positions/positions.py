@@ -208,7 +208,7 @@ NO_POSITIONS = Without(
     lambda change: PositionChange("none") in change,
     _turned,
     lambda state: state.positions is not None,
-    lambda _: {},
+    lambda state: state,
 )
 
 

@@ -1,11 +1,20 @@
-"""The State's record of requests that the engine has yet to answer."""
+"""What the engine and the user were asked: not yet answered, or answered for good."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+import contextlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+import msgspec
 
 from visformer.engine.messages import Decode, Open, Parameters, Request
+from visformer.session.recipe import Recipe
+from visformer.values.questions import Overrides
+from visformer.values.strategy import Strategy
+
+MOST = 100  # checkpoints whose answers are remembered
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,3 +100,60 @@ def is_question(sent: Sent) -> bool:
 def _sort(request: Request) -> type[Request]:
     alone = request.is_side_request or isinstance(request, Open)
     return type(request) if alone else Request
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenWish:
+    """A checkpoint that is to be opened."""
+
+    request: Open
+    certain: Overrides | None = None  # given now, if earlier answers are used too
+    then: str = ""  # what is translated once it is open
+    resume: Recipe | None = None  # what is worked on once it is open
+    keys: tuple[int, ...] = ()  # of the runs in that session's file
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LensAsked:
+    """What the lens was requested for."""
+
+    of: tuple[object, ...]  # what the Trace is made of, compared by identity
+    rows: tuple[int, ...]
+    strategy: Strategy
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What was answered about each path, and the digest of the weights it was for."""
+
+    known: Mapping[str, tuple[str, Overrides]] = field(default_factory=dict)
+
+    def about(self, path: str) -> Overrides | None:
+        """Return what was answered about a path; None if nothing was asked."""
+        return self.known[path][1] if path in self.known else None
+
+    def changed(self, path: str, digest: str) -> bool:
+        """Tell whether a path has other weights than its answers were given for."""
+        return path in self.known and self.known[path][0] != digest
+
+    def keep(self, path: str, digest: str, given: Overrides) -> Answers:
+        """Add what was answered about a path; the oldest are dropped."""
+        others = [item for item in self.known.items() if item[0] != path]
+        return Answers(dict([*others, (path, (digest, given))][-MOST:]))
+
+    def text(self) -> str:
+        """Return them as the text that ``read_answers`` reads."""
+        return json.dumps(dict(self.known))
+
+
+def read_answers(text: str) -> Answers:
+    """Read what ``Answers.text`` returned; malformed entries are skipped."""
+    known = {}
+    try:
+        written = json.loads(text or "{}")
+    except ValueError:
+        return Answers()
+    for path, entry in written.items() if isinstance(written, dict) else ():
+        with contextlib.suppress(msgspec.ValidationError):
+            known[path] = msgspec.convert(entry, tuple[str, Overrides])
+    return Answers(known)
