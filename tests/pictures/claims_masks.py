@@ -198,7 +198,7 @@ def drawn_share(said: Said, row: int) -> float:
 
 def is_draw(said: Said) -> bool:
     """Whether a step was drawn with what is said; its row may have changed since."""
-    changed = said.run.trace.intervention.may_open
+    changed = said.run.trace.intervention.reaches_back
     return any(
         was_drawn(said, step)
         and step.drawn is not None
@@ -222,7 +222,7 @@ def is_said_drawn(said: Said, *, best: bool) -> bool:
 
 def was_chosen_before(said: Said) -> bool:
     """Whether a best token is its row's best no more, since the row may change."""
-    opened = said.run.trace.intervention.may_open
+    opened = said.run.trace.intervention.reaches_back
     greedy = said.run.strategy.name == "greedy"
     return opened and greedy and some_step(said, lambda one: one.rank > 1)
 

@@ -198,7 +198,7 @@ class Decoding(Stepping):
     @property
     def settled(self) -> bool:
         """Whether no later step changes the rows of an earlier one."""
-        return not self.intervention.may_open
+        return not self.intervention.reaches_back
 
     def feed(self, reference: str | Sequence[int]) -> Trace:
         """Teacher forcing: make ``reference`` the choices of all steps, in one pass.
@@ -391,7 +391,7 @@ class Decoding(Stepping):
 
     def _unsettled(self, consumed: list[int]) -> bool:
         """Whether the next token may change earlier rows; unknown if hooks run."""
-        if self.intervention.may_open or self._packed is None:
+        if self.intervention.reaches_back or self._packed is None:
             return True
         return changes_rows(self.checkpoint, consumed)
 

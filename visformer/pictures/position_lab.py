@@ -18,6 +18,7 @@ from visformer.pictures.token_names import names
 from visformer.pictures.words.absent import captured_words, has_target
 from visformer.values.arrays import Floats
 from visformer.values.changes.position_change import (
+    AMOUNTS,
     PositionChange,
     PositionForm,
     change_table,
@@ -38,7 +39,6 @@ FORMS: dict[PositionForm | None, str] = {  # as named on screen, translated ther
     "permuted": N_("first positions shuffled"),
     "constant": N_("all at pos"),
 }
-AMOUNTS = ("shifted", "scaled", "permuted", "constant")  # forms that need a number
 TITLES = {  # of the three maps, on screen translated
     "embedding": N_("embedding [{rows}, {columns}]"),
     "scaled": N_("embedding × √d [{rows}, {columns}]"),
@@ -189,10 +189,8 @@ def change_of(
     """Return the change set in the lab's fields; None for the model's own."""
     if form is None:
         return None
-    used = form in ("shifted", "scaled", "permuted", "constant")
-    return PositionChange(
-        form, amount if used else 0.0, seed if form == "permuted" else 0
-    )
+    used = amount if form in AMOUNTS else 0.0
+    return PositionChange(form, used, seed if form == "permuted" else 0)
 
 
 def table_pictures(

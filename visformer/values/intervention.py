@@ -47,13 +47,10 @@ class Intervention(tuple[RunChange, ...]):
         positions: PositionChange | None = None,
         scales: ScoreScale | Iterable[ScoreScale] = (),
     ) -> Self:
-        several = [*changes, *_each(masks), *_each(scales)]
-        if masked_value is not None:
-            several.append(MaskedScore(masked_value))
-        if positions is not None:
-            several.append(positions)
+        value = None if masked_value is None else MaskedScore(masked_value)
+        single = (one for one in (value, positions) if one is not None)
         kept: dict[object, RunChange] = {}
-        for change in several:
+        for change in (*changes, *_each(masks), *_each(scales), *single):
             if not isinstance(change, RunChange):
                 raise wrong_type("Intervention", change, _ALLOWED)
             kept.pop(change.subject, None)
@@ -127,10 +124,6 @@ class Intervention(tuple[RunChange, ...]):
         """
         return any(change.reaches_back(self) for change in self)
 
-    @property
-    def may_open(self) -> bool:
-        return self.reaches_back
-
     def by_layer(self, kind: Kind) -> bool:
         """Whether the masks of a kind differ from layer to layer."""
         masks = (one for one in self.masks if kind in one.kinds)
@@ -177,21 +170,17 @@ class Intervention(tuple[RunChange, ...]):
         """
         if isinstance(data, Mapping):
             value, positions = data["masked_value"], data["positions"]
-            data = [
-                *data["masks"],
-                *({"change": "scale", **scale} for scale in data.get("scales", ())),
-                *([] if value is None else [_scored(value)]),
-                *([] if positions is None else [{"change": "positions", **positions}]),
-            ]
+            return cls(
+                *map(_change, data["masks"]),
+                masked_value=None if value is None else float(value),
+                positions=None if positions is None else PositionChange(**positions),
+                scales=[ScoreScale(**scale) for scale in data.get("scales", ())],
+            )
         return cls(*map(_change, data))
 
 
 def _each(given: Any) -> Iterable[Any]:
     return given if isinstance(given, tuple | list) else (given,)
-
-
-def _scored(value: Any) -> dict[str, Any]:
-    return {"change": "masked score", "masked_value": float(value)}
 
 
 def _change(data: Mapping[str, Any]) -> RunChange:

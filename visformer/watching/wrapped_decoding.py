@@ -131,7 +131,7 @@ class WrappedDecoding(Stepping):
     @property
     def settled(self) -> bool:
         """Whether no later step changes the rows of an earlier one."""
-        return self.checkpoint.causal and not self.intervention.may_open
+        return self.checkpoint.causal and not self.intervention.reaches_back
 
     def _computed(self) -> int:
         return len(self._made)

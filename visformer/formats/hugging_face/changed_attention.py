@@ -61,15 +61,6 @@ class AttentionChanges:
                     change=str(change),
                 )
             )
-        for one in change.masks:
-            if not any(self._facts.layers(kind) for kind in one.kinds):
-                raise InputError(
-                    _(
-                        "This model has no attention of the kind that “{change}” "
-                        "changes.",
-                        change=str(one),
-                    )
-                )
         change.check(self._facts, source)
         if not self._reached:
             raise InputError(

@@ -7,18 +7,16 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from visformer.arguments import whole_number
 from visformer.values.changes.run_change import LocalChanges, RunChange
-from visformer.values.changes.written_fields import FieldText, LayerField, or_none
+from visformer.values.changes.written_fields import (
+    FieldText,
+    LayerField,
+    or_none,
+    whole,
+)
 
 FARTHEST = 1 << 20  # positions that a diagonal can be moved by
-
-
-def _offset(name: str, value: object) -> int:
-    return whole_number(name, value, least=-FARTHEST, most=2**63 - 1)
-
-
-_OFFSET = FieldText(r"[+-]?\d+", int, "{:+d}".format, _offset)
+_OFFSET = FieldText(r"[+-]?\d+", int, "{:+d}".format, whole(-FARTHEST))
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ PositionForm = Literal[
     "interleaved", "halves", "none", "shifted", "scaled", "permuted", "constant"
 ]
 _MOST_POSITIONS = 65_536  # while no model says how many it has
-_AMOUNTS = {  # smallest amount, largest amount, whether it must be a whole number
+AMOUNTS = {  # of forms that need one: smallest, largest, whether it must be whole
     "shifted": (0, 65_536, True),
     "scaled": (-1000, 1000, False),
     "permuted": (2, 65_536, True),
@@ -67,7 +67,7 @@ class PositionChange(RunChange):
             self._check(model.known.max_positions)
 
     def _check(self, rows: int) -> None:
-        low, high, whole = _AMOUNTS.get(self.form, (-math.inf, math.inf, False))
+        low, high, whole = AMOUNTS.get(self.form, (-math.inf, math.inf, False))
         high = min(high, rows - 1) if self.form in ("shifted", "constant") else high
         if not low <= self.amount <= high or (whole and self.amount % 1):
             sentence = (
@@ -80,7 +80,7 @@ class PositionChange(RunChange):
     @property
     def wording(self) -> str:
         """The form of its text that has all that its own form needs."""
-        return self.forms[(self.form in _AMOUNTS) + (self.form == "permuted")]
+        return self.forms[(self.form in AMOUNTS) + (self.form == "permuted")]
 
     def apply(self, x: Any, place: LocalChanges) -> Any:
         """Return positional encodings [P, D] as changed; float32."""

@@ -18,7 +18,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, get_origin, get_type
 import numpy as np
 
 from visformer.errors import InputError
-from visformer.language import ngettext
+from visformer.language import _, ngettext
 from visformer.values.changes.written_fields import ROW, FieldText
 from visformer.values.facts import KINDS, SIDES, ModelFacts, SentenceSide
 
@@ -107,22 +107,30 @@ class RunChange:
 
         Target tokens that are not decoded yet are allowed.
         """
-        layer = getattr(self, "layer", None)
-        if layer is not None and layer >= (n := max(map(model.layers, self.kinds))):
-            raise InputError(
-                ngettext(
-                    "“{change}” is out of range: the model has {n} such layer.",
-                    "“{change}” is out of range: the model has {n} such layers.",
-                    n,
-                    change=self,
-                )
-            )
         if any(side == "source" and row >= source for side, row in self.tokens):
             raise InputError(
                 ngettext(
                     "“{change}” is out of range: the source has {n} token.",
                     "“{change}” is out of range: the source has {n} tokens.",
                     source,
+                    change=self,
+                )
+            )
+        kinds = [kind for kind in self.kinds if kind in KINDS]
+        layers = max(map(model.layers, kinds), default=0)
+        if kinds and not layers:
+            raise InputError(
+                _(
+                    "This model has no attention of the kind that “{change}” changes.",
+                    change=self,
+                )
+            )
+        if (getattr(self, "layer", None) or 0) >= (layers or 1):
+            raise InputError(
+                ngettext(
+                    "“{change}” is out of range: the model has {n} such layer.",
+                    "“{change}” is out of range: the model has {n} such layers.",
+                    layers,
                     change=self,
                 )
             )

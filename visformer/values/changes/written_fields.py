@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Annotated, Any, NamedTuple
 
 from visformer.arguments import one_of, real_number, whole_number, wrong_type
 from visformer.errors import InputError
 from visformer.language import _
 from visformer.values.facts import KINDS, Kind
-
-_LARGEST = 2**63 - 1
 
 
 class FieldText(NamedTuple):
@@ -36,11 +35,13 @@ def or_none(field: FieldText, none: str = "off") -> FieldText:
 def one_word(choices: Iterable[str], *, where: bool = False) -> FieldText:
     """Return a field that takes one of some words."""
     known = tuple(choices)
-
-    def check(name: str, value: object) -> str:
-        return one_of(name, value, known)
-
+    check = partial(one_of, choices=known)
     return FieldText("|".join(known), str, str, check, where)
+
+
+def whole(least: int = 0) -> Callable[[str, Any], int]:
+    """Return the check of a whole number."""
+    return partial(whole_number, least=least, most=2**63 - 1)
 
 
 def _written(number: float) -> str:
@@ -58,10 +59,6 @@ def _truth(name: str, value: object) -> bool:
     return value
 
 
-def _index(name: str, value: object) -> int:
-    return whole_number(name, value, most=_LARGEST)
-
-
 def _layer(text: str) -> int:
     number = int(text.removeprefix(" @ layer "))
     if number == 0:
@@ -71,15 +68,15 @@ def _layer(text: str) -> int:
 
 NUMBER = FieldText(r"[+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?|-?inf", float, _written, _real)
 ROW = FieldText(
-    r"[1-9]\d*", lambda text: int(text) - 1, lambda row: f"{row + 1}", _index, True
+    r"[1-9]\d*", lambda text: int(text) - 1, lambda row: f"{row + 1}", whole(), True
 )
 _LAYER = FieldText(
-    r" @ layer \d+", _layer, lambda layer: f" @ layer {layer + 1}", _index, True
+    r" @ layer \d+", _layer, lambda layer: f" @ layer {layer + 1}", whole(), True
 )
 _SWITCH = FieldText(
     "on|off", "on".__eq__, lambda allowed: "on" if allowed else "off", _truth
 )
-_SEED = FieldText(r"\d+", int, str, _index)
+_SEED = FieldText(r"\d+", int, str, whole())
 
 # types of the fields; tokens and layers count from 0, and in texts from 1
 RowField = Annotated[int, ROW]  # a token

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 from PySide6.QtCore import QPoint, QRect, QSignalBlocker, QSize, Qt, Signal
 from PySide6.QtWidgets import (
@@ -108,12 +110,7 @@ class MaskFields(QWidget):
         """Say what is changed in the chosen layers."""
         self._state = state
         kinds = KINDS if state.trace is None else state.trace.kinds
-        with QSignalBlocker(self.kind):
-            if [self.kind.itemData(at) for at in range(self.kind.count())] != [*kinds]:
-                self.kind.clear()
-                for kind in kinds:
-                    self.kind.addItem(_(KIND_NAMES[kind]), kind)
-            self.kind.setCurrentIndex(self.kind.findData(state.kind))
+        _fill(self.kind, {kind: _(KIND_NAMES[kind]) for kind in kinds}, state.kind)
         self._draw_layers()
         change = state.intervention.one(Causal, layer=self.layer)
         name = "own" if change is None else "off" if change.offset is None else "moved"
@@ -159,11 +156,7 @@ class MaskFields(QWidget):
         chosen = state.intervention.masked_value
         if chosen is not None and chosen not in named:
             named[chosen] = masked_value_text(chosen)
-        with QSignalBlocker(self.masked_value):
-            self.masked_value.clear()
-            for value, title in named.items():
-                self.masked_value.addItem(title, value)
-            self.masked_value.setCurrentIndex(list(named).index(chosen))
+        _fill(self.masked_value, named, chosen)
 
     def _draw_scale(self) -> None:
         state = self._state
@@ -173,16 +166,11 @@ class MaskFields(QWidget):
             scales = state.model.attention[state.kind].scales
             value = number(scales[self.layer or 0])
             own = _("the model's own, {value}", value=value)
-        named = {factor: _(title) for factor, title in FACTORS.items()}
+        named: dict[float | str | None, str] = {"own": own}
+        named |= {factor: _(title) for factor, title in FACTORS.items()}
         if chosen is not None and chosen.factor not in named:
             named[chosen.factor] = f"× {number(chosen.factor or 0)}"
-        with QSignalBlocker(self.scaling):
-            self.scaling.clear()
-            self.scaling.addItem(own, "own")
-            for factor, title in named.items():
-                self.scaling.addItem(title, factor)
-            at = 0 if chosen is None else 1 + list(named).index(chosen.factor)
-            self.scaling.setCurrentIndex(at)
+        _fill(self.scaling, named, "own" if chosen is None else chosen.factor)
 
     def _draw_tokens(self) -> None:
         trace = self._state.visible
@@ -251,6 +239,17 @@ def _chooser(name: str) -> QComboBox:
     box.setAccessibleName(name)
     box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
     return box
+
+
+def _fill(box: QComboBox, titles: Mapping[Any, str], chosen: object) -> None:
+    """Offer some values by their titles, and show the one chosen."""
+    there = {box.itemData(at): box.itemText(at) for at in range(box.count())}
+    with QSignalBlocker(box):
+        if there != titles:
+            box.clear()
+            for value, title in titles.items():
+                box.addItem(title, value)
+        box.setCurrentIndex([*titles].index(chosen) if chosen in titles else -1)
 
 
 class Flow(QLayout):

@@ -14,7 +14,6 @@ from PySide6.QtWidgets import (
 
 from visformer.language import N_, _
 from visformer.pictures.position_lab import (
-    AMOUNTS,
     FORMS,
     attention_pictures,
     change_of,
@@ -34,7 +33,11 @@ from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.plain_label import paragraph
 from visformer.ui.widgets.run_switch import attention_maps, draw_both
 from visformer.ui.window.large import present_whole
-from visformer.values.changes.position_change import PositionChange, PositionForm
+from visformer.values.changes.position_change import (
+    AMOUNTS,
+    PositionChange,
+    PositionForm,
+)
 
 # Lines of text: the least heights of a table of encodings, and of a map beside it.
 TABLE_LINES, ATTENTION_LINES = 9, 14
