@@ -1,7 +1,7 @@
 """The command: ``visformer``, or ``python -m visformer``.
 
-From its first line on Ctrl-C ends it with a word: a traceback out of the imports would
-say nothing to anybody.
+Ctrl-C ends it with one word from the first line on, rather than with a traceback from
+somewhere in the imports.
 """
 
 import os
@@ -9,7 +9,7 @@ import signal
 import sys
 from types import FrameType
 
-READERS = ("translate", "inspect")  # they read strangers' files in their own process
+READERS = ("translate", "inspect")  # they read untrusted files in this process
 
 
 def main() -> int:
@@ -35,9 +35,9 @@ def _stopped(number: int, frame: FrameType | None) -> None:
 if sys.platform == "linux":
 
     def _contained() -> int:
-        """Run the command in a child: a file may end its reader, and that is told.
+        """Run the command in a child process, and report if a file makes it crash.
 
-        The terminal's signals reach the child by themselves, those of others here.
+        Signals from the terminal reach the child directly; others are passed on.
         """
         awaited = signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD
         before = signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
@@ -61,9 +61,9 @@ if sys.platform == "linux":
                 return _told(os.waitstatus_to_exitcode(status))
 
     def _only_ours() -> None:
-        """Leave out what libraries in C and Rust write of their own accord.
+        """Silence what libraries in C and Rust write to standard error.
 
-        Python's words, ours among them, go where they went.
+        What Python writes still goes there.
         """
         if sys.stderr is not None:
             own = os.dup(2)
@@ -73,7 +73,7 @@ if sys.platform == "linux":
             os.close(null)
 
     def _told(code: int) -> int:
-        """Say what ended the reader where it was a signal -> the exit code."""
+        """Return the exit code; report a signal that ended the child."""
         if code >= 0 or -code in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             return code if code >= 0 else 128 - code
         from visformer.commands.shared import complain

@@ -45,9 +45,9 @@ def is_memory(error: BaseException) -> bool:
 
 @contextlib.contextmanager
 def refusing(sentence: str) -> Iterator[None]:
-    """Turn whatever a stranger's tokenizer raises into an InputError.
+    """Turn whatever an untrusted tokenizer raises into an InputError.
 
-    Also a panic of a library in Rust, which is no Exception.
+    That includes a panic of a Rust library, which is not an Exception.
     """
     try:
         yield

@@ -10,7 +10,7 @@ import re
 import secrets
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -19,7 +19,7 @@ from visformer.language import N_, _, ngettext
 
 MAX_JSON = 1 << 20
 NAMED = 40  # characters of a name that are part of the name while it is written
-ABANDONED = 3600  # seconds after which nobody writes a half-written file any more
+ABANDONED = 3600  # seconds after which a half-written file is removed
 _ARCHIVES = {  # first bytes -> kind of archive
     b"7z\xbc\xaf": "7z",
     b"\x1f\x8b": "gzip",
@@ -65,26 +65,8 @@ def amount(size: int) -> str:
     return ngettext("{n} byte", "{n} bytes", size)
 
 
-def exists(path: Path) -> bool:
-    """Whether a path exists; False for one that cannot even be looked up."""
-    return _look_up(path.exists)
-
-
-def is_file(path: Path) -> bool:
-    """Whether a path is a file; False for one that cannot even be looked up."""
-    return _look_up(path.is_file)
-
-
-def is_folder(path: Path) -> bool:
-    """Whether a path is a folder; False for one that cannot even be looked up."""
-    return _look_up(path.is_dir)
-
-
-def _look_up(question: Callable[[], bool]) -> bool:
-    try:
-        return question()
-    except (OSError, ValueError):
-        return False
+# unlike the methods of Path, these are False for what cannot be looked up
+exists, is_file, is_folder = os.path.exists, os.path.isfile, os.path.isdir
 
 
 def read_regular(path: Path, limit: int) -> bytes:

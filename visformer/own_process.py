@@ -1,4 +1,4 @@
-"""What a process that reads strangers' files asks for itself: limits, and an end."""
+"""Limits of a process that reads untrusted files, and its end with its parent."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from visformer.core.decoding import Decoding
 from visformer.core.lens_rows import read_streams
 from visformer.errors import InputError
 from visformer.values.arrays import Floats
-from visformer.values.lens import TOP, streams
+from visformer.values.lens import TOP
 from visformer.values.trace import Trace
 
 MODELS: dict[str, dict[str, Any]] = {
@@ -88,7 +88,7 @@ def test_every_layer_is_what_plain_numpy_makes_of_it(
         norm=norm,
         temperature=0.7,
     )
-    hidden, ids = streams(trace, [4, 1]), np.array([27, 9])
+    hidden, ids = trace.streams([4, 1]), np.array([27, 9])
     made = read_streams(checkpoint, hidden, ids, temperature=0.7)
     for look, plain in zip(made, expected, strict=True):
         assert look.ids.shape == (3, TOP)
@@ -128,7 +128,7 @@ def test_rows_of_another_model_are_refused() -> None:
         trace.lens([3])
     other = tiny_checkpoint(decoder_layers=3)
     with pytest.raises(InputError, match=r"\[3, 3, 16\], but must have \[3, 4, 16\]"):
-        read_streams(other, streams(trace, range(3)), np.array([4, 5, 6]))
+        read_streams(other, trace.streams(range(3)), np.array([4, 5, 6]))
     ids = np.array([99])
     with pytest.raises(InputError, match="id 99"):
-        read_streams(checkpoint, streams(trace, [0]), ids)
+        read_streams(checkpoint, trace.streams([0]), ids)

@@ -27,7 +27,6 @@ from visformer.engine.messages import (
 from visformer.engine.mirror import Decoded
 from visformer.formats.loading import load
 from visformer.values.change_text import parse
-from visformer.values.lens import streams
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +119,7 @@ def test_a_lens_disturbs_no_decode_and_no_decode_it(
     whole = Decoding(checkpoint, "abcdef", limit=60).finish()
     chosen = whole.target_ids[1:3]
     number = handle.ask(request("abcdef", limit=60))
-    handle.ask(Lens(hidden=streams(whole, [0, 1]), chosen=chosen, temperature=1.0))
+    handle.ask(Lens(hidden=whole.streams([0, 1]), chosen=chosen, temperature=1.0))
     seen = listener.gather(Finished, LensDone)
     rows = [event for event in seen if isinstance(event, Decoded)]
     last = max(rows, key=lambda event: len(event.trace))

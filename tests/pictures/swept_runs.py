@@ -22,7 +22,7 @@ from visformer.core.side_runs import layer_parameters
 from visformer.values.arrays import Floats
 from visformer.values.facts import STACKS
 from visformer.values.layer_weights import LayerParameters
-from visformer.values.lens import LensRows, streams
+from visformer.values.lens import LensRows
 from visformer.values.strategy import GREEDY, Strategy
 from visformer.values.trace import Trace
 
@@ -75,7 +75,7 @@ class SweptRun:
             return None
         heat, row = self.strategy.temperature, len(shown) - 1
         ids = np.array([shown.steps[row].id], np.int64)
-        hidden = streams(shown, [row])
+        hidden = shown.streams([row])
         read = read_streams(self.checkpoint, hidden, ids, temperature=heat)
         return LensRows(of=shown.storage, strategy=self.strategy, rows={row: read[0]})
 

@@ -39,7 +39,7 @@ from visformer.values.arrays import Floats
 from visformer.values.change_text import parse
 from visformer.values.changes.position_change import adds_positions
 from visformer.values.intervention import Intervention
-from visformer.values.lens import LensRows, streams
+from visformer.values.lens import LensRows
 from visformer.values.strategy import GREEDY
 from visformer.values.trace import Trace
 from visformer.words import probability
@@ -328,7 +328,7 @@ def test_nan_is_neither_zero_nor_infinite() -> None:
 
 def lens_of(checkpoint: Checkpoint, trace: Trace) -> LensRows:
     chosen = np.array([step.id for step in trace.steps])
-    looks = read_streams(checkpoint, streams(trace, range(len(trace))), chosen)
+    looks = read_streams(checkpoint, trace.streams(range(len(trace))), chosen)
     rows = dict(enumerate(looks))
     return LensRows(of=trace.storage, strategy=GREEDY, rows=rows)
 

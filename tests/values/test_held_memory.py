@@ -10,7 +10,7 @@ from tests.models import tiny_checkpoint
 from tests.traces import make_trace
 from visformer.core.decoding import Decoding
 from visformer.trace_file.trace_file import read_session
-from visformer.values.held_memory import bytes_of, compact
+from visformer.values.recording import bytes_of, compact
 
 TRACE = make_trace(source=6, target=5, layers=3)
 

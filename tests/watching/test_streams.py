@@ -16,7 +16,6 @@ import visformer
 from tests.watching.test_comparing_runs import SOURCE, TARGET, Mine
 from visformer.pictures.words.absent import no_lens_words
 from visformer.values.facts import StackFacts
-from visformer.values.lens import streams
 from visformer.values.trace import Trace
 
 
@@ -114,7 +113,7 @@ def test_the_lens_is_the_models_own_norm_and_projection() -> None:
     wrapped = visformer.wrap(model, bos=1, eos=2)
     trace = visformer.Decoding(wrapped, [3, 4, 5], limit=3).finish()
     chosen = np.array([step.id for step in trace.steps])
-    hidden = streams(trace, range(len(trace)))
+    hidden = trace.streams(range(len(trace)))
     rows = wrapped.lens(hidden, chosen, temperature=2.0)
     with torch.no_grad():
         each = model.out(model.inside.decoder.norm(torch.tensor(hidden)))

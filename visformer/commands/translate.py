@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
         for text in translate(checkpoint, lines, beam=options.beam):
             # exactly one line per input line, whatever the model returns
             line = " ".join(text.splitlines())
-            # what a stranger's vocabulary says to a terminal is shown, not done
+            # control characters of an untrusted vocabulary are shown, not obeyed
             output.write((visible(line) if output.isatty() else line) + "\n")
         output.flush()
     return 0

@@ -302,7 +302,7 @@ def parse_dimensions(text: str, width: int) -> tuple[int, ...]:
                 )
             )
     if not dimensions:
-        raise InputError(_("Type dimensions, for example, 0, 1, 8-11."))
+        raise InputError("Type dimensions, for example, 0, 1, 8-11.")
     return tuple(dimensions)
 
 
@@ -311,28 +311,22 @@ def _span(part: str, width: int) -> range:
     match = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", part)
     if not match:
         raise InputError(
-            _(
-                "“{text}” is not a dimension. Type, for example, 0, 1, 8-11.",
-                text=part[:20],
-            )
+            "“{text}” is not a dimension. Type, for example, 0, 1, 8-11.",
+            text=part[:20],
         )
     low, high = int(match[1]), int(match[2] or match[1])
     if high < low:
         raise InputError(
-            _(
-                "{range} runs backwards: type {low}-{high}.",
-                range=part,
-                low=high,
-                high=low,
-            )
+            "{range} runs backwards: type {low}-{high}.",
+            range=part,
+            low=high,
+            high=low,
         )
     if high >= width:
         raise InputError(
-            _(
-                "There is no dim {dimension}: choose 0 to {last}.",
-                dimension=high,
-                last=width - 1,
-            )
+            "There is no dim {dimension}: choose 0 to {last}.",
+            dimension=high,
+            last=width - 1,
         )
     return range(low, high + 1)
 

@@ -8,9 +8,9 @@ from typing import Literal
 
 from visformer.engine.messages import Decode
 from visformer.trace_file.saved_session import SavedRun
-from visformer.values.held_memory import bytes_of, compact
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.memo import Memo
+from visformer.values.recording import bytes_of, compact
 from visformer.values.step import Choice
 from visformer.values.strategy import GREEDY, Strategy
 from visformer.values.trace import Trace

@@ -37,7 +37,7 @@ from visformer.text import clean
 from visformer.values.arrays import Floats
 from visformer.values.distribution import RowDistribution
 from visformer.values.layer_weights import same_model
-from visformer.values.lens import LensRows, streams
+from visformer.values.lens import LensRows
 from visformer.values.memo import same
 from visformer.values.trace import Trace
 
@@ -153,7 +153,7 @@ def _lens(state: State) -> Next:
     strategy = state.wish.strategy
     question = LensAsked(of=trace.storage, rows=rows, strategy=strategy)
     request = Lens(
-        hidden=streams(trace, rows),
+        hidden=trace.streams(rows),
         chosen=np.array([trace.steps[row].id for row in rows], np.int64),
         temperature=strategy.temperature,
     )

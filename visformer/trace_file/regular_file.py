@@ -1,4 +1,4 @@
-"""A file of somebody else's, opened with care and read at places."""
+"""An untrusted file that is read in parts."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ _seeking = threading.Lock()  # where there is no pread, on Windows
 
 
 class RegularFile:
-    """An open file; read at places, never mapped, closed when nobody refers to it.
+    """An open regular file, closed when it is garbage collected.
 
-    What is read stays that of the file opened, even where another takes its place.
+    It is read in parts and never mapped. It stays the file that was opened, even if
+    another file takes its name.
     """
 
     def __init__(self, path: Path) -> None:

@@ -19,7 +19,7 @@ class SavedRun:
     trace: Trace
     name: str = ""
     note: str = ""
-    selection: RunSelection | None = None  # None: nobody has looked at it
+    selection: RunSelection | None = None  # None: it was never shown
     parent: int | None = None
 
 

@@ -1,4 +1,4 @@
-"""Arrays that everybody shares, and what is done to them everywhere (numpy only)."""
+"""Types of arrays, and functions on them that many modules use (numpy only)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def row_entropy(weights: Floats) -> Floats:
 def later(queries: int, keys: int, first: int = 0) -> Bools:
     """Return where a key comes after its query, bool [Q, K].
 
-    The first query stands at the place ``first`` of the keys.
+    The first query has the position ``first`` among the keys.
     """
     return ~np.tri(queries, keys, first, dtype=bool)
 

@@ -1,9 +1,9 @@
-"""Scores, bias, mask and softmax of attention heads in numpy, for everybody.
+"""Scores, bias, mask and softmax of attention heads in numpy.
 
-A cell's digits hang on nothing but its query, its keys and its mask: not on how many
-rows are asked for at once, nor on how many keys come after those it may attend to. A
-product of matrices rounds by its shape, so all are of one shape, ``QUERIES`` by
-``BLOCK`` keys, filled up with zeros; and a row is added up in parts of one length.
+The last digit of a weight depends on its query, keys and mask alone: not on the number
+of rows computed together, nor on masked keys that follow. Since a matrix product rounds
+by its shape, all products have one shape, ``QUERIES`` by ``BLOCK`` keys, padded with
+zeros; rows are summed in parts of one length.
 """
 
 from __future__ import annotations

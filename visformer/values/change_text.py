@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from visformer.errors import InputError
 from visformer.files import short
-from visformer.language import _
 from visformer.values.changes.run_change import RunChange
 from visformer.values.intervention import CHANGES, Intervention
 
@@ -30,10 +29,8 @@ def _read(words: str) -> RunChange:
         if (change := kind.read(words)) is not None:
             return change
     raise InputError(
-        _(
-            "“{words}” is not a valid change. Use, for example, {examples}; "
-            "“visformer render --help” lists all.",
-            words=short(words, 24),
-            examples=", ".join(examples()[:7]),
-        )
+        "“{words}” is not a valid change. Use, for example, {examples}; "
+        "“visformer render --help” lists all.",
+        words=short(words, 24),
+        examples=", ".join(examples()[:7]),
     )

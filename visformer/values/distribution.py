@@ -20,12 +20,12 @@ class WholeDistribution:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class RowDistribution:
-    """The distribution that one row of a run predicts, as far as it is known."""
+    """The distribution over the next token that one row of a run predicts."""
 
     of: tuple[object, ...]  # what the Trace is made of, compared by identity
     row: int  # of the decoder; of an encoder alone, the masked token
     told: bool = False  # whether it was answered
-    whole: WholeDistribution | None = None  # None: not yet, or it cannot be told
+    whole: WholeDistribution | None = None  # None: not yet known, or not available
 
     def is_of(self, trace: Trace | None, row: int | None) -> bool:
         """Tell whether it is of this row of this run."""

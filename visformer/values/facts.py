@@ -1,4 +1,4 @@
-"""What a model is, as far as its Traces tell it: kinds of attention, stacks, sizes."""
+"""The facts of a model that its Traces need: kinds of attention, stacks, sizes."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ class Description(NamedTuple):
 
     @classmethod
     def of(cls, config: ModelConfig, kinds: Sequence[Kind] = KINDS) -> Self:
-        """Describe a model of ours, or what of it ran: of its attention ``kinds``."""
+        """Describe a model with this config that ran with these kinds of attention."""
         layers = {
             "encoder": config.encoder_layers,
             "decoder": config.decoder_layers,

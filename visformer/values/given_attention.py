@@ -1,4 +1,4 @@
-"""Traces of weights that somebody already has, as arrays."""
+"""Traces of attention weights that are given as arrays."""
 
 from __future__ import annotations
 

@@ -7,17 +7,11 @@ through the output projection (nostalgebraist, "interpreting GPT: the logit lens
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-import numpy as np
 
 from visformer.values.arrays import Floats, Ids
-from visformer.values.trace import Trace
-
-if TYPE_CHECKING:
-    from visformer.values.strategy import Strategy
+from visformer.values.strategy import Strategy
 
 TOP = 12  # best tokens of each layer that are kept
 
@@ -50,10 +44,3 @@ class LensRows:
     strategy: Strategy  # how tokens are chosen
     rows: Mapping[int, LensRow]
     refused: bool = False  # the engine could not: it is not asked again
-
-
-def streams(trace: Trace, rows: Sequence[int]) -> Floats:
-    """Return the residual stream of some decoder rows, float32 [N, L + 1, D]."""
-    layers = range(trace.layers("decoder") + 1)
-    parts = [trace.hidden("decoder", layer)[list(rows)] for layer in layers]
-    return np.stack(parts, axis=1)

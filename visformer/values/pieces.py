@@ -92,7 +92,8 @@ def plain(token: str, marks: WordMarks) -> str:
 def listed(token: str, marks: WordMarks) -> str:
     """Return a token of a list: "‑x" goes on a word, "x‑" is gone on with.
 
-    "␣" before one that stands alone in any case: so each token of a vocabulary differs.
+    "␣" precedes punctuation and other pieces that are words of their own, so that
+    no two tokens of a vocabulary look alike.
     """
     text = plain(token, marks)
     if not marks or _is_special(token) or text.startswith(LONE):
@@ -152,7 +153,7 @@ def word_text(tokens: Sequence[str], marks: WordMarks) -> str:
 
 
 def running_text(tokens: Sequence[str]) -> str:
-    """Return the text that tokens are of, as far as its spaces are known."""
+    """Join tokens into text, with the spaces that their marks stand for."""
     marks = marks_of(tuple(tokens))
     if marks in (SPACE, "Ġ"):
         return _decoded("".join(tokens), marks).strip()

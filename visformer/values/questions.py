@@ -67,11 +67,11 @@ def location_and_keywords(
     if target is not None:
         words["tokenizer"] = (words.get("tokenizer", target), target)
     for prefix in (NAMES, RENAME, PLACE, IGNORE, GUESSED):
-        told = {key: words.pop(key) for key in [*words] if key.startswith(prefix)}
-        given = {key.removeprefix(prefix): told[key] for key in told}
+        found = {key: words.pop(key) for key in [*words] if key.startswith(prefix)}
+        given = {key.removeprefix(prefix): value for key, value in found.items()}
         if prefix != RENAME:  # whose replacement may be nothing
             given = {key: value for key, value in given.items() if value}
-        if told:
+        if found:
             listed = prefix in (IGNORE, GUESSED)
             words[prefix.removesuffix(".")] = [*given] if listed else given
     if TARGET_PAD in words:

@@ -50,7 +50,10 @@ class Candidate(NamedTuple):
 
 
 class Candidates(Sequence[Candidate]):
-    """A step's best tokens, best first; as arrays, a tenth of so many objects."""
+    """A step's most probable tokens, best first: a sequence of ``Candidate``.
+
+    They are stored as arrays, which take a tenth of the memory of tuples.
+    """
 
     __slots__ = ("_ids", "_probabilities", "_tokens")
 
@@ -63,16 +66,13 @@ class Candidates(Sequence[Candidate]):
         self._probabilities = probabilities.astype(np.float32)
 
     def __repr__(self) -> str:
-        """Show the best three, and how many there are."""
         best = (f"{c.token} {c.probability:.3g}" for c in self[:3])
         return f"<{len(self)} Candidates: {', '.join(best)}, …>"
 
     def __reduce__(self) -> tuple[type[Candidates], tuple[Any, ...]]:
-        """Pickle what it is made of."""
         return Candidates, (self._ids, self._tokens, self._probabilities)
 
     def __len__(self) -> int:
-        """Return how many there are."""
         return len(self._tokens)
 
     @property
@@ -90,23 +90,19 @@ class Candidates(Sequence[Candidate]):
     @overload
     def __getitem__(self, at: slice) -> tuple[Candidate, ...]: ...
     def __getitem__(self, at: int | slice) -> Candidate | tuple[Candidate, ...]:
-        """Return one, or some, counted from the best."""
         if isinstance(at, slice):
             return tuple(self[i] for i in range(*at.indices(len(self))))
         id, probability = self._ids[at], self._probabilities[at]
         return Candidate(int(id), self._tokens[at], float(probability))
 
     def __iter__(self) -> Iterator[Candidate]:
-        """Go through all, best first."""
         ids, probabilities = self._ids.tolist(), self._probabilities.tolist()
         return map(Candidate, ids, self._tokens, probabilities)
 
     def __eq__(self, other: object) -> bool:
-        """Tell whether the other holds the same, in the same order."""
         return isinstance(other, Sequence) and tuple(self) == tuple(other)
 
     def __hash__(self) -> int:
-        """Return what equal ones have in common."""
         return hash(tuple(self))
 
 

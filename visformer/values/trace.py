@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,19 +53,17 @@ from visformer.values.facts import (
 )
 from visformer.values.finding import Certificate
 from visformer.values.intervention import NO_CHANGES, Intervention
+from visformer.values.lens import LensRow
 from visformer.values.memo import Memo, same
 from visformer.values.rollout import running_rollout, through
 from visformer.values.row_columns import Columns, RowsName
 from visformer.values.score_bias import Bias, DistanceBias, of_heads
 from visformer.values.step import Candidates, Step, step_origins
 
-if TYPE_CHECKING:
-    from visformer.values.lens import LensRow
-
 _OUTPUT = ("output_weight", "output_bias", "own_logits")  # no file has them
 OwnWeights = Callable[[Kind, int, int | None], Floats]  # kind, layer, head or all
 # streams [N, L + 1, D], and the ids [N] that those rows chose
-OwnLens = Callable[[Floats, Ids], "tuple[LensRow, ...]"]
+OwnLens = Callable[[Floats, Ids], tuple[LensRow, ...]]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -109,11 +107,11 @@ class Trace:
     cut_from: Trace | None = field(default=None, repr=False)  # by ``until``
 
     def __len__(self) -> int:
-        """Return T, the number of decoder rows."""
+        """Return the number of decoder rows, T."""
         return len(self.target)
 
     def __bool__(self) -> bool:
-        return True  # what has no decoder row yet is a Trace all the same
+        return True  # also without decoder rows
 
     @cached_property
     def columns(self) -> Columns:
@@ -202,20 +200,20 @@ class Trace:
         return self.model.heads(kind)
 
     def key_heads(self, kind: Kind) -> int:
-        """Return how many heads have keys and values: fewer where heads share them."""
+        """Return the number of heads of keys and values; fewer in grouped attention."""
         return self._facts(kind).key_heads if self.layers(kind) else 0
 
     def head_size(self, kind: Kind) -> int:
-        """Return d, how many numbers one query or key has."""
+        """Return the size d of one query or key."""
         return self._facts(kind).head_size
 
     def scale(self, kind: Kind, layer: int) -> float:
-        """Return what q.k is multiplied by: 1 / sqrt(d) in the paper, 1 in T5."""
+        """Return the factor of q.k: 1 / sqrt(d) in the paper, 1 in T5."""
         at = self._layer(kind, layer)
         return self.intervention.scale(self._facts(kind).scales[at], kind, at)
 
     def added(self, kind: Kind, layer: int) -> Bias | None:
-        """Return what is added to the scaled scores.
+        """Return the bias that is added to the scaled scores.
 
         None, a table by distance (``DistanceBias``), or float32 [H or 1, Q, K].
         """
@@ -223,7 +221,7 @@ class Trace:
         return None if biases is None else biases[at]
 
     def is_captured(self, kind: Kind, layer: int) -> bool:
-        """Tell whether a layer's weights are the model's own, kept as they were."""
+        """Whether a layer's weights were kept as the model computed them."""
         return (kind, self._layer(kind, layer)) in self.captured
 
     # ---- attention -------------------------------------------------------------------
@@ -237,8 +235,9 @@ class Trace:
     def pads(self, side: SentenceSide) -> Bools:
         """Return which tokens are padding, bool [S or T].
 
-        They are told by their id, but for the first target token, which some models
-        take from their pad, and for the end of the sentence where pads have its id.
+        A token is padding if it has the pad id. The first target token never is: some
+        models start from the pad id. Nor is the first of the trailing pads where the
+        end-of-sentence token has the pad id.
         """
         model, source = self.model, side == "source"
         pad = model.pad if not source or model.source_pad is None else model.source_pad
@@ -250,14 +249,15 @@ class Trace:
 
     @property
     def before_pads(self) -> Bools:
-        """Which target rows have padding to predict, bool [T]."""
+        """Target rows whose next token is padding, bool [T]."""
         pads = self.pads("target")
         return np.append(pads[1:], pads[-1:])
 
     def mask(self, kind: Kind, layer: Nth = None) -> Bools:
         """Return a layer's mask, bool [Q, K], True = may attend; of several [L, Q, K].
 
-        Raises InputError for a kind or a layer that the model has not; so do the next.
+        Raises InputError for a kind or layer that the model does not have, as all
+        methods below do.
         """
         layers = places("layer", layer, self._facts(kind).layers)
         mask, each = self.masks[kind], self.masks[kind].ndim == 3
@@ -386,6 +386,12 @@ class Trace:
         layers = places("layer", layer, facts.hidden)
         return stacked(layers, lambda at: self._part(stack, "hidden", at))
 
+    def streams(self, rows: Sequence[int]) -> Floats:
+        """Return the residual stream of some decoder rows, float32 [N, L + 1, D]."""
+        layers = range(self.layers("decoder") + 1)
+        parts = [self.hidden("decoder", layer)[list(rows)] for layer in layers]
+        return np.stack(parts, axis=1)
+
     @property
     def encoder_output(self) -> Floats:
         """What the decoder reads, float32 [S, D], after any final norm."""
@@ -444,15 +450,13 @@ class Trace:
         InputError where the stream was not kept, and where the model is not at hand, or
         predicts something else by now.
         """
-        from visformer.values.lens import streams
-
         at = places("row", rows, len(self)) if len(self) else []
         chosen = [at] if isinstance(at, int) else at
         steps = [self.steps[row] for row in chosen]
         looks: Sequence[LensRow] = ()
         if self.own_lens is not None:
             ids = np.array([step.id for step in steps], np.int64)
-            looks = self.own_lens(streams(self, chosen), ids)
+            looks = self.own_lens(self.streams(chosen), ids)
         own = [float(look.chosen_probabilities[-1]) for look in looks]
         predicted = [step.probability for step in steps]
         if len(own) != len(steps) or not np.allclose(own, predicted, 0, 1e-3, True):
@@ -518,7 +522,7 @@ class Trace:
         head: Nth,
         made: Callable[[int, int | None], Floats],
     ) -> Floats:
-        """Return what is made of a layer and a head, or all; several are stacked."""
+        """Return ``made`` of a layer and a head, or stacked over several of them."""
         facts = self._facts(kind)
         layers = places("layer", layer, facts.layers)
         if head is None:

@@ -81,13 +81,12 @@ class WatchedAttention:
         return np.broadcast_to(hidden, self.weights.shape)
 
     def __repr__(self) -> str:
-        """Show what it is and its sizes."""
         sizes = " x ".join(map(str, self.weights.shape))
         return f"<{self.kind} attention of “{self.module}”, {sizes}>"
 
 
 def is_causal(weights: Floats) -> bool:
-    """Whether no query reads keys after it, [B, H, Q, K]; not told by one query."""
+    """Whether no query reads keys after it, [B, H, Q, K]; False for a single query."""
     queries, keys = weights.shape[-2:]
     if queries < 2 or keys < queries:
         return False

@@ -15,7 +15,6 @@ from tests.formats.hugging_face.parity import opened
 from visformer.engine.messages import Lens
 from visformer.engine.process import lean, lens
 from visformer.pictures.words.absent import no_lens_words
-from visformer.values.lens import streams
 
 pytest.importorskip("transformers")
 pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers' own
@@ -44,7 +43,7 @@ def test_what_a_folder_keeps_is_what_transformers_returns(
     sent = lean(trace)
     assert (sent.own_logits, no_lens_words(sent)) == (None, "")
     chosen = np.array([step.id for step in trace.steps])
-    hidden = streams(sent, range(len(trace)))
+    hidden = sent.streams(range(len(trace)))
     request = Lens(hidden=hidden, chosen=chosen, temperature=1.0)
     rows = lens(model, 1, request).rows
     for at, (row, step) in enumerate(zip(rows, trace.steps, strict=True)):

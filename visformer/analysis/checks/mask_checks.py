@@ -107,13 +107,13 @@ def off_by_one(seen: Observation) -> Finding | None:
         "n": len(wrong),
         "all": len(seen.attentions),
     }
-    told = _(
+    what = _(
         "The causal mask is off by one: every row reads one token ahead, as row {row} "
         "of head {head} reads key {key} (in {n} of {all} attentions).",
         **given,
     )
     if not known:
-        told = _(
+        what = _(
             "If this is a decoder, its causal mask is off by one: every row reads one "
             "token ahead, as row {row} of head {head} reads key {key} (in {n} of {all} "
             "attentions).",
@@ -122,7 +122,7 @@ def off_by_one(seen: Observation) -> Finding | None:
     return Finding(
         "causal-off-by-one",
         place.words,
-        told,
+        what,
         _("Hide the key after each row too: torch.triu(…, diagonal=1) is hidden."),
         "fault" if known else "note",
     )
@@ -161,14 +161,14 @@ def future(seen: Observation) -> Finding | None:
     found = largest(places, ahead)
     if found is None:
         return None
-    told = _(
+    what = _(
         "The causal mask is missing, or does not hide: row {row} of head {head} reads "
         "key {key}, which comes after it, with weight {weight:.3g} (in {n} of {all} "
         "attentions).",
         **found.fields,
     )
     if not known:
-        told = _(
+        what = _(
             "If this is a decoder, its causal mask is missing, or does not hide: row "
             "{row} of head {head} reads key {key}, which comes after it, with weight "
             "{weight:.3g} (in {n} of {all} attentions).",
@@ -177,7 +177,7 @@ def future(seen: Observation) -> Finding | None:
     return Finding(
         "not-causal",
         found.place.words,
-        told,
+        what,
         _("Mask the keys after each row, for example with torch.tril."),
         "fault" if known else "note",
     )
@@ -232,13 +232,13 @@ def no_key(seen: Observation) -> Finding | None:
 def _is_padding(one: WatchedAttention, pad: int | None) -> Bools:
     """Which rows the masks themselves, or their ids, tell to be padding, [B, H, Q]."""
     nothing = np.asarray(one.masked.all(-1))
-    told = ~real_queries(one, pad)[:, None, :] | nothing.all(-1, keepdims=True)
+    padding = ~real_queries(one, pad)[:, None, :] | nothing.all(-1, keepdims=True)
     if one.kind != "cross" and one.weights.shape[2] == one.weights.shape[3]:
-        hidden: Bools = told | one.masked.all(2)  # as keys, nobody may read them
+        hidden: Bools = padding | one.masked.all(2)  # as keys, nobody may read them
         return hidden
     before = np.logical_and.accumulate(nothing, 2)
     behind = np.logical_and.accumulate(nothing[..., ::-1], 2)[..., ::-1]
-    ends: Bools = told | before | behind
+    ends: Bools = padding | before | behind
     return ends
 
 
@@ -247,19 +247,19 @@ def _without_key(place: LayerPlace, rows: Bools, *, note: bool = False) -> Findi
     weights = place.attention.weights[batch, head, row]
     given = {"row": row + 1, "head": head + 1, "batch": batch + 1}
     if np.isnan(weights).any():
-        told = _(
+        what = _(
             "In batch row {batch}, row {row} of head {head} may read no key, so its "
             "weights are NaN.",
             **given,
         )
     elif not weights.any():
-        told = _(
+        what = _(
             "In batch row {batch}, row {row} of head {head} may read no key, so its "
             "result is 0.",
             **given,
         )
     else:
-        told = _(
+        what = _(
             "In batch row {batch}, row {row} of head {head} may read no key, so it "
             "reads all of them, with weight {weight:.3g} at most.",
             **given,
@@ -268,7 +268,7 @@ def _without_key(place: LayerPlace, rows: Bools, *, note: bool = False) -> Findi
     return Finding(
         "no-key",
         place.words,
-        told,
+        what,
         _("Leave each row a key: with a causal mask, its own token."),
         "note" if note else "fault",
     )

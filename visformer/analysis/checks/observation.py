@@ -1,4 +1,4 @@
-"""Observation: all that the checks are told of a model and of what it did."""
+"""Observation: what the checks know of a model and of one pass through it."""
 
 from __future__ import annotations
 

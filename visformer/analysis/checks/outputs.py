@@ -12,7 +12,7 @@ from visformer.values.arrays import Bools, Ids
 from visformer.values.finding import Finding
 
 MOST = 0.9  # of labels, from which on they all count as the same
-FEWEST = 8  # tokens from which is told what a model predicts
+FEWEST = 8  # tokens that a statement about predictions needs
 SURE = 0.5  # probability of the likeliest token, from which on it was learned
 
 
@@ -70,13 +70,13 @@ def predicts_given(seen: Observation) -> Finding | None:
     if same < MOST * number:
         return None
     given = {"n": same, "all": number}
-    told = _(
+    what = _(
         "In {n:,} of {all:,} rows the likeliest token is the very one that the row is "
         "given, as after training with labels that were not shifted.",
         **given,
     )
     if not seen.next_token:
-        told = _(
+        what = _(
             "If this is a decoder, it learned nothing: in {n:,} of {all:,} rows the "
             "likeliest token is the very one that the row is given.",
             **given,
@@ -84,7 +84,7 @@ def predicts_given(seen: Observation) -> Finding | None:
     return Finding(
         "predicts-given",
         _("output"),
-        told,
+        what,
         _("Train it with labels that are the tokens after those that it is given."),
         "fault" if seen.next_token else "note",
     )

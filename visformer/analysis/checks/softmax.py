@@ -151,7 +151,7 @@ def not_scaled(seen: Observation) -> Finding | None:
     width = place.attention.queries.shape[3]
     top = np.nan_to_num(place.attention.weights).max(-1)
     at = np.unravel_index(int(top.argmax()), top.shape)
-    told = _(
+    what = _(
         "The scores are not divided by sqrt({d}) = {root:.3g}: their scale is "
         "{scale:.3g}, and row {row} of head {head} gives one key {weight:.3g} (in "
         "{n} of {all} attentions).",
@@ -165,7 +165,7 @@ def not_scaled(seen: Observation) -> Finding | None:
         all=len(seen.attentions),
     )
     if not sure:
-        told = _(
+        what = _(
             "If neither weights nor norms make up for it, a division by sqrt({d}) is "
             "missing: the scale of the scores is 1 (in {n} of {all} attentions).",
             d=width,
@@ -175,7 +175,7 @@ def not_scaled(seen: Observation) -> Finding | None:
     return Finding(
         "not-scaled",
         place.words,
-        told,
+        what,
         _("Divide the scores by sqrt(d) before the softmax.")
         if sure
         else _("Leave it if weights or norms make up for it; else divide by sqrt(d)."),
@@ -234,7 +234,7 @@ def _formula(one: WatchedAttention, forms: Iterable[_ScaleFormula]) -> str:
     d = one.queries.shape[3]
     w, k = d * one.weights.shape[1], one.weights.shape[3]
     known = (
-        told.format(d=d, w=w, k=k) for told, x in forms if _is(one.scale, x(d, w, k))
+        words.format(d=d, w=w, k=k) for words, x in forms if _is(one.scale, x(d, w, k))
     )
     return next(known, "")
 
@@ -249,8 +249,8 @@ def _judged(seen: Observation) -> Iterator[LayerPlace]:
         width = one.queries.shape[3]
         own = scales[width]
         each = len(own) > 2 and len({round(x, 6) for x in own}) == len(own)
-        told = one.linear or one.multiplied is not None or one.over != "keys"
-        if not told or width < 2 or each or one.module in seen.state.own_scale:
+        known = one.linear or one.multiplied is not None or one.over != "keys"
+        if not known or width < 2 or each or one.module in seen.state.own_scale:
             continue
         if one.masked.all() or _are_same(one):
             continue
@@ -337,11 +337,11 @@ def dead_heads(seen: Observation) -> Finding | None:
     dead = [found for place in seen.places for found in _dead_of(place, seen)]
     if not dead or len(dead) >= heads:
         return None  # all of them: as a model begins that starts from zero
-    place, told, fields = dead[0]
+    place, what, fields = dead[0]
     return Finding(
         "dead-head",
         place.words,
-        _(told, **fields, n=len(dead), all=heads),
+        _(what, **fields, n=len(dead), all=heads),
         _("Nothing to do if it was pruned; else look at how its weights are made."),
         "note",
     )
@@ -373,8 +373,8 @@ def _dead_of(
         if head in unread:
             yield place, _UNREAD, {"head": head + 1, "name": unread[head]}
             continue
-        for name, told in _DEAD.items():
+        for name, what in _DEAD.items():
             numbers = getattr(one, name)
             if not numbers[:, head * numbers.shape[1] // count].any():
-                yield place, told, {"head": head + 1}
+                yield place, what, {"head": head + 1}
                 break

@@ -67,12 +67,12 @@ def dropout(seen: Observation) -> Finding | None:
     dropped = [place for place in seen.places if place.attention.dropout]
     remedy = _("Call model.eval() before you look at its numbers.")
     if not dropped:
-        told = ngettext(
+        what = ngettext(
             "Dropout is on in {n} module, so every call gives other numbers.",
             "Dropout is on in {n} modules, so every call gives other numbers.",
             len(modules),
         )
-        return Finding("dropout-on", modules[0] or "forward", told, remedy)
+        return Finding("dropout-on", modules[0] or "forward", what, remedy)
     place = dropped[0]
     sums = place.attention.weights.sum(-1)
     at = np.unravel_index(int(np.abs(sums - 1).argmax()), sums.shape)

@@ -19,7 +19,6 @@ from torch import Tensor, nn
 
 from visformer.errors import CheckpointError, InputError
 from visformer.formats.hugging_face.library import explained, library
-from visformer.language import _
 from visformer.values.facts import Kind, ModelFacts
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.score_bias import NO_WEIGHT
@@ -55,20 +54,16 @@ class AttentionChanges:
         """
         if change.acting("mask", "scale") != change:
             raise InputError(
-                _(
-                    "“{change}” cannot be made: in a model of transformers masks and "
-                    "scales can be changed, not positions or the value of a mask.",
-                    change=str(change),
-                )
+                "“{change}” cannot be made: in a model of transformers masks and "
+                "scales can be changed, not positions or the value of a mask.",
+                change=str(change),
             )
         change.check(self._facts, source)
         if not self._reached:
             raise InputError(
-                _(
-                    "“{change}” cannot be made: this model of transformers computes "
-                    "its attention in a way that cannot be intercepted.",
-                    change=str(change),
-                )
+                "“{change}” cannot be made: this model of transformers computes "
+                "its attention in a way that cannot be intercepted.",
+                change=str(change),
             )
 
     def running(self, change: Intervention) -> AbstractContextManager[None]:

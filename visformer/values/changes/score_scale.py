@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from visformer.errors import InputError
-from visformer.language import _
 from visformer.values.changes.run_change import LocalChanges, RunChange
 from visformer.values.changes.written_fields import NUMBER, LayerField, or_none
 
@@ -33,12 +32,10 @@ class ScoreScale(RunChange):
         RunChange.__post_init__(self)
         if self.factor is not None and not abs(self.factor) <= _LARGEST:
             raise InputError(
-                _(
-                    "“{change}” needs a number from {low:g} to {high:g}.",
-                    change=self,
-                    low=-_LARGEST,
-                    high=_LARGEST,
-                )
+                "“{change}” needs a number from {low:g} to {high:g}.",
+                change=self,
+                low=-_LARGEST,
+                high=_LARGEST,
             )
 
     def apply(self, x: Any, place: LocalChanges) -> Any:
