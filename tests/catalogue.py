@@ -57,13 +57,13 @@ class _Sentences(Catalog):
 def templates() -> Catalog:
     """Return every template of the package."""
     found = _Sentences(locale="en", header_comment="", fuzzy=False)
-    for forms in _in_the_code():
+    for forms in in_the_code():
         found.add(forms if len(forms) == 2 else forms[0])
     return found
 
 
 @cache
-def _in_the_code() -> tuple[tuple[str, ...], ...]:
+def in_the_code() -> tuple[tuple[str, ...], ...]:
     """Return the forms of each template, as they stand in the code."""
     found = []
     for path in sorted(PACKAGE.rglob("*.py")):

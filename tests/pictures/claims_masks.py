@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 
@@ -53,20 +54,24 @@ def above(cells: Floats | Bools) -> Floats | Bools:
 
 def reads_later(trace: Trace, layer: int | None = None) -> bool:
     """Whether any row of a layer, or of all, gives a later token any weight."""
-    if "decoder" not in trace.kinds:
+    return _reads_later(trace.whole, layer)
+
+
+@cache
+def _reads_later(whole: Trace, layer: int | None) -> bool:
+    if "decoder" not in whole.kinds:
         return False
-    layers = range(trace.layers("decoder")) if layer is None else [layer]
-    whole = trace.whole
+    layers = range(whole.layers("decoder")) if layer is None else [layer]
     return any(
         bool((above(weights(whole, "decoder", n)) > SMALL).any()) for n in layers
     )
 
 
-def depends(trace: Trace) -> Bools:
+@cache
+def depends(whole: Trace) -> Bools:
     """Return which rows' tokens each row depends on through all layers, [T, T]."""
-    whole = trace.whole
     reach: Bools = np.eye(len(whole), dtype=bool)
-    for layer in range(trace.layers("decoder") if "decoder" in trace.kinds else 0):
+    for layer in range(whole.layers("decoder") if "decoder" in whole.kinds else 0):
         reads = weights(whole, "decoder", layer).max(0) > SMALL
         reach = (reads | np.eye(len(whole), dtype=bool)) @ reach
     return reach
@@ -74,9 +79,10 @@ def depends(trace: Trace) -> Bools:
 
 def ahead(trace: Trace, row: int) -> bool:
     """Whether a row depends on a later token."""
-    return bool(depends(trace)[row, row + 1 :].any())
+    return bool(depends(trace.whole)[row, row + 1 :].any())
 
 
+@cache
 def leaking(trace: Trace) -> bool:
     """Whether any real query gives a pad, or a token still to come, any weight."""
     for kind in trace.kinds:
@@ -92,6 +98,7 @@ def leaking(trace: Trace) -> bool:
     return False
 
 
+@cache
 def reads_pad(trace: Trace) -> bool:
     for kind in trace.kinds:
         hidden = key_pads(trace, kind) & ~query_pads(trace, kind)[:, None]
@@ -169,13 +176,16 @@ def rounded(text: str) -> float:
 
 
 def is_share(said: Said, field: str, wanted: float) -> bool:
-    return math.isclose(rounded(str(said.fields[field])), wanted, rel_tol=1e-2)
+    told = rounded(str(said.fields[field]))
+    if abs(wanted) < 1.5e-4:  # it may be written with an exponent and two digits
+        return math.isclose(told, wanted, rel_tol=6e-2, abs_tol=6e-5 * (told > 9e-5))
+    return math.isclose(told, wanted, rel_tol=1e-2, abs_tol=6e-5)
 
 
 def some_step(said: Said, test: Callable[[Step], bool]) -> bool:
     """Whether it holds of a step that chose the token named."""
     steps = list(said.trace.whole.steps)
-    named = listed_as(str(said.fields["token"]))
+    named = listed_as(str(said.fields["token"])).removeprefix("▁")
     return any(test(one) for one in steps if reads_as(one.token) == named)
 
 
@@ -200,10 +210,15 @@ def is_draw(said: Said) -> bool:
     """Whether a step was drawn with what is said; its row may have changed since."""
     changed = said.run.trace.intervention.reaches_back
     return any(
-        was_drawn(said, step)
+        (was_drawn(said, step) or step.origin == "rule")
         and step.drawn is not None
         and is_share(said, "p", step.drawn.probability)
-        and (changed or is_share(said, "p", drawn_share(said, row)))
+        and (
+            changed
+            or step.origin == "rule"
+            or said.run.checkpoint.generation.restricts  # type: ignore[union-attr]
+            or is_share(said, "p", drawn_share(said, row))
+        )
         for row, step in enumerate(said.trace.steps)
     )
 

@@ -180,14 +180,16 @@ def positions_added(said: Said) -> Floats:
 def adds(said: Said) -> bool:
     if said.run.checkpoint is None:  # its embeddings are not at hand
         return bool(said.trace.model.config.positions != "none")
-    return bool(np.abs(positions_added(said)).max() > 1e-4)
+    found = positions_added(said)
+    return bool(np.isnan(found).any() or np.abs(found).max() > 1e-4)
 
 
 def adds_own(said: Said) -> bool:
     if said.run.table is None:
         return adds(said)
     found = positions_added(said)
-    return bool(np.allclose(found, said.run.table[: len(found)], atol=1e-4))
+    own = said.run.table[: len(found)]
+    return bool(np.isnan(found).any() or np.allclose(found, own, atol=1e-4))
 
 
 def lens_row(said: Said) -> Any:

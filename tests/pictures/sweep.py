@@ -17,6 +17,7 @@ from visformer import language
 from visformer.engine.messages import Opened
 from visformer.pictures import (
     candidates,
+    fills,
     logit_lens,
     mask_lab,
     masks,
@@ -24,23 +25,38 @@ from visformer.pictures import (
     position_lab,
     positions,
     teacher_forcing,
+    token_bars,
 )
+from visformer.pictures.attention import maps, ranking
+from visformer.pictures.attention.arcs import arc_words
 from visformer.pictures.attention.attention import attention_map
 from visformer.pictures.attention.cell_words import cell_words
-from visformer.pictures.attention.finder import find_words
+from visformer.pictures.attention.finder import find_words, head_finder
 from visformer.pictures.attention.gist import gist_of
+from visformer.pictures.attention.mosaic import mosaic
 from visformer.pictures.attention.reading import reading
 from visformer.pictures.attention.strips import source_strip, target_strip
+from visformer.pictures.attention.tinted import tinted
+from visformer.pictures.computation import stages
 from visformer.pictures.computation.stages import picture, stage_names, stage_of
 from visformer.pictures.computation.subject import subject
 from visformer.pictures.diagram.architecture import architecture
+from visformer.pictures.diagram.block_names import title as block_title
 from visformer.pictures.look import SUMMARIES, Look
-from visformer.pictures.selection import AttentionCell, Selection
-from visformer.pictures.words import about, leak_words, modified_run, run_notices
+from visformer.pictures.selection import SCALES, AttentionCell, Selection
+from visformer.pictures.words import (
+    about,
+    absent,
+    choices,
+    leak_words,
+    modified_run,
+    run_notices,
+)
 from visformer.pictures.words.explanations import EXPLAINED, explanation
 from visformer.pictures.words.scene import Scene
 from visformer.pictures.words.terms import TERMS, term_words
 from visformer.text import visible
+from visformer.values.not_finite import not_finite_words
 from visformer.values.trace import Trace
 
 
@@ -139,9 +155,12 @@ def said(
             for door, speak in DOORS.items():
                 # what does not look at all of the selection speaks once
                 looks = {"run": (), "layer": (at.kind, at.layer)}
-                subject = door, id(trace), looks.get(OF.get(door, ""), at)
-                last = len(trace) == len(run.trace)
-                if subject in spoken or not (fine or last or door in QUICK):
+                seen: tuple[Any, ...] = looks.get(OF.get(door, ""), (at,))
+                if door in ("attention", "explanations"):
+                    seen = *seen, scene.look
+                subject = door, id(trace), seen
+                ends = len(trace) in (0, len(run.trace))
+                if subject in spoken or not (fine or ends or door in QUICK):
                     continue
                 spoken.add(subject)
                 speak(run, trace, scene)
@@ -156,28 +175,38 @@ def scenes(run: SweptRun, *, fine: bool) -> Iterator[Scene]:
     steps = range(length + 1) if fine else {0, 1, (length + 1) // 2, length}
     for step in sorted(steps):
         trace = whole.until(step)
-        for at, selection in enumerate(_selections(trace, fine=fine)):
-            yield Scene(
-                trace=trace,
-                model=trace.model,
-                selection=selection,
-                look=LOOKS[at % len(LOOKS)] if fine else Look(),
-                stage=stage_names()[at % len(stage_names())],
-                lens=run.lens(trace),
-                limit=run.limit,
-                strategy=run.strategy,
-            )
+        lens = run.lens(trace)
+        cells = None if fine else 3 if step == length else 0
+        for at, selection in enumerate(_selections(trace, cells)):
+            # one head's own weights, and those of a look, of each in turn
+            for look in dict.fromkeys((Look(), LOOKS[at % len(LOOKS)])):
+                if look.raw or fine or step == length:
+                    yield Scene(
+                        trace=trace,
+                        model=trace.model,
+                        selection=selection,
+                        look=look,
+                        stage=stage_names()[at % len(stage_names())],
+                        lens=lens,
+                        limit=run.limit,
+                        strategy=run.strategy,
+                        smoothing=run.smoothing,
+                    )
 
 
-def _selections(trace: Trace, *, fine: bool) -> Iterator[Selection]:
+def _selections(trace: Trace, few: int | None) -> Iterator[Selection]:
+    """Yield kinds, layers and heads, with ``few`` cells of each; None: with all."""
     for kind in trace.kinds:
         queries, keys = (len(tokens) for tokens in trace.tokens(kind))
         for layer in range(trace.layers(kind)):
-            for head in range(trace.heads(kind)) if fine else (layer % 2,):
+            heads = range(trace.heads(kind))
+            for head in heads if few is None else heads[layer % 2 :][:1] or heads[:1]:
                 selection = Selection(kind=kind, layer=layer, head=head)
                 yield selection
                 cells = [(q, k) for q in range(queries) for k in range(keys)]
-                for q, k in cells if fine else cells[layer :: max(3, len(cells) // 3)]:
+                if few is not None:
+                    cells = cells[layer :: max(3, len(cells) // 3)][: few + 1]
+                for q, k in cells if few is None or few else ():
                     yield replace(selection, cell=AttentionCell(kind, q, k))
 
 
@@ -185,6 +214,7 @@ LOOKS = (
     *(Look(), Look(form="arcs"), Look(form="text"), Look(words=True)),
     *(Look(summary=summary) for summary in SUMMARIES),
     Look(hide=frozenset({"special", "pad"}), renormalise=True),
+    Look(hide=frozenset({"special"}), form="text", by="key"),
 )
 ORDERS: tuple[Any, ...] = ("entropy", "maximum", "alignment", "cell")
 OUTSIDE = ("source_tokens", "target_tokens", "prediction")  # blocks of the diagram
@@ -194,7 +224,7 @@ BLOCKS = ("source_positions", "source_embedding", "decoder.norm", "output", "sof
 def _explain(run: SweptRun, trace: Trace, scene: Scene) -> None:
     for place in EXPLAINED:
         explanation(place, scene)
-    for stage in stage_names():
+    for stage in stage_names() if scene.look.raw else ():
         explanation(("computation",), replace(scene, stage=stage))
 
 
@@ -206,14 +236,38 @@ def _terms(run: SweptRun, trace: Trace, scene: Scene) -> None:
 
 
 def _attention(run: SweptRun, trace: Trace, scene: Scene) -> None:
-    selection, look = scene.selection, scene.look
-    attention_map(trace, selection, look, selection.kind)
+    selection, look, kind = scene.selection, scene.look, scene.selection.kind
+    shown = reading(trace, selection, look, kind)
+    assert shown is not None
+    matrix = attention_map(trace, selection, look, kind)
     cell_words(trace, selection, look)
-    gist_of(reading(trace, selection, look, selection.kind))
+    gist_of(shown)
     if selection.cell is not None:
         find_words(trace, selection.cell)
+        head_finder(trace, selection, selection.cell)
     source_strip(trace, selection, look)
     target_strip(trace, selection, look, trace.whole)
+    maps.axes(trace, kind)
+    maps.labels(trace, kind)
+    if matrix is not None:
+        arc_words(look, matrix)
+        marks = maps.marks(selection.cell, kind)
+        if (matrix.values.size and not marks.rows) or look.raw:
+            tinted(trace, shown, matrix, marks, look.by)
+
+
+def _overview(run: SweptRun, trace: Trace, scene: Scene) -> None:
+    kind = scene.selection.kind
+    for order in ORDERS:
+        list(ranking.ranking_parts(trace, kind, order))
+    shape = tuple(map(len, trace.tokens(kind)))
+    for scale in SCALES:
+        at = replace(scene.selection, scale=scale)
+        attention_map(trace, at, scene.look, kind)
+    mosaic(trace, scene.selection, kind, extent=(shape[0], shape[1]))
+    mosaic(trace, scene.selection, kind, extent=(shape[0], shape[1]), thumbnail=(2, 2))
+    if trace.tokens(kind)[0]:
+        maps.all_numbers(trace, kind)
 
 
 def _masks(run: SweptRun, trace: Trace, scene: Scene) -> None:
@@ -232,7 +286,26 @@ def _masks(run: SweptRun, trace: Trace, scene: Scene) -> None:
     leak_words.leak_words(trace)
     leak_words.empty_row_words(trace, head)
     leak_words.run_words(trace)
-    mask_lab.row_words(trace, scene.selection)
+
+
+def _labs(run: SweptRun, trace: Trace, scene: Scene) -> None:
+    selection, runs = scene.selection, mask_lab.compare(run.baseline, trace)
+    mask_lab.row_words(trace, selection)
+    mask_lab.row_numbers(trace, runs, selection)
+    mask_lab.paint_picture(trace, selection, None)
+    mask_lab.difference_picture(runs, selection)
+    mask_lab.difference_words(runs)
+    mask_lab.candidate_numbers(runs)
+    mask_lab.compared_pictures(trace, run.baseline, selection)
+    modified_run.modified_words(run.trace.intervention, trace, run.baseline)
+
+
+def _shuffled(run: SweptRun, trace: Trace, scene: Scene) -> None:
+    position_lab.text_words(trace, run.baseline)
+    position_lab.result_words(trace, run.baseline)
+    if len(trace) == len(run.trace):
+        for order, baseline, shuffled in run.shuffles:
+            position_lab.shuffle_words(baseline, shuffled, order)
 
 
 def _output(run: SweptRun, trace: Trace, scene: Scene) -> None:
@@ -244,12 +317,28 @@ def _output(run: SweptRun, trace: Trace, scene: Scene) -> None:
     table = candidates.candidate_table(trace)
     candidates.kept_words(table)
     candidates.others_words(table, 3)
+    for bar in token_bars.token_bars(trace):
+        bar.words  # noqa: B018
+    token_bars.headline(trace)
+    for row in range(len(trace) if trace.steps else 0):
+        choices.told_token(trace, row)
+        choices.marked_token(trace, row)
+    absent.no_lens_words(trace)
+    absent.no_output_words(trace)
+    absent.missing_kinds_words(trace.model)
+    absent.facts_words(trace.model)
+    not_finite_words(trace)
+    masked = [None, *trace.fills][-1]
+    if not absent.has_target(trace):
+        fills.fill_table(trace, masked)
+        fills.fill_table(trace, None)
 
 
 def _lens(run: SweptRun, trace: Trace, scene: Scene) -> None:
     logit_lens.how_words(trace.model)
     logit_lens.step_lens(trace, scene.lens)
     logit_lens.all_lens(trace, scene.lens, "best")
+    logit_lens.all_lens(trace, scene.lens, "chosen")
     logit_lens.rank_words(trace, scene.lens)
     for layer in range(trace.layers("decoder") + 1 if len(trace) else 0):
         logit_lens.lens_cell_words(trace, scene.lens, len(trace) - 1, layer)
@@ -268,27 +357,46 @@ def _diagram(run: SweptRun, trace: Trace, scene: Scene) -> None:
         inside += [f"{attention}_norm", *BLOCKS]
     for block in (*OUTSIDE, *inside):
         architecture(trace, trace.model, at, chosen=block)
+        block_title(block)
+    architecture(trace, None, at, closed=frozenset({"encoder", "decoder"}))
 
 
 def _computation(run: SweptRun, trace: Trace, scene: Scene) -> None:
     looked_at = subject(
         trace, scene.selection, parameters=run.parameters, positions=run.table
     )
-    for name in stage_names() if looked_at is not None else ():
-        assert looked_at is not None
+    if looked_at is None:
+        stages.no_cell_words(trace)
+        return
+    at = scene.selection
+    for page in stages.PAGES:
+        stages.titles_on(page, trace, at.kind, at.layer)
+        stages.heading(looked_at, page)
+    for name in stage_names():
         made = picture(stage_of(name), looked_at)
         for one in () if isinstance(made, str) else made.maps:
             one.make()
 
 
 def _positions(run: SweptRun, trace: Trace, scene: Scene) -> None:
-    positions.nothing_words(trace.model)
     table = run.table
-    if table is not None:
-        waves = positions.waves_of(table)
-        positions.table_words(table, waves=waves, model=trace.model)
-        position_lab.input_pictures(trace, table, "source")
-        position_lab.input_pictures(trace, table, "target")
+    if table is None or not positions.has_table(table, trace.model):
+        positions.nothing_words(trace.model)
+        return
+    waves = positions.waves_of(table)
+    positions.table_words(table, waves=waves, model=trace.model)
+    positions.curves(table, (0, 9), 0, 7, waves=waves)
+    positions.heat_picture(table, 0, 7)
+    for likeness in positions.LIKENESSES:
+        compared = positions.similarity_picture(table, 0, 7, likeness=likeness)
+        positions.pair_words(compared, likeness, 0, 1)
+    positions.cell_words(table, trace, 1, 2)
+    change = trace.intervention.positions
+    position_lab.table_pictures(trace, table, change)
+    for side in absent.sides_of(trace):
+        pictures = position_lab.input_pictures(trace, table, side)
+        position_lab.position_numbers(pictures, trace, side, 0)
+        position_lab.id_words(trace, side)
 
 
 def _run(run: SweptRun, trace: Trace, scene: Scene) -> None:
@@ -297,6 +405,8 @@ def _run(run: SweptRun, trace: Trace, scene: Scene) -> None:
     teacher_forcing.score_words(trace)
     modified_run.export_words(trace)
     about.watched_text(trace)
+    if trace.certificate is not None:
+        str(trace.certificate)
     if run.checkpoint is not None and run.table is not None:
         opened = Opened(
             number=1,
@@ -307,13 +417,18 @@ def _run(run: SweptRun, trace: Trace, scene: Scene) -> None:
             findings=run.checkpoint.findings,
         )
         about.about_text(opened)
+        about.opened_words(opened)
+        about.source_hint(opened)
 
 
 DOORS: dict[str, Callable[[SweptRun, Trace, Scene], None]] = {
     "explanations": _explain,
     "terms": _terms,
     "attention": _attention,
+    "overview": _overview,
     "masks": _masks,
+    "labs": _labs,
+    "shuffled": _shuffled,
     "output": _output,
     "lens": _lens,
     "diagram": _diagram,
@@ -322,7 +437,11 @@ DOORS: dict[str, Callable[[SweptRun, Trace, Scene], None]] = {
     "run": _run,
 }
 OF = {  # what doors look at that look at less than the cell
-    **dict.fromkeys(("output", "lens", "positions", "run"), "run"),
-    **dict.fromkeys(("terms", "diagram"), "layer"),
+    **dict.fromkeys(("output", "lens", "positions", "run", "shuffled"), "run"),
+    **dict.fromkeys(("terms", "diagram", "overview"), "layer"),
 }
-QUICK = {*DOORS} - {"diagram", "computation"}  # the others speak of every step in turn
+QUICK = {*DOORS} - {
+    "diagram",
+    "computation",
+    "overview",
+}  # the others speak of every step in turn

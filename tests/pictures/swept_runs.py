@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -16,25 +16,30 @@ from tests.general_traces import Shape, any_trace
 from tests.models import BOS, EOS, PAD, tiny_checkpoint
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
+from visformer.core.generation import Generation
 from visformer.core.lens_rows import read_streams
 from visformer.core.passes import GivenMasks, run
-from visformer.core.side_runs import layer_parameters
+from visformer.core.side_runs import layer_parameters, run_shuffled
+from visformer.errors import InputError
 from visformer.values.arrays import Floats
-from visformer.values.facts import STACKS
+from visformer.values.facts import STACKS, Kind
 from visformer.values.layer_weights import LayerParameters
 from visformer.values.lens import LensRows
+from visformer.values.step import Candidates, Step
 from visformer.values.strategy import GREEDY, Strategy
 from visformer.values.trace import Trace
 
 BROKEN = "decoder.layers.0.self_attention.query.weight"
 TEXT, LIMIT = "abcdef", 6
 WIDTH, WORDS = 16, 30
+STRANGE = *("<0xE2>", "<0x82>", "<0xAC>"), *("<unk>", "a", "b", "</s>")
 CHANGES = (
     *("causal off", "causal 0", "causal +1", "causal -1", "causal off @ layer 2"),
     *("cell decoder 2 1 off", "cell decoder 1 1 off", "cell decoder 1 3 on"),
     *("cell cross 2 3 off", "cell encoder 2 1 off", "hide 3", "hide 2 @ layer 1"),
     *("masked score -1e4", "masked score -1000", "masked score -2", "multiply"),
     *("masked score -inf", "causal +1; masked score -inf", "causal -1; multiply"),
+    *("causal -1; masked score -inf",),
     *("scale off", "scale 0", "scale 2", "scale -1 @ layer 1", "scale 1000"),
     *("positions none", "positions interleaved", "positions halves"),
     *("positions shifted 5", "positions scaled 2", "positions permuted 8 0"),
@@ -51,6 +56,8 @@ class SweptRun:
     checkpoint: Checkpoint | None = None
     strategy: Strategy = GREEDY
     limit: int | None = None  # where the user set it
+    baseline: Trace | None = None  # the run without its change
+    smoothing: float | None = None  # of the labels in training, where it is known
 
     @property
     def table(self) -> Floats | None:
@@ -63,11 +70,27 @@ class SweptRun:
     def parameters(self) -> tuple[LayerParameters, ...]:
         if self.checkpoint is None:
             return ()
-        return tuple(
-            layer_parameters(self.checkpoint, stack, layer)
-            for stack in STACKS
-            for layer in range(2)
-        )
+        kinds: dict[Any, Kind] = {"encoder": "encoder", "decoder": "decoder"}
+        try:
+            return tuple(
+                layer_parameters(self.checkpoint, stack, layer)
+                for stack in STACKS
+                for layer in range(self.checkpoint.facts.layers(kinds[stack]))
+            )
+        except InputError:  # its norms run over several tokens at once
+            return ()
+
+    @cached_property
+    def shuffles(self) -> list[tuple[tuple[int, ...], Trace, Trace]]:
+        """The run's sentence in other orders: the order, as it was, and shuffled."""
+        if self.checkpoint is None or not self.trace.source_text:
+            return []
+        ids = self.trace.target_ids.tolist()
+        change = self.trace.intervention or None
+        return [
+            run_shuffled(self.checkpoint, text, ids, intervention=change)
+            for text in (self.trace.source_text, "aaaaaa")
+        ]
 
     def lens(self, shown: Trace) -> LensRows | None:
         """Return the lens of the last row shown; None where there is none."""
@@ -159,16 +182,22 @@ def _marian_decoded() -> SweptRun:
 
 
 def _decoded(change: str = "", seed: int = 0, **sizes: Any) -> SweptRun:
-    checkpoint = tiny_checkpoint(seed, **sizes)
-    decoding = Decoding(checkpoint, TEXT, limit=LIMIT, intervention=change or None)
-    return SweptRun("", decoding.finish(), checkpoint)
+    return _of_model(tiny_checkpoint(seed, **sizes), change)
 
 
-def _forced(change: str = "") -> SweptRun:
+def _of_model(
+    checkpoint: Checkpoint, change: str = "", text: Any = TEXT, limit: int = LIMIT
+) -> SweptRun:
+    decoding = Decoding(checkpoint, text, limit=limit, intervention=change or None)
+    own = Decoding(checkpoint, text, limit=limit).finish() if change else None
+    return SweptRun("", decoding.finish(), checkpoint, baseline=own)
+
+
+def _forced(change: str = "", token: str = "q") -> SweptRun:
     checkpoint = tiny_checkpoint()
     decoding = Decoding(checkpoint, TEXT, limit=LIMIT, intervention=change or None)
-    decoding.step(2)
-    decoding.force("q")
+    best = decoding.step(2).steps[-1].candidates[0]
+    decoding.force(token or best.token)
     return SweptRun("", decoding.step(3), checkpoint)
 
 
@@ -180,10 +209,79 @@ def _sampled(change: str = "", **choices: Any) -> SweptRun:
     return SweptRun("", decoding.finish(), checkpoint, strategy)
 
 
-def _fed(change: str = "") -> SweptRun:
+def _fed(change: str = "", text: str = "qrst", limit: int = LIMIT) -> SweptRun:
+    checkpoint = tiny_checkpoint(max_positions=512)
+    changed: dict[str, Any] = {"intervention": change or None}
+    decoding = Decoding(checkpoint, TEXT, limit=limit, **changed)
+    return SweptRun("", decoding.feed(text), checkpoint)
+
+
+def _ruled(seed: int = 0) -> SweptRun:
+    """Return a run whose rules forbid the first token; with a seed, all but it."""
     checkpoint = tiny_checkpoint()
-    decoding = Decoding(checkpoint, TEXT, limit=LIMIT, intervention=change or None)
-    return SweptRun("", decoding.feed("qrst"), checkpoint)
+    first = Decoding(checkpoint, TEXT, limit=1).finish().steps[0].id
+    forbidden = tuple((id,) for id in range(30) if (id == first) != bool(seed))
+    checkpoint = replace(checkpoint, generation=Generation(forbidden=forbidden))
+    way = Strategy("sample", seed=seed) if seed else GREEDY
+    decoding = Decoding(checkpoint, TEXT, limit=LIMIT, strategy=way)
+    return SweptRun("", decoding.finish(), checkpoint, way)
+
+
+def _broken(name: str, factor: float, *further: str) -> SweptRun:
+    """Return a run of a model with a weight, or several, of other numbers."""
+    checkpoint = tiny_checkpoint()
+    with torch.no_grad():
+        for each in (name, *further):
+            checkpoint.model.get_parameter(each).mul_(factor)
+    return SweptRun("", Decoding(checkpoint, "abc", limit=3).step(3), checkpoint)
+
+
+def _own_table() -> SweptRun:
+    """Return a run whose table of positions is no formula of the paper's."""
+    checkpoint = tiny_checkpoint()
+    made = np.random.default_rng(4).standard_normal((64, 16))
+    checkpoint.model.replace_positions(torch.from_numpy(made).float())
+    return _of_model(checkpoint)
+
+
+def _norms_together() -> SweptRun:
+    lengths = {"encoder_norm_length": 4, "decoder_norm_length": 5}
+    checkpoint = tiny_checkpoint(**lengths)
+    traces = run(checkpoint, [[4, 5, 6, EOS]], [[BOS, 7, 8, 9, 10]])
+    return SweptRun("", traces[0], checkpoint)
+
+
+def _smoothed(share: float) -> SweptRun:
+    return replace(_decoded(heads=1), smoothing=share)
+
+
+def _not_computed() -> SweptRun:
+    """Return a run whose first row's logits were never computed."""
+    trace = any_trace(Shape(kinds=("decoder",)), prompt=2)
+    none = Candidates(np.zeros(0), (), np.zeros(0))
+    nan: dict[str, Any] = {"probability": np.nan, "entropy": np.nan, "rank": 0}
+    steps: list[Step] = list(trace.steps)
+    steps[0] = replace(steps[0], origin="reference", candidates=none, **nan)
+    return _of(replace(trace, steps=tuple(steps)))
+
+
+def _filled(*places: int) -> SweptRun:
+    best = any_trace().steps[0].candidates
+    trace = any_trace(Shape(kinds=("encoder",)), steps=False)
+    return _of(replace(trace, fills=dict.fromkeys(places, best)))
+
+
+def _noticed(text: str, **facts: Any) -> SweptRun:
+    """Return a run with another source text, of a model by another name."""
+    intact = _decoded()
+    model = replace(intact.trace.model, name=facts.pop("name", "tiny"))
+    return _of(replace(intact.trace, model=model, source_text=text, **facts))
+
+
+def _shape(*kinds: Kind, **more: Any) -> Callable[[], SweptRun]:
+    sizes = {"heads": 4, "key_heads": more.pop("key_heads", 2)}
+    shape = Shape(kinds=kinds, **sizes) if kinds else Shape(**sizes)
+    return lambda: _of(any_trace(shape, **more))
 
 
 def _not_a_number() -> SweptRun:
@@ -233,12 +331,49 @@ RUNS: dict[str, Callable[[], SweptRun]] = {
     "marian": _marian_decoded,
     "forced": _forced,
     "forced, causal off": lambda: _forced("causal off"),
+    "forced as the model would": lambda: _forced(token=""),
+    "under rules": _ruled,
+    "drawn under rules": lambda: _ruled(3),
     "drawn": _sampled,
     "drawn, causal off": lambda: _sampled("causal off", temperature=0.7, top_k=3),
     "drawn, hot and cut": lambda: _sampled(temperature=1.5, top_k=5, top_p=0.95),
     "fed": _fed,
     "fed, causal off": lambda: _fed("causal off"),
+    "fed, long": lambda: _fed(text="qrst" * 66, limit=300),
+    "fed, long, causal off": lambda: _fed("causal off", "qrst" * 66, 300),
     "NaN": _not_a_number,
+    "NaN in the embedding": lambda: _broken("source_embedding.weight", np.nan),
+    "NaN in the output": lambda: _broken("output.weight", np.nan),
+    "too large": lambda: _broken(BROKEN, 1e25, BROKEN.replace("query", "key")),
+    "RMS norm": lambda: _decoded(norm="rms", norm_bias=False, norm_first=True),
+    "RMS norm after": lambda: _of_model(
+        tiny_checkpoint(norm="rms", norm_bias=False, final_norm=True), limit=1
+    ),
+    "norm without shift": lambda: _decoded(norm="unbiased", norm_bias=False),
+    "norms together": _norms_together,
+    "positions learned": lambda: _decoded(
+        positions="learned", embedding_scale=False, gated=True, activation="silu"
+    ),
+    "positions by hand": _own_table,
+    "no positions at all": lambda: _decoded(
+        positions="none", embedding_scale=False, output_bias=True, softmax_output=True
+    ),
+    "not scaled": lambda: _decoded(
+        positions="halves", embedding_scale=False, shared_embedding=False
+    ),
+    "positions by batch": lambda: _decoded(position_axis="batch", w2_bias=False),
+    "positions restart": lambda: _decoded(
+        position_axis="restart", encoder_bias="none", decoder_bias="value_output"
+    ),
+    "one head": lambda: _smoothed(0.1),
+    "one layer": lambda: replace(
+        _decoded("cell decoder 1 2 on", encoder_layers=1, decoder_layers=1),
+        smoothing=0.0,
+    ),
+    "one token": lambda: replace(
+        _of_model(tiny_checkpoint(), text=[EOS], limit=1), limit=1
+    ),
+    "cut": lambda: _of_model(tiny_checkpoint(max_positions=8), text="abcdefghijkl"),
     "decoder alone": _alone,
     "prompt": lambda: _prompt(1),
     "prompt that reads ahead": lambda: _prompt(3),
@@ -247,6 +382,23 @@ RUNS: dict[str, Callable[[], SweptRun]] = {
     "watched pads": lambda: _of(_watched(causal=True, encoder=True, pads=2)),
     "watched decoder": lambda: _of(_watched(causal=True, encoder=False)),
     "encoder alone": lambda: _of(any_trace(Shape(kinds=("encoder",)), steps=False)),
+    "encoder of one token": _shape("encoder", source=1, steps=False),
+    "cross alone": _shape("cross"),
+    "no cross": _shape("encoder", "decoder"),
+    "no self-attention of the target": _shape("encoder", "cross"),
+    "no self-attention of the source": _shape("decoder", "cross"),
+    "decoder without steps": _shape("decoder", steps=False),
+    "decoder of one token without steps": _shape("decoder", steps=False, target=1),
+    "shared by all": _shape(key_heads=1),
+    "biased by distance": _shape(bias="distance", key_heads=4),
+    "biased": _shape(bias="full"),
+    "no streams": lambda: _of(any_trace(Shape(hidden=False, output=False))),
+    "not computed": _not_computed,
+    "one token filled": lambda: _filled(1),
+    "tokens filled": lambda: _filled(1, 3),
+    "several sentences": lambda: _noticed("The cat sat. The dog ran."),
+    "another script": lambda: _noticed("кот и собака", name="opus-mt-en-fr"),
+    "strange signs": lambda: _noticed("ab", source=STRANGE),
     "captured": lambda: _of(any_trace(captured=True)),
     "foreign decoder": lambda: _of(any_trace(Shape(kinds=("decoder",)), prompt=2)),
 }

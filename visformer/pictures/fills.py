@@ -51,12 +51,14 @@ def fill_table(
     )
     token = placed(trace, "source", masked)
     others = sorted(set(trace.fills) - {masked})
-    words = _("The model's best tokens in this place.")
-    if others:
-        words = _(
+    words = (
+        _(
             "The model's best tokens in this place. Click another masked token in the "
             "source strip to see those in its place."
         )
+        if others
+        else _("The model's best tokens in this place.")
+    )
     title = _("in place of {token}", token=token)
     if whole is None:
         return CandidateTable(title, words, rows, marks=how)

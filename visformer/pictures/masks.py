@@ -27,12 +27,12 @@ PART_NAMES: dict[MaskPart, str] = {  # translated where they are shown
 }
 PARTS: dict[MaskPart, str] = {  # as explained on screen, translated there
     "padding": N_(
-        "Padding mask. False where the key only fills up a row of the batch: no query "
-        "may attend to it."
+        "Padding mask. False where the key only fills up a row of the batch, which no "
+        "query should read."
     ),
     "causal": N_(
-        "Causal mask. False where the key comes after the query: only the decoder's "
-        "self-attention has one."
+        "Causal mask. False where the key comes after the query, as the decoder's "
+        "self-attention should hide it; the others have none."
     ),
     "combined": N_("Combined mask: the one that the model used."),
 }

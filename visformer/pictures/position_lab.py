@@ -331,7 +331,8 @@ def shuffle_words(baseline: Trace, shuffled: Trace, order: tuple[int, ...]) -> s
     encoder = encoder_difference(baseline, shuffled, order)
     decoder = output_difference(baseline, shuffled)
     size = float(np.abs(baseline.encoder_output).max(initial=1.0))
-    bag = max(encoder, decoder) <= BAG * max(1.0, size)
+    own = float(np.abs(baseline.decoder_output).max(initial=1.0))
+    bag = encoder <= BAG * size and decoder <= BAG * own
     if baseline.intervention:
         how = _(
             "Shuffled, under “{changes}”: {tokens}.",
@@ -371,7 +372,8 @@ def _verdict(baseline: Trace, shuffled: Trace, bag: bool) -> str:
         return "same"
     if bag:
         return "bag"
-    if not np.isfinite(shuffled.encoder_output).all():
+    outputs = shuffled.encoder_output, shuffled.decoder_output
+    if not all(np.isfinite(one).all() for one in outputs):
         return "nan"
     placed = any(change.tokens for change in baseline.intervention)
     return "cells" if placed else "order"

@@ -250,8 +250,8 @@ class Trace:
     @property
     def before_pads(self) -> Bools:
         """Target rows whose next token is padding, bool [T]."""
-        pads = self.pads("target")
-        return np.append(pads[1:], pads[-1:])
+        pads = self.whole.pads("target")  # of a step, also the token after it
+        return np.append(pads[1:], pads[-1:])[: len(self)]
 
     def mask(self, kind: Kind, layer: Nth = None) -> Bools:
         """Return a layer's mask, bool [Q, K], True = may attend; of several [L, Q, K].

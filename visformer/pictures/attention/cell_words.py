@@ -41,8 +41,8 @@ def cell_words(trace: Trace | None, selection: Selection, look: Look) -> str:
 
 def _changed_words(shown: Reading | None, cell: AttentionCell) -> str:
     """Give a weight that is not one head's own, and say what was done to it."""
-    if shown is None:
-        return ""
+    if shown is None or shown.note:  # there is nothing to show
+        return "" if shown is None else shown.note
     at = shown.cell_in_matrix(cell)
     if at is None:
         return _("{title} · hidden ({done})", title=shown.title, done=shown.done)
@@ -81,12 +81,6 @@ def _nothing_words(row: Floats, value: str) -> str:
         return _(
             "{value}, masked; this query may attend to nothing, so all its weights are "
             "NaN",
-            value=value,
-        )
-    if not row.any():
-        return _(
-            "{value}, masked; this query may attend to nothing, so all its weights are "
-            "0",
             value=value,
         )
     return _(

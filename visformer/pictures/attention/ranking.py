@@ -30,7 +30,7 @@ WORDS: dict[Order, str] = {
     ),
 }
 ALONG = N_(
-    "most in order first: correlation of a query's position with the mean "
+    "farthest from 0 first: correlation of a query's position with the mean "
     "position of the keys it reads (1 in order, −1 backwards)"
 )
 BESIDE = N_(

@@ -191,7 +191,9 @@ def _fed(trace: Trace, row: int) -> _Fed:
 
 def _fed_words(trace: Trace, row: int) -> _Fed:
     step, below = trace.steps[row], _("✓")
-    if not is_best(step):
+    if not step.computed:
+        below = ""
+    elif not is_best(step):
         best = candidate(step.candidates[0].token, marks(trace, "target"))
         below = _("model: {token}", token=best)
     loss = step.loss if step.origin == "reference" else None

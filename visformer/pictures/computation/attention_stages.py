@@ -147,14 +147,6 @@ def softmax_stage(subject: Subject) -> StagePicture:
         chain = exponents / exponents.sum()
     rows = [exact, exponents, chain]
     names = [_("masked score"), _("exp(score − maximum)"), _("weight")]
-    words = _softmax_words(subject, exact, exponents, chain)
-    formula, sign = (
-        _(
-            "softmax over each row: exp(score − the row's maximum) / the row's sum, so "
-            "that a row of numbers sums to 1"
-        ),
-        "→ softmax",
-    )
     if subject.captured:
         names[-1:] = [_("softmax"), _("captured weight")]
         rows.append(subject.weights[subject.query])
@@ -162,6 +154,12 @@ def softmax_stage(subject: Subject) -> StagePicture:
         formula = _(
             "The weights were captured while the model ran: they are not just the "
             "softmax of these scores"
+        )
+    else:
+        words, sign = _softmax_words(subject, exact, exponents, chain), "→ softmax"
+        formula = _(
+            "softmax over each row: exp(score − the row's maximum) / the row's sum, so "
+            "that a row of numbers sums to 1"
         )
     return StagePicture(
         formula=formula,

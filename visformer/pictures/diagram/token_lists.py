@@ -23,13 +23,12 @@ _FED: dict[Origin, str] = {
     "forced": N_("forced: “{token}”"),
     "reference": N_("fed: “{token}”"),
 }
-_APPENDS = {  # whether tokens were forced or fed
-    False: N_("Each step appends the token chosen in the step before."),
-    True: N_(
-        "Each step appends the token of the step before, chosen, forced or fed from "
-        "the reference."
-    ),
-}
+_APPENDS = N_("Each step appends the token chosen in the step before.")
+_FED_TOO = N_(
+    "Each step appends the token of the step before, chosen, forced or fed from the "
+    "reference."
+)
+_GIVEN = N_("The tokens were given: none was chosen in the step before.")
 
 
 def token_list(side: SentenceSide) -> Callable[[Figure], None]:
@@ -56,10 +55,26 @@ def token_list(side: SentenceSide) -> Callable[[Figure], None]:
             )
         )
         if side == "target":
-            fed = figure.trace is not None and has_fed(figure.trace.steps)
-            figure.say(_(_APPENDS[fed]))
+            figure.say(_appends(figure.trace))
 
     return show
+
+
+def _appends(trace: Trace) -> str:
+    """Say where the target's tokens came from."""
+    if len(trace) and not trace.steps:
+        return _(_GIVEN)
+    if has_fed(trace.steps):
+        return _(_FED_TOO)
+    if trace.prompt > 1:
+        return ngettext(
+            "The first {n:,} token was given; each step appends the token of the step "
+            "before.",
+            "The first {n:,} tokens were given; each step appends the token of the "
+            "step before.",
+            trace.prompt,
+        )
+    return _(_APPENDS)
 
 
 def list_predictions(figure: Figure) -> None:

@@ -471,8 +471,8 @@ def _sums(figure: Figure, id: str, shape: str) -> str:
     if trace is not None and path.layer is not None:
         if attends_to_nothing(trace, path.kind, path.layer):
             if math.isinf(figure.model.attention[path.kind].masked_value):
-                return _("{shape} all masked: NaN", shape=shape)
-            return _("{shape} all masked: equal", shape=shape)
+                return _("{shape} rows all masked: NaN", shape=shape)
+            return _("{shape} rows all masked: equal", shape=shape)
         if is_large(trace, path.kind):
             return shape  # to look at all weights takes too long
         layers = range(path.layer, path.layer + 1)

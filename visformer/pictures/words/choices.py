@@ -159,6 +159,8 @@ def told_token(trace: Trace, row: int) -> Label:
     """Name a step's token and, where it was forced or fed, the model's own."""
     step, token = trace.steps[row], chosen_name(trace, row)
     told = _TOLD.get((step.origin, is_best(step)))
+    if not step.computed:  # what the model would have said is not known
+        told = _MARKED.get(step.origin)
     if told is None:
         return token
     shown, raw = (

@@ -54,9 +54,12 @@ _ROWS: dict[Kind, str] = {  # without a row in focus
     "encoder": N_("Each row is a source word; {strong} are the words that it reads."),
     "decoder": N_("Each row is a target word; {strong} are the words that it reads."),
     "cross": N_(
-        "Each row is a word being written; {strong} are the source words it looks at."
+        "Each row is a target word; {strong} are the source words it looks at."
     ),
 }
+_WRITTEN = N_(
+    "Each row is a word being written; {strong} are the source words it looks at."
+)
 _READS: dict[Kind, str] = {
     "encoder": N_(
         "“{query}” reads “{key}” most ({weight}): rows are source words, {strong} what "
@@ -101,10 +104,17 @@ _SUMMARISED: dict[str, str] = {
     "max": N_(
         "Maximum of this layer's heads: {strong} are tokens that any head reads."
     ),
-    "all": N_("Mean of all heads of all layers: {strong} are read almost everywhere."),
+    "all": N_(
+        "Mean of all heads of all layers: {strong} are tokens that they read most on "
+        "average."
+    ),
     "rollout": N_(
         "Rollout: {strong} are tokens that reach a row through all layers up to this "
         "one."
+    ),
+    "rollout of cross": N_(
+        "Rollout: {strong} are source words that reach a row through the encoder and "
+        "this layer."
     ),
 }
 
@@ -113,8 +123,11 @@ def _attention(scene: Scene) -> str:
     strong, kind = _(STRONG[scene.look.form]), scene.selection.kind
     if kind != "encoder" and _unwritten(scene):
         return _(UNWRITTEN)
-    if scene.look.summary in _SUMMARISED:
-        return _(_SUMMARISED[scene.look.summary], strong=strong)
+    summary: str = scene.look.summary
+    if summary in _SUMMARISED:
+        if (summary, kind) == ("rollout", "cross"):
+            summary = "rollout of cross"
+        return _(_SUMMARISED[summary], strong=strong)
     cell = scene.selection.cell
     if kind == "encoder" and scene.look.raw and cell is not None and cell.kind == kind:
         asked = computed(scene)
@@ -122,7 +135,8 @@ def _attention(scene: Scene) -> str:
             return _(_ASKED, **_names(asked))
     found = reads(scene) if scene.look.raw else None
     if found is None:
-        return _(_ROWS[kind], strong=strong)
+        written = scene.trace is not None and writes(scene.trace, kind)
+        return _(_WRITTEN if written else _ROWS[kind], strong=strong)
     if math.isnan(found.weight):
         return _(
             "Weights of “{query}” are NaN: what it reads most cannot be told.",
