@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from visformer.errors import CheckpointError as CheckpointError
     from visformer.errors import InputError as InputError
     from visformer.errors import VisformerError as VisformerError
-    from visformer.formats.fresh import build as build
     from visformer.formats.hugging_face.folder_model import FolderModel as FolderModel
+    from visformer.formats.loading import build as build
     from visformer.formats.loading import load as load
     from visformer.trace_file.saved_session import SavedRun as SavedRun
     from visformer.trace_file.saved_session import SavedSession as SavedSession
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from visformer.values.strategy import Strategy as Strategy
     from visformer.values.trace import Trace as Trace
     from visformer.values.watched_attention import WatchedAttention as WatchedAttention
-    from visformer.watching.compared import Comparison as Comparison
+    from visformer.watching.compared_runs import Comparison as Comparison
     from visformer.watching.comparing import compare as compare
     from visformer.watching.watcher import Watched as Watched
     from visformer.watching.watcher import Watcher as Watcher
@@ -62,7 +62,7 @@ _MODULES = {  # public name -> the module that defines it, imported on first use
     "Certificate": "values.finding",
     "Checkpoint": "core.checkpoint",
     "CheckpointError": "errors",
-    "Comparison": "watching.compared",
+    "Comparison": "watching.compared_runs",
     "Decoding": "core.decoding",
     "FolderModel": "formats.hugging_face.folder_model",
     "HideSource": "values.changes.hide_source",
@@ -85,7 +85,7 @@ _MODULES = {  # public name -> the module that defines it, imported on first use
     "Watcher": "watching.watcher",
     "WrappedDecoding": "watching.wrapped_decoding",
     "WrappedModel": "watching.wrapped",
-    "build": "formats.fresh",
+    "build": "formats.loading",
     "compare": "watching.comparing",
     "inspect": "api",
     "leaks": "analysis.leaks",

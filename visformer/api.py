@@ -253,7 +253,7 @@ def inspect(
         path = as_path("path", path)
         if path.suffix == ".vis" or is_trace_file(path):
             return describe_file(path)
-    from visformer.formats.inspecting import inspect as describe
+    from visformer.formats.loading import inspect as describe
     from visformer.formats.loading import load
 
     report = describe(path, **options)

@@ -1,10 +1,11 @@
 """The language of every sentence that people see: the one door to the catalogue.
 
 A sentence is one whole template with named fields, never glued from halves, so that a
-translation may order them as its language does. ``_`` translates at once; a table made
-when a module is imported marks its sentences with ``N_`` and translates them with ``_``
-where they are shown. The template in the code is English and the key of the catalogue
-(``resources/languages``); tokens, formulas and names of options are never translated.
+translation may order them as its language does. ``_`` translates at once, and so do our
+errors; a table made when a module is imported marks its sentences with ``N_`` and
+translates them with ``_`` where they are shown. The template in the code is English and
+the key of the catalogue (``resources/languages``); tokens, formulas and names of
+options are never translated.
 """
 
 from __future__ import annotations

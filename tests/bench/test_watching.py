@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.models import tiny_config
-from visformer.bench.time_watching import watched_pass, watched_training
+from visformer.bench.time_training import watched_pass, watched_training
 
 
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")

@@ -10,7 +10,6 @@ import pytest
 from PySide6.QtWidgets import QApplication, QLabel
 
 from visformer.bench import time_tabs as tabs
-from visformer.bench import time_turns as turns
 from visformer.bench import time_window as window
 from visformer.bench import windows
 from visformer.bench.measurements import Measurement, spread
@@ -114,7 +113,7 @@ def test_reduction() -> None:
 
 
 def test_a_beat_sees_the_event_loop() -> None:
-    beat = turns.Beat()
+    beat = tabs.Beat()
     windows.wait_until(lambda: len(beat.gaps) > 3)
     assert max(beat.gaps) > 0
 
@@ -158,7 +157,7 @@ def test_what_never_comes_is_not_waited_for_for_ever(
 
 def test_the_worst_phase_counts() -> None:
     gaps = {"a": [0.001] * 99 + [0.06], "b": [0.004, 0.024]}
-    often, once = turns.worst_gaps(gaps, {"a": 1.0, "b": 2.0})
+    often, once = tabs.worst_gaps(gaps, {"a": 1.0, "b": 2.0})
     assert (often.value, once.value) == (12.0, 60.0)
     assert often.parts == {"ms here": 24.0, "slower": 2.0, "a": 1.0, "b": 24.0}
     assert (often.met, once.met) == (False, False)
@@ -167,10 +166,10 @@ def test_the_worst_phase_counts() -> None:
 def test_what_is_looked_at_and_dressed_is_left_as_it_was(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(turns, "PAUSE", 0)
+    monkeypatch.setattr(tabs, "PAUSE", 0)
     with windows.shown_window(random_trace(window.small(2), 9, 9)) as shown:
         size, looks = shown.font().pointSizeF(), []
-        for act in (turns._look, turns._dress, turns._zoom):
+        for act in (tabs._look, tabs._dress, tabs._zoom):
             act(shown)
             looks.append((shown.appearance.theme, shown.appearance.zoom))
         windows.settle()

@@ -10,7 +10,7 @@ import pytest
 from tests.models import tiny_checkpoint, tiny_model
 from visformer.core.checkpoint import count_blocks
 from visformer.core.decoding import Decoding
-from visformer.formats.fresh import build, presets
+from visformer.formats.loading import build, presets
 from visformer.trace_file.trace_file import read_trace
 
 

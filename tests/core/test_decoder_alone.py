@@ -13,7 +13,7 @@ from tests.core.variants import difference, maps_of, small, tutorial
 from tests.tutorials import labml
 from visformer.core.passes import run
 from visformer.errors import InputError
-from visformer.formats.fresh import presets
+from visformer.formats.loading import presets
 from visformer.values.change_text import parse
 from visformer.values.facts import Kind
 

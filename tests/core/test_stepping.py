@@ -18,7 +18,7 @@ from visformer.core.search import search
 from visformer.core.side_runs import run_texts
 from visformer.engine.messages import Answer, Decode, Numbered, Started, Stepped
 from visformer.engine.process import Server
-from visformer.formats.fresh import presets
+from visformer.formats.loading import presets
 from visformer.values.recording import Recording
 from visformer.values.step import Choice
 from visformer.values.trace import Trace

@@ -27,7 +27,7 @@ from visformer.core.decoding import Decoding
 from visformer.core.passes import run
 from visformer.core.position_rules import fixed_table, sinusoidal
 from visformer.errors import CheckpointError, InputError
-from visformer.formats.fresh import presets
+from visformer.formats.loading import presets
 from visformer.values.config import ModelConfig
 from visformer.values.facts import KINDS, Kind
 from visformer.values.trace import Trace

@@ -18,9 +18,8 @@ from visformer.core.checkpoint import Checkpoint
 from visformer.core.passes import run
 from visformer.errors import CheckpointError, InputError
 from visformer.formats.fitting import MOST_PAIRS, far_off, read_references
-from visformer.formats.inspecting import inspect
 from visformer.formats.layouts import LAYOUTS
-from visformer.formats.loading import checkpoint_files, load
+from visformer.formats.loading import checkpoint_files, inspect, load
 from visformer.formats.names import their_name
 
 HEADS, ROWS = 4, 24

@@ -15,10 +15,9 @@ from tests.formats.layout_models import MAKERS, state
 from visformer.core.presets import Preset
 from visformer.errors import CheckpointError, InputError
 from visformer.files import read_regular
-from visformer.formats.inspecting import inspect
 from visformer.formats.layout_spec import LayoutSpec
 from visformer.formats.layouts import LAYOUTS
-from visformer.formats.loading import checkpoint_files, load
+from visformer.formats.loading import checkpoint_files, inspect, load
 from visformer.formats.names import Names, layer_names
 from visformer.formats.tutorials import read_tutorial
 from visformer.values.finding import Finding
@@ -44,20 +43,11 @@ TOY = LayoutSpec(
             "tgt": "target_embedding",
             "head": "output",
             **layer_names(
-                "encoder",
-                "enc.layers.{l}.",
-                attention="att",
+                "enc.layers.{l}. | dec.layers.{l}.",
+                attention="att | att cross",
                 projections="q k v o",
                 feed="up down",
-                norms="n1 n2",
-            ),
-            **layer_names(
-                "decoder",
-                "dec.layers.{l}.",
-                attention="att cross",
-                projections="q k v o",
-                feed="up down",
-                norms="n1 n2 n3",
+                norms="n1 n2 | n1 n2 n3",
             ),
         }
     ),

@@ -21,7 +21,7 @@ from tests.formats.layout_models import (
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.position_rules import sinusoidal
 from visformer.errors import InputError
-from visformer.formats.inspecting import inspect
+from visformer.formats.loading import inspect
 
 # torch.nn.Transformer
 

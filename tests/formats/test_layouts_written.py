@@ -22,10 +22,8 @@ from tests.formats.layout_models import (
     state,
 )
 from visformer.core.checkpoint import Checkpoint
-from visformer.formats.fresh import build
-from visformer.formats.inspecting import inspect
 from visformer.formats.layouts import LAYOUTS
-from visformer.formats.loading import load
+from visformer.formats.loading import build, inspect, load
 from visformer.formats.names import their_name
 
 # Round trips

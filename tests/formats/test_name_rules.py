@@ -15,8 +15,7 @@ from tests.formats.layout_files import opened, refusal, saved, weights
 from tests.formats.layout_models import MAKERS, SOURCE, TARGET, WIDTH, state
 from visformer.core.passes import run
 from visformer.errors import CheckpointError
-from visformer.formats.inspecting import inspect
-from visformer.formats.loading import checkpoint_files, load
+from visformer.formats.loading import checkpoint_files, inspect, load
 
 RENAMED = {
     "handout": ("encoder_embed.", "src_emb."),

@@ -25,9 +25,8 @@ from visformer.core.checkpoint import Checkpoint
 from visformer.core.model import Transformer
 from visformer.core.position_rules import sinusoidal
 from visformer.errors import CheckpointError, InputError
-from visformer.formats.inspecting import inspect
 from visformer.formats.layouts.native import TokenizerFiles, write_native
-from visformer.formats.loading import load
+from visformer.formats.loading import inspect, load
 from visformer.values.config import FORMER_NAMES
 
 SIZES = [

@@ -13,9 +13,8 @@ from tests.formats.layout_files import opened, refusal, saved, weights
 from tests.formats.layout_models import MAKERS, WIDTH, state
 from visformer.core.checkpoint import Checkpoint
 from visformer.errors import CheckpointError
-from visformer.formats.inspecting import inspect
 from visformer.formats.layouts import LAYOUTS
-from visformer.formats.loading import checkpoint_files, load
+from visformer.formats.loading import checkpoint_files, inspect, load
 from visformer.formats.proposing import MOST_UNITS, general, proposal, shortest_rules
 from visformer.values.questions import Questionnaire
 

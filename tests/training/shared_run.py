@@ -14,7 +14,7 @@ from visformer.core.model import Transformer
 from visformer.training import loop
 from visformer.training import train_command as command
 from visformer.training.loop import Progress, Trainer, rank, world
-from visformer.training.options import options_for
+from visformer.training.train_command import options_for
 
 
 class WitnessedTrainer(Trainer):

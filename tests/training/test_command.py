@@ -23,9 +23,8 @@ from visformer.formats.layouts.native import read_native
 from visformer.tokenizers.tokenizer import SentencePieceSide as Side
 from visformer.training import loop
 from visformer.training.data import Pair, read_pairs
-from visformer.training.options import TrainCommand, check, options_for
 from visformer.training.prepare import SubwordData, split, train_sentencepiece
-from visformer.training.train_command import train
+from visformer.training.train_command import TrainCommand, check, options_for, train
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,8 +10,14 @@ import pytest
 from tests.training.probe_sentences import CHINESE, ENGLISH
 from visformer.errors import InputError
 from visformer.training.data import Pair
-from visformer.training.figure_values import VALUES, Translations, whole
-from visformer.training.figures import LANGUAGES, Figures, sentences
+from visformer.training.figures import (
+    LANGUAGES,
+    VALUES,
+    Figures,
+    Translations,
+    sentences,
+    whole,
+)
 
 REAL = [
     Pair("I know Tom.", "Je connais Tom."),

@@ -132,7 +132,7 @@ def test_state_of_an_older_version_is_read(tmp_path: Path) -> None:
     made = trainer(tmp_path)
     made.run(lambda progress: None)
     state = torch.load(tmp_path / STATE, weights_only=True)
-    assert set(state) == {"place", "model", "average", "optimizers"}
+    assert set(state) == {"place", "model", "average", "optimizer"}
     for name in ("seconds", "world"):
         del state["place"][name]
     torch.save(state, tmp_path / STATE)

@@ -19,7 +19,7 @@ from pytestqt.qtbot import QtBot
 from tests.states import ran
 from tests.ui.windows import make_window
 from visformer.core.passes import run
-from visformer.formats.fresh import build
+from visformer.formats.loading import build
 from visformer.pictures.selection import SCALES, AttentionCell, Scale
 from visformer.trace_file.trace_file import read_trace
 from visformer.ui.views.attention.attention import AttentionView

@@ -23,7 +23,7 @@ from tests.traces import make_trace
 from tests.ui.exports import csv_of
 from tests.ui.windows import make_view, named, words
 from visformer.engine.process import _positions
-from visformer.formats.fresh import build
+from visformer.formats.loading import build
 from visformer.session.state import State
 from visformer.ui.views.positions.curves import Curves
 from visformer.ui.views.positions.positions import PositionsView, PositionTable

@@ -21,13 +21,11 @@ from visformer.language import _
 GROUPS: dict[str, tuple[int, ...]] = {
     "decoding": (1, 2, 3, 4, 17, 18, 19),
     "window": (5, 8, 9),
-    "turns": (7,),
-    "tabs": (10,),
+    "tabs": (7, 10),
     "storage": (12,),
     "opening": (13,),
     "starting": (14, 15),
-    "training": (22,),
-    "watching": (28, 29),
+    "training": (22, 28, 29),
 }
 
 FAILED = "failed"
@@ -82,11 +80,9 @@ def _budgets(only: str) -> set[int]:
     wrong = [part for part in parts if not part.isdigit() or int(part) not in known]
     if wrong:
         raise InputError(
-            _(
-                "“{number}” is not a budget. Choose from {choices}.",
-                number=wrong[0],
-                choices=", ".join(map(str, known)),
-            )
+            "“{number}” is not a budget. Choose from {choices}.",
+            number=wrong[0],
+            choices=", ".join(map(str, known)),
         )
     return {int(part) for part in parts}
 

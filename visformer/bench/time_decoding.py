@@ -30,8 +30,8 @@ from visformer.core.decoding import Decoding
 from visformer.core.generation import Generation
 from visformer.core.incremental import DecoderState
 from visformer.core.packed import Affine
-from visformer.formats.fresh import build
 from visformer.formats.layouts.marian import MARIAN
+from visformer.formats.loading import build
 from visformer.formats.names import their_name
 from visformer.language import _
 from visformer.values.trace import Trace

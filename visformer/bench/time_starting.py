@@ -135,7 +135,7 @@ def started(program: str, *arguments: str) -> ProcessRun:
         _output, errors = child.communicate()
     if child.returncode or not line:
         reason = (errors.strip().splitlines() or [_("it printed nothing")])[-1]
-        raise InputError(_("The measured process failed: {reason}", reason=reason))
+        raise InputError("The measured process failed: {reason}", reason=reason)
     return ProcessRun(seconds, json.loads(line))
 
 

@@ -1,7 +1,7 @@
-"""From a key to the finished paint, on every tab, page and stage of the window.
+"""The real window in use: from a key to the finished paint (10), gaps of its loop (7).
 
-The window is the real one with its engine and the bundled model, drawn without a screen
-at 1280 x 800, on a sentence and a reference of about 64 tokens each.
+It runs with its engine and the bundled model, drawn without a screen at 1280 x 800: on
+every tab, page and stage, on a sentence and a reference of about 64 tokens each.
 """
 
 from __future__ import annotations
@@ -16,24 +16,28 @@ from typing import NamedTuple
 from PySide6.QtCore import (
     QCoreApplication,
     QEvent,
+    QEventLoop,
     QObject,
     QPoint,
     QPointF,
     QSettings,
     Qt,
+    QTimer,
 )
 from PySide6.QtGui import QMouseEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
 
 from visformer.app import App
-from visformer.bench.measurements import Measurement, at_pace, spread
+from visformer.bench.measurements import Measurement, at_pace, quantile, spread
 from visformer.bench.windows import Pace, application, settle, wait_until
-from visformer.engine.messages import Refused
+from visformer.engine.messages import Event, Finished, Opened, Refused
 from visformer.language import N_, _
 from visformer.pictures.computation.stages import PAGES, STAGES
 from visformer.pictures.selection import AttentionCell
+from visformer.program.ahead import later
 from visformer.ui import views
+from visformer.ui.look import theme
 from visformer.ui.views.view import PagedView, View
 from visformer.ui.widgets.canvas import Canvas
 from visformer.ui.window.window import MainWindow
@@ -62,6 +66,12 @@ SORTS: dict[str, tuple[Qt.Key, Qt.Key, Qt.KeyboardModifier]] = {
 HOVER = N_("the mouse over a map")
 HELD, HELD_EVERY = 120, 0.02  # keys of a held arrow, and the seconds between them
 FAR = 15  # keys forward, then as many back
+SENTENCE = "The animal didn't cross the street because it was too tired. "
+TIMES = 3, 4, 2, 5  # in the texts that are decoded: turns enough for a percentile
+EARLY = 300  # ms after the start, when a tab is turned to that is not built yet
+CALM = 3000  # ms until the engine's processes are there
+PAUSE = 300  # ms in which what one change causes is done
+SIZES = 30, 20, -20, -30  # percent of the text, one after another
 
 
 class Refreshes(QObject):
@@ -111,33 +121,41 @@ def until_right(
 
 
 @contextmanager
-def translated(folder: Path) -> Iterator[MainWindow]:
-    """Show the real window on the sentence and its reference, all of it decoded."""
+def shown_app() -> Iterator[tuple[MainWindow, list[Event]]]:
+    """Show the real window, with its engine; the list fills with what that answers."""
     application()
-    ini = QSettings(str(folder / "window.ini"), QSettings.Format.IniFormat)
-    app = App([], settings=ini)
-    refused: list[str] = []
-    if app.bridge is not None:
-        app.bridge.received.connect(
-            lambda event: (
-                refused.append(event.reason) if isinstance(event, Refused) else None
-            )
-        )
-    window = app.window
-    try:
-        window.resize(1280, 800)
-        window.show()
-        app.start()
+    with tempfile.TemporaryDirectory() as folder:
+        ini = str(Path(folder) / "window.ini")
+        app = App([], settings=QSettings(ini, QSettings.Format.IniFormat))
+        seen: list[Event] = []
+        if app.bridge is not None:
+            app.bridge.received.connect(seen.append)
+        app.window.resize(1280, 800)
+        app.window.show()
+        app.window.activateWindow()  # keys reach it on a bare X server too
+        try:
+            app.start()
+            yield app.window, seen
+        finally:
+            app.close()
+
+
+@contextmanager
+def translated() -> Iterator[MainWindow]:
+    """Show the real window on the sentence and its reference, all of it decoded."""
+    with shown_app() as (window, seen):
         wait_until(lambda: window.session.state.opened is not None)
         window.source.take(SOURCE)
         window.reference.take(REFERENCE)
         window.reference.submit()
-        wait_until(lambda: bool(refused) or _decoded(window))
-        if refused:
-            raise RuntimeError(refused[0])
+        wait_until(lambda: bool(_refused(seen)) or _decoded(window))
+        if _refused(seen):
+            raise RuntimeError(_refused(seen))
         yield window
-    finally:
-        app.close()
+
+
+def _refused(seen: list[Event]) -> str:
+    return next((event.reason for event in seen if isinstance(event, Refused)), "")
 
 
 def _decoded(window: MainWindow) -> bool:
@@ -147,7 +165,7 @@ def _decoded(window: MainWindow) -> bool:
 
 def keys() -> list[Measurement]:
     """Measure every tab and page."""
-    with tempfile.TemporaryDirectory() as name, translated(Path(name)) as window:
+    with translated() as window:
         return list(measured(window))
 
 
@@ -317,4 +335,148 @@ def _hover(canvas: Canvas, at: int) -> None:
     QApplication.sendEvent(canvas, event)
 
 
-BENCHMARKS: dict[int, Callable[[], list[Measurement]]] = {10: keys}
+# ---- 7: gaps between turns of the event loop -----------------------------------------
+
+
+class Beat(QObject):
+    """A one-millisecond timer that records the time between its turns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gaps: list[float] = []
+        self._last = time.perf_counter()
+        self._timer = QTimer(self)
+        self._timer.setTimerType(Qt.TimerType.PreciseTimer)
+        self._timer.timeout.connect(self._turn)
+        self._timer.start(1)
+
+    def rest(self) -> None:
+        """Leave out what was done since the last turn."""
+        self._last = time.perf_counter()
+
+    def _turn(self) -> None:
+        now = time.perf_counter()
+        self.gaps.append(now - self._last)
+        self._last = now
+
+
+def event_loop() -> list[Measurement]:
+    """Measure gaps between turns of the loop while a user does one thing or another."""
+    gaps: dict[str, list[float]] = {}
+    paces: dict[str, float] = {}
+    with shown_app() as (window, seen):
+        settle()
+        beat = Beat()
+        phases: dict[str, Callable[[], object]] = {
+            "starting": lambda: _start(window, seen),
+            "decoding": lambda: _translate(window, seen),
+            "scrubbing": lambda: scrub(window, 100),
+            "first looks": lambda: _look(window),
+            "themes": lambda: _dress(window),
+            "sizes of text": lambda: _zoom(window),
+        }
+        pace = Pace()
+        for name, act in phases.items():
+            first = max(1, len(beat.gaps))  # the very first gap precedes any turn
+            act()
+            gaps[name] = beat.gaps[first:]
+            paces[name] = pace.now()
+            beat.rest()
+        pace.close()
+    return worst_gaps(gaps, paces)
+
+
+def worst_gaps(
+    gaps: dict[str, list[float]], paces: dict[str, float]
+) -> list[Measurement]:
+    """Return the worst phase's 95th percentile, and the longest gap of all.
+
+    ``paces``: see ``Pace.now``, of each phase; its gaps are divided by it. A figure's
+    parts are the milliseconds of every phase, as they were measured.
+    """
+    often = {name: quantile(times, 0.95) for name, times in gaps.items()}
+    once = {name: max(times) for name, times in gaps.items()}
+    usual = _("gap of the event loop, 95th percentile of the worst phase")
+    longest = _("gap of the event loop, longest of the worst phase")
+    figures = []
+    for what, taken, must in ((usual, often, 10), (longest, once, 50)):
+        paced = {name: seconds / paces[name] for name, seconds in taken.items()}
+        worst = max(paced, key=paced.__getitem__)
+        parts = {name: 1e3 * seconds for name, seconds in taken.items()}
+        both = taken[worst], paced[worst]
+        figures.append(at_pace(7, what, both, paces[worst], must, parts))
+    return figures
+
+
+def _start(window: MainWindow, seen: list[Event]) -> None:
+    """Build the tabs ahead, one of them asked for before, while the model is opened.
+
+    Then the engine's spare process has time to start, which takes a core as well.
+    """
+    QTimer.singleShot(EARLY, lambda: window.session.set(tab="positions"))
+    window.tabs.load_ahead()
+    wait_until(lambda: _came(Opened, seen) and later(window.tabs).idle)
+    _do(lambda: None, CALM)  # nobody turns back in the very turn in which all is there
+    _do(lambda: window.session.set(tab="attention"))
+
+
+def _look(window: MainWindow) -> None:
+    """Turn to every tab and page."""
+    for kind in views.VIEWS:
+        _do(lambda: window.session.set(tab=kind.name))  # noqa: B023
+        view = window.tabs.view(kind.name)
+        for page in view.pages:
+            assert isinstance(view, PagedView)
+            _do(lambda: view.turn(page.name))  # noqa: B023
+
+
+def _dress(window: MainWindow) -> None:
+    _do(lambda: window.session.set(tab="attention"))
+    for name in (*reversed(theme.THEMES), "light"):
+        _do(lambda: window.appearance.set_theme(name))  # noqa: B023
+
+
+def _zoom(window: MainWindow) -> None:
+    for percent in SIZES:
+        _do(lambda: window.appearance.zoom_by(percent))  # noqa: B023
+
+
+def _do(act: Callable[[], object], pause: int = 0) -> None:
+    """Do something in a turn of the event loop, as a user does; then wait for ms."""
+    loop = QEventLoop()
+    QTimer.singleShot(0, act)
+    QTimer.singleShot(pause or PAUSE, loop.quit)
+    loop.exec()
+
+
+def _translate(window: MainWindow, seen: list[Event]) -> None:
+    for times in TIMES:
+        seen.clear()  # another text is finished already
+        window.translate(SENTENCE * times)
+        wait_until(lambda: _came(Finished, seen))
+
+
+def scrub(window: MainWindow, presses: int) -> None:
+    """Step back and forward in the event loop, one key every 20 ms."""
+    left = list(range(presses))
+
+    def press() -> None:
+        if not left:  # a busy loop may fire the timer once more
+            return
+        key = Qt.Key.Key_Right if left.pop() % 4 else Qt.Key.Key_Left
+        QTest.keyClick(window, key)
+
+    timer = QTimer()
+    timer.timeout.connect(press)
+    timer.start(20)
+    wait_until(lambda: not left)
+    timer.stop()
+
+
+def _came(kind: type[Event], seen: list[Event]) -> bool:
+    if _refused(seen):
+        raise RuntimeError(_refused(seen))
+    return any(isinstance(event, kind) for event in seen)
+
+
+BENCHMARKS: dict[int, Callable[[], list[Measurement]]] = {7: event_loop, 10: keys}

@@ -137,8 +137,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Train and print the progress; returns 0."""
-    from visformer.training.options import options_for
-    from visformer.training.train_command import train
+    from visformer.training.train_command import options_for, train
 
     given = {name: value for name, value in vars(options).items() if value is not None}
     train(options_for(given), lambda line: print(line, flush=True))

@@ -172,12 +172,10 @@ def _check_fit(
     whole = [key for key in shared if not tensors[key].is_floating_point()]
     if whole:
         raise CheckpointError(
-            _(
-                "{file} holds weights that are not floating-point numbers: {tensors}. "
-                "Save them as float32.",
-                file=name,
-                tensors=listed(_spelt(whole, spelling)),
-            )
+            "{file} holds weights that are not floating-point numbers: {tensors}. "
+            "Save them as float32.",
+            file=name,
+            tensors=listed(_spelt(whole, spelling)),
         )
 
 

@@ -13,7 +13,6 @@ from visformer.core.checkpoint import Checkpoint, choose_device
 from visformer.core.generation import Generation
 from visformer.core.model import Transformer
 from visformer.errors import CheckpointError
-from visformer.language import _
 from visformer.tokenizers.sides import NumberSide
 from visformer.tokenizers.tokenizer import Tokenizer
 from visformer.values.config import ModelConfig
@@ -65,10 +64,8 @@ def fresh(
     fields = {**preset.fields, **sizes}
     if unknown := set(fields) - set(ModelConfig.__dataclass_fields__):
         raise CheckpointError(
-            _(
-                "“{name}” is not an option of a model. Use fields of ModelConfig.",
-                name=min(unknown),
-            )
+            "“{name}” is not an option of a model. Use fields of ModelConfig.",
+            name=min(unknown),
         )
     config = ModelConfig(**fields)
     tokenizer = _numbers(preset, config)
@@ -98,13 +95,11 @@ def _numbers(preset: Preset, config: ModelConfig) -> Tokenizer:
     smallest = min(config.source_vocabulary, size)
     if smallest <= max(ids.values()):
         raise CheckpointError(
-            _(
-                "A vocabulary of {n:,} is too small for {preset}, whose special ids go "
-                "up to {most}.",
-                n=smallest,
-                preset=preset.name,
-                most=max(ids.values()),
-            )
+            "A vocabulary of {n:,} is too small for {preset}, whose special ids go up "
+            "to {most}.",
+            n=smallest,
+            preset=preset.name,
+            most=max(ids.values()),
         )
     return Tokenizer(
         NumberSide(config.source_vocabulary),

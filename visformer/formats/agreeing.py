@@ -23,10 +23,9 @@ from visformer.formats.tutorial_files import TutorialFiles
 from visformer.language import _
 from visformer.values.finding import Finding, Severity
 from visformer.values.trace import Trace
-from visformer.watching.compared import Comparison
-from visformer.watching.compared_runs import compared
+from visformer.watching.compared_runs import Comparison, compared
 from visformer.watching.comparing import attempts
-from visformer.watching.surroundings import same_chances
+from visformer.watching.module_calls import same_chances
 from visformer.watching.switches import (
     Attempt,
     Switch,
@@ -79,7 +78,9 @@ def agreement(
     checkpoint = opened(_with(options, fields)) if fields else checkpoint
     found, chosen = call.agreeing(checkpoint, given)
     if chosen is None:
-        return Agreement(_with(options, fields), (_differs(found),))
+        what = _("No settings that were tried make the model shown what the module is.")
+        differs = _finding("module-differs", f"{what} {found}", "fault")
+        return Agreement(_with(options, fields), (differs,))
     fields |= dict(filter(None, map(_setting, chosen)))
     faults = [one for one in chosen if _setting(one) is None]
     checkpoint = opened(_with(options, fields))
@@ -208,10 +209,7 @@ def _needed(module: nn.Module) -> list[str]:
 
 
 def _called(module: nn.Module, ids: tuple[Tensor, Tensor], nones: int) -> list[Trace]:
-    """Return the rows of a call of a copy, with rows first or else second.
-
-    ``nones`` is how many other things are given as None.
-    """
+    """Return the rows of a call of a copy, which is given ``nones`` as well."""
     spare, others = _copied(module), [None] * nones
     device = next((x.device for x in (*spare.parameters(), *spare.buffers())), "cpu")
     source, target = (side.to(device) for side in ids)
@@ -248,11 +246,6 @@ def _not_called(error: Exception) -> Finding:
         error=short(f"{type(error).__name__}: {error}".rstrip(": "), 60),
     )
     return _finding("module-not-called", what, "note")
-
-
-def _differs(found: Comparison) -> Finding:
-    what = _("No settings that were tried make the model shown what the module is.")
-    return _finding("module-differs", f"{what} {found}", "fault")
 
 
 def _faulty(faults: Sequence[Switch]) -> Finding:

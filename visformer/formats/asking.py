@@ -14,10 +14,9 @@ from visformer.errors import CheckpointError
 from visformer.files import short
 from visformer.formats.found_vocabularies import FoundSides, sides_of
 from visformer.formats.given_options import possible_heads
-from visformer.formats.misfits import Remedy, remedy_where_needed
-from visformer.formats.proposing import LAYER, plain
-from visformer.formats.sizes import sizes_of
-from visformer.formats.tutorial_files import TutorialFiles, known_config
+from visformer.formats.names import LAYER
+from visformer.formats.proposing import Remedy, plain, remedy_where_needed
+from visformer.formats.tutorial_files import TutorialFiles, known_config, sizes_of
 from visformer.language import N_, _, ngettext
 from visformer.tokenizers.sides import special_ids
 from visformer.values.config import LIMITS, Activation, ModelConfig
@@ -223,7 +222,8 @@ class _Asking:
 
     def ids(self) -> Iterator[Question]:
         """Ask for the special ids that no tokenizer names."""
-        named = self._named()
+        sides = self._sides()
+        named = special_ids(sides.target) if sides and sides.given else {}
         words = {"pad": (N_("Pad id"), self.spec.pad_words), **_IDS}
         for name, usual in self.spec.usual_ids(named).items():
             given = getattr(self.options, name)
@@ -254,11 +254,6 @@ class _Asking:
             default=default,
             most=max(rows - 1, default or 0),
         )
-
-    def _named(self) -> dict[str, int]:
-        """Return the special ids that the tokenizer names, as far as it can be read."""
-        sides = self._sides()
-        return special_ids(sides.target) if sides and sides.given else {}
 
     def _sides(self) -> FoundSides | None:
         config = self.config

@@ -75,11 +75,9 @@ def read_references(path: Path) -> tuple[ReferencePair, ...]:
             pairs.append(ReferencePair(source, target.partition("\t")[0]))
     if not pairs:
         raise CheckpointError(
-            _(
-                "{file} has no reference pairs. Write a source, a tab and its target "
-                "in each line.",
-                file=name,
-            )
+            "{file} has no reference pairs. Write a source, a tab and its target in "
+            "each line.",
+            file=name,
         )
     return tuple(pairs[:MOST_PAIRS])
 

@@ -131,12 +131,12 @@ def refuse_other_programs(start: bytes, name: str) -> None:
     ``start`` are its first bytes, ``name`` its name.
     """
     if name.lower().endswith((".distcp", ".metadata")):
-        raise CheckpointError(_(_DISTRIBUTED, name=name))
+        raise CheckpointError(_DISTRIBUTED, name=name)
     for what, (magic, at, ending) in _FILES.items():
         place = start[6:48] if at < 0 else start[at : at + len(magic)]
         told = magic and magic in place
         if told or (ending and name.lower().endswith(ending)):
-            raise CheckpointError(_(_IN_PYTORCH, name=name, program=what))
+            raise CheckpointError(_IN_PYTORCH, name=name, program=what)
 
 
 def refuse_other_folders(folder: Path) -> None:
@@ -146,7 +146,7 @@ def refuse_other_folders(folder: Path) -> None:
         if next(folder.glob(pattern), None) is not None:
             known = what in (_ADAPTER, _DISTRIBUTED)
             words = what if known else _IN_PYTORCH
-            raise CheckpointError(_(words, name=name, program=what))
+            raise CheckpointError(words, name=name, program=what)
 
 
 def refuse_other_tensors(
@@ -154,10 +154,10 @@ def refuse_other_tensors(
 ) -> None:
     """Raise CheckpointError for tensors that are no model of ours to open."""
     if any(map(_ADAPTED.search, tensors)):
-        raise CheckpointError(_(_ADAPTER, name=name))
+        raise CheckpointError(_ADAPTER, name=name)
     whole = any(t.dim() > 1 and str(t.dtype) in _WHOLE for t in tensors.values())
     if whole or any(map(_PACKED.search, tensors)):
-        raise CheckpointError(_(_QUANTISED, name=name))
+        raise CheckpointError(_QUANTISED, name=name)
     if what := foreign(tensors):
         told = _(
             "{name} has the tensor names of {model}, which is not read. {way}",

@@ -11,7 +11,7 @@ import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from visformer.errors import CheckpointError
 from visformer.files import is_file, short
@@ -169,35 +169,30 @@ def _opened(path: Path, rows: int) -> TokenizerSide:
     ids = _pickled(path)
     if ids is None:
         raise CheckpointError(
-            _(
-                "{file} holds no vocabulary that is understood. Save it as JSON: "
-                "json.dump(dict, file).",
-                file=name,
-            )
+            "{file} holds no vocabulary that is understood. Save it as JSON: "
+            "json.dump(dict, file).",
+            file=name,
         )
     return fitting(side_of(ids, rows), rows, name)
 
 
 def _pickled(path: Path) -> TokenIds | None:
-    """Read a pickled vocabulary without running anything of the file; None: it is none.
-
-    Raises CheckpointError if it would run code.
-    """
+    """Read a pickled vocabulary, running nothing of the file; None: it is none."""
     data, name = read_tokenizer(path), short(path.name)
     try:
         if data.startswith(b"PK"):
             check_archive(data, name)
             value = read_whole(data).value
         else:
-            value = _of_stream(data)
+            value, _storages = read_inert(io.BytesIO(data))
+            # a plain pickle, or a file of torch before 1.6, which holds several
+            value = read_whole(data).value if value == MAGIC else plain_value(value)
     except CodeInFileError as error:
         raise CheckpointError(
-            _(
-                "{file} was not opened because it would run code ({names}). Save the "
-                "vocabulary as JSON.",
-                file=name,
-                names=short(str(error), 40),
-            )
+            "{file} was not opened because it would run code ({names}). Save the "
+            "vocabulary as JSON.",
+            file=name,
+            names=short(str(error), 40),
         ) from error
     except CheckpointError:
         raise
@@ -207,12 +202,6 @@ def _pickled(path: Path) -> TokenIds | None:
     if found is None and isinstance(value, Mapping):
         found = next(iter(vocabularies_in(value).values()), None)
     return found
-
-
-def _of_stream(data: bytes) -> Any:
-    """Read a plain pickle, or a file of torch before 1.6, which holds several."""
-    value, _storages = read_inert(io.BytesIO(data))
-    return read_whole(data).value if value == MAGIC else plain_value(value)
 
 
 _WHERE = {  # where vocabularies are looked for -> what is said of used and unused ones

@@ -70,12 +70,10 @@ class Settings:
             type(i) is int and 0 <= i < rows for i in ids
         ):
             raise CheckpointError(
-                _(
-                    "{file}: {key} is {value}, but must be an id or a list of ids from "
-                    "0 to {high:,}.",
-                    **self._found(key),
-                    high=rows - 1,
-                )
+                "{file}: {key} is {value}, but must be an id or a list of ids from 0 "
+                "to {high:,}.",
+                **self._found(key),
+                high=rows - 1,
             )
         return tuple(ids)
 
@@ -90,12 +88,10 @@ class Settings:
             for ids in listed_ids
         ):
             raise CheckpointError(
-                _(
-                    "{file}: {key} is {value}, but must be a list of lists of ids from "
-                    "0 to {high:,}.",
-                    **self._found(key),
-                    high=rows - 1,
-                )
+                "{file}: {key} is {value}, but must be a list of lists of ids from 0 "
+                "to {high:,}.",
+                **self._found(key),
+                high=rows - 1,
             )
         return tuple(tuple(ids) for ids in listed_ids)
 
@@ -106,13 +102,11 @@ class Settings:
             return None
         if type(value) is not int or not least <= value <= most:
             raise CheckpointError(
-                _(
-                    "{file}: {key} is {value}, but must be a whole number from {low} "
-                    "to {high:,}.",
-                    **self._found(key),
-                    low=least,
-                    high=most,
-                )
+                "{file}: {key} is {value}, but must be a whole number from {low} to "
+                "{high:,}.",
+                **self._found(key),
+                low=least,
+                high=most,
             )
         return value
 
@@ -124,13 +118,11 @@ class Settings:
         good = isinstance(value, int | float) and not isinstance(value, bool)
         if not good or not math.isfinite(value) or not least <= value <= most:
             raise CheckpointError(
-                _(
-                    "{file}: {key} is {value}, but must be a number from {low:g} to "
-                    "{high:g}.",
-                    **self._found(key),
-                    low=least,
-                    high=most,
-                )
+                "{file}: {key} is {value}, but must be a number from {low:g} to "
+                "{high:g}.",
+                **self._found(key),
+                low=least,
+                high=most,
             )
         return float(value)
 
@@ -141,11 +133,9 @@ class Settings:
             return allowed[0]
         if not any(value is one or value == one == "never" for one in allowed):
             raise CheckpointError(
-                _(
-                    "{file}: {key} is {value}, but must be one of {choices}.",
-                    **self._found(key),
-                    choices=", ".join(map(json.dumps, allowed)),
-                )
+                "{file}: {key} is {value}, but must be one of {choices}.",
+                **self._found(key),
+                choices=", ".join(map(json.dumps, allowed)),
             )
         return value
 

@@ -11,8 +11,7 @@ from typing import Any
 from visformer.arguments import as_path, written, wrong_type
 from visformer.errors import CheckpointError, InputError
 from visformer.files import listed
-from visformer.formats.name_rules import NameRules, name_rules
-from visformer.formats.proposing import place_rules
+from visformer.formats.names import NameRules, name_rules
 from visformer.language import _
 from visformer.values.config import ModelConfig
 from visformer.values.questions import (
@@ -70,6 +69,7 @@ _IGNORED = {  # known from the tensors, or irrelevant in inference
 }
 _ACTIVATIONS = {"swish": "silu"}  # of transformers
 _TYPES = {f.name: str(f.type) for f in dataclasses.fields(ModelConfig)}
+_KINDS = {"int": (int,), "float": (int, float), "bool": (bool,)}
 _SWITCHES = {name for name, kind in _TYPES.items() if kind == "bool"}
 
 
@@ -123,11 +123,9 @@ def given_options(
     unknown = [key for key in config if key not in _known()]
     if unknown:
         raise InputError(
-            _(
-                "Unknown option: {names}. Use fields of ModelConfig, or the "
-                "constructor's own names, such as num_heads or max_len.",
-                names=listed(unknown, room=70),
-            )
+            "Unknown option: {names}. Use fields of ModelConfig, or the constructor's "
+            "own names, such as num_heads or max_len.",
+            names=listed(unknown, room=70),
         )
     words = dict(config)
     by_pairs = type(heads) is int and heads == BY_PAIRS
@@ -142,7 +140,7 @@ def given_options(
         pairs=None if pairs is None else as_path("pairs", pairs),
         guessed=frozenset(guessed or ()),
         rules=dataclasses.replace(
-            name_rules(rename, ignore, place_rules(place or {})), weights=weights or ""
+            name_rules(rename, ignore, place), weights=weights or ""
         ),
     )
 
@@ -174,11 +172,9 @@ def _sorted(words: Mapping[str, Any], special: Mapping[str, Any]) -> GivenOption
     for name, id in ids.items():
         if type(id) is not int or id < 0:
             raise InputError(
-                _(
-                    "{name} is {value}, but must be the id of a token.",
-                    name=name,
-                    value=written(id),
-                )
+                "{name} is {value}, but must be the id of a token.",
+                name=name,
+                value=written(id),
             )
     return GivenOptions(fields=fields, **ids)
 
@@ -222,8 +218,8 @@ def with_config(options: GivenOptions, config: Mapping[str, Any]) -> GivenOption
     """
     said = _sorted({k: v for k, v in config.items() if k in _known()}, {})
     special = {
-        name: getattr(options, name) if getattr(options, name) is not None else value
-        for name, value in _ids(said).items()
+        name: getattr(said if getattr(options, name) is None else options, name)
+        for name in ("pad", "target_pad", "bos", "eos")
     }
     return dataclasses.replace(
         options, fields={**said.fields, **options.fields}, **special
@@ -244,19 +240,10 @@ def with_saved(
         if word in _SPECIAL:
             usable |= {word: value} if type(value) is int and value >= 0 else {}
         elif names and known.isdisjoint(names):
-            fits = all(type(config_value(n, value)) in _kinds(n) for n in names)
+            kinds = {n: _KINDS.get(_TYPES[n], (str,)) for n in names}
+            fits = all(type(config_value(n, value)) in kinds[n] for n in names)
             usable |= {word: value} if fits else {}
     return with_config(options, usable)
-
-
-def _kinds(name: str) -> tuple[type, ...]:
-    """Return the types that a field of ModelConfig may have."""
-    kinds = {"int": (int,), "float": (int, float), "bool": (bool,)}
-    return kinds.get(_TYPES[name], (str,))
-
-
-def _ids(options: GivenOptions) -> dict[str, Any]:
-    return {key: getattr(options, key) for key in ("pad", "target_pad", "bos", "eos")}
 
 
 def need_heads(fields: Mapping[str, Any], name: str) -> None:
@@ -265,14 +252,12 @@ def need_heads(fields: Mapping[str, Any], name: str) -> None:
         return
     width = fields["d_model"]
     raise CheckpointError(
-        _(
-            "{name} does not say how many heads it has. Give {given}, a divisor of "
-            "d_model = {width}, such as {heads}.",
-            name=name,
-            given=keyword("heads"),
-            width=width,
-            heads=", ".join(map(str, possible_heads(width)[:12])),
-        )
+        "{name} does not say how many heads it has. Give {given}, a divisor of "
+        "d_model = {width}, such as {heads}.",
+        name=name,
+        given=keyword("heads"),
+        width=width,
+        heads=", ".join(map(str, possible_heads(width)[:12])),
     )
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import hashlib
+import operator
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,10 +15,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from visformer.arguments import as_path, wrong_type, wrong_value
+from visformer.arguments import as_path, whole_number, wrong_type, wrong_value
 from visformer.core.checkpoint import Checkpoint, choose_device
+from visformer.core.presets import OTHERS, fresh
 from visformer.errors import CheckpointError, InputError
-from visformer.files import short
+from visformer.files import exists, is_folder, short
 from visformer.formats.asking import questionnaire_for
 from visformer.formats.fitting import (
     Fit,
@@ -26,20 +30,31 @@ from visformer.formats.fitting import (
     read_references,
 )
 from visformer.formats.given_options import GivenOptions, given_options
-from visformer.formats.in_memory import name_in_memory, weights_in_memory
 from visformer.formats.layout_spec import Files, LayoutSpec
 from visformer.formats.layouts import LAYOUTS
+from visformer.formats.layouts.native import CONFIG, WEIGHTS, stored_config
 from visformer.formats.layouts.transformers import chosen
-from visformer.formats.misfits import remedy_where_needed
+from visformer.formats.proposing import remedy_where_needed
 from visformer.formats.recognising import (
     Location,
     name_of_files,
+    parts_of,
     recognised_layout,
     resolved,
+    weights_of,
 )
 from visformer.formats.tutorial_files import known_config, read_files
-from visformer.formats.weight_file import WeightFile, WeightReader
+from visformer.formats.weight_file import (
+    WeightFile,
+    WeightReader,
+    Weights,
+    checked_state,
+    options_of,
+)
+from visformer.formats.whole_model import modules, settings_of, tensors_of
 from visformer.language import _
+from visformer.text import clean
+from visformer.tokenizers.vocabularies import vocabularies_in
 from visformer.values.finding import Finding
 from visformer.values.questions import (
     Overrides,
@@ -49,6 +64,7 @@ from visformer.values.questions import (
 )
 
 _RULES = ("rename", "ignore", "place", "pairs", "guessed", "weights")
+_MOST_FITS = 8  # that are listed
 
 
 def load(
@@ -156,10 +172,8 @@ class CheckpointFiles:
     def _pairs(self) -> tuple[ReferencePair, ...]:
         if self.options.pairs is None or not self.asks:
             raise InputError(
-                _(
-                    "{given} is for files of weights that do not say their settings.",
-                    given=keyword("pairs"),
-                )
+                "{given} is for files of weights that do not say their settings.",
+                given=keyword("pairs"),
             )
         return read_references(self.options.pairs)
 
@@ -287,11 +301,9 @@ def _check_layout(layout: object) -> None:
         raise wrong_type("layout", layout, ", ".join(LAYOUTS))
     if layout is not None and layout not in LAYOUTS:
         raise InputError(
-            _(
-                "There is no layout “{layout}”. Choose from {choices}.",
-                layout=short(layout),
-                choices=", ".join(LAYOUTS),
-            )
+            "There is no layout “{layout}”. Choose from {choices}.",
+            layout=short(layout),
+            choices=", ".join(LAYOUTS),
         )
 
 
@@ -311,10 +323,191 @@ def _said_if_too_large(path: Location, where: torch.device) -> Iterator[None]:
         yield
     except (MemoryError, torch.OutOfMemoryError) as error:
         raise CheckpointError(
-            _(
-                "{name} does not fit into the memory of {device}. Close other programs "
-                "or choose a smaller model.",
-                name=name_of_files(path),
-                device=where,
-            )
+            "{name} does not fit into the memory of {device}. Close other programs or "
+            "choose a smaller model.",
+            name=name_of_files(path),
+            device=where,
         ) from error
+
+
+# ---- Models that are no files: a module of torch, or a state dict --------------------
+
+
+def name_in_memory(source: nn.Module | Mapping[str, Any]) -> Path:
+    """Return what stands for the name of a file."""
+    if isinstance(source, nn.Module):
+        return Path(short(type(source).__name__))
+    return Path("state_dict")
+
+
+def weights_in_memory(
+    source: nn.Module | Mapping[str, Any], wanted: str = ""
+) -> Weights:
+    """Copy a model's tensors, so that training on changes nothing that is shown.
+
+    Raises CheckpointError if there are none, or if one cannot be shown.
+    """
+    options: Mapping[str, Any]
+    vocabularies: Mapping[str, Mapping[str, int]] = {}
+    if isinstance(source, nn.Module):
+        tree = list(modules(source, _look))
+        tables = {k: t for k, t in tensors_of(tree).items() if torch.is_tensor(t)}
+        value: Mapping[str, Any] = {**tables, **source.state_dict()}
+        options = settings_of(tree)
+    else:
+        value, options = source, options_of(source)
+        vocabularies = vocabularies_in(source)
+    name = str(name_in_memory(source))
+    state = checked_state(value, name, anywhere=True, wanted=wanted)
+    tensors = {
+        key: tensor.to("cpu", copy=True).contiguous()
+        for key, tensor in state.tensors.items()
+    }
+    digest = hashlib.sha256()
+    for key, tensor in tensors.items():
+        digest.update(f"{key} {tensor.dtype} {list(tensor.shape)} ".encode())
+        digest.update(tensor.flatten().view(torch.uint8).numpy().tobytes())
+    made = digest.hexdigest()
+    return Weights(tensors, made, options, vocabularies, state.name, state.others)
+
+
+def _look(value: Any) -> tuple[str, Mapping[str, Any]] | None:
+    if not isinstance(value, nn.Module):
+        return None
+    return type(value).__name__, vars(value)
+
+
+# ---- A checkpoint described as plain data: what it is, or what is wrong with it ------
+
+
+def inspect(path: Location, **overrides: Any) -> dict[str, Any]:
+    """Describe a checkpoint as plain data: what it is, or what is wrong with it.
+
+    ``problem`` is the sentence that ``load`` would raise, or None; ``missing`` lists
+    missing files; ``proposed`` are keywords of ``load`` under which a file whose names
+    are not known would fit; ``fits`` the settings under which ``pairs=`` are likeliest,
+    the best first, if those are given; unknown values are None or empty.
+    ``overrides`` are keywords of ``load``.
+    """
+    path = as_location(path)
+    report = _nothing_known(path)
+    device = choose_device(overrides.pop("device", "cpu"))
+    layout, options = layout_and_options(overrides)
+    reader = WeightReader(options.rules)
+    files = None
+    try:
+        files = opening(path, layout, options, reader)
+        report |= _described(files.load(device))
+        if options.pairs is not None:
+            report["fits"] = [
+                {"settings": fit.words or _("as it is"), "loss": round(fit.loss, 4)}
+                for fit in files.fits[:_MOST_FITS]
+            ]
+    except CheckpointError as error:
+        report |= {"problem": str(error), "layout": _supposed(path, reader)}
+        with contextlib.suppress(CheckpointError):
+            report |= {"proposed": files.proposed()} if files is not None else {}
+    stored = [_stored(Path(part), reader) for part in parts_of(path)]
+    for key in set.intersection(*map(set, stored)):
+        report[key] = functools.reduce(operator.add, (part[key] for part in stored))
+    return report
+
+
+def _supposed(path: Location, reader: WeightReader) -> str | None:
+    """Return the layout of what cannot be opened, if its tensors' names show it."""
+    try:
+        layout, files = resolved(path, None, reader)
+    except CheckpointError:
+        return None
+    own = exists(files[0].path / CONFIG)
+    return layout if layout != "native" or own else None
+
+
+def _nothing_known(path: Location) -> dict[str, Any]:
+    single = ("layout", "name", "digest", "bytes", "parameters", "config", "special")
+    several = ("tensors", "assumed", "findings", "missing")
+    known: dict[str, Any] = {
+        "path": clean(" and ".join(map(str, parts_of(path)))),
+        "problem": None,
+        "tokenizer": None,
+    }
+    known |= {"proposed": {}, "fits": None}
+    return known | dict.fromkeys(single) | {key: [] for key in several}
+
+
+def _described(checkpoint: Checkpoint) -> dict[str, Any]:
+    tokenizer = checkpoint.tokenizer
+    return {
+        "layout": checkpoint.layout,
+        "name": checkpoint.name,
+        "digest": checkpoint.digest,
+        "parameters": checkpoint.facts.parameters,
+        "config": stored_config(checkpoint.config)
+        if isinstance(checkpoint, Checkpoint)
+        else checkpoint.config,
+        "special": {key: getattr(tokenizer, key) for key in ("pad", "bos", "eos")},
+        "tokenizer": {
+            "kind": tokenizer.source.kind,
+            "source_tokens": tokenizer.source.size,
+            "target_tokens": tokenizer.target.size,
+        },
+        "assumed": list(checkpoint.assumed),
+        "findings": list(map(str, checkpoint.findings)),
+    }
+
+
+def _stored(path: Path, reader: WeightReader) -> dict[str, Any]:
+    """Describe the weights as stored in the file, as far as they can be read."""
+    missing: list[str] = []
+    folder = path if is_folder(path) else path.parent
+    if path in (folder, folder / CONFIG):
+        names = [WEIGHTS, *(p.name for p in weights_of(folder, folder))]
+        there = [name for name in names if exists(folder / name)]
+        own = WEIGHTS in there or not there  # otherwise another program's weights
+        missing = [n for n in (CONFIG, WEIGHTS) if own and not exists(folder / n)]
+        path = folder / next(iter(there), WEIGHTS)
+    try:
+        tensors = reader(path).tensors
+    except CheckpointError:  # load has met the same error, or an earlier one
+        return {"missing": missing}
+    stored = [
+        {"name": name, "shape": list(tensor.shape), "dtype": str(tensor.dtype)[6:]}
+        for name, tensor in tensors.items()
+    ]
+    return {"missing": missing, "tensors": stored, "bytes": path.stat().st_size}
+
+
+# ---- Fresh models by the names of their presets --------------------------------------
+
+
+def presets() -> dict[str, LayoutSpec]:
+    """Return the names that ``build`` accepts, each with its layout."""
+    return {
+        spec.preset.name: spec for spec in LAYOUTS.values() if spec.preset is not OTHERS
+    }
+
+
+def build(
+    preset: str,
+    *,
+    seed: int = 0,
+    device: str | torch.device | None = None,
+    **sizes: Any,
+) -> Checkpoint:
+    """Return a checkpoint of fresh weights, initialised as the preset's author does.
+
+    ``sizes`` are fields of ``ModelConfig`` and override the preset's. Its tokens are
+    numbers. Raises CheckpointError for an unknown preset, field or value.
+    """
+    known = presets()
+    if not isinstance(preset, str):
+        raise wrong_type("preset", preset, ", ".join(known))
+    seed = whole_number("seed", seed, most=2**63 - 1)
+    if preset not in known:
+        raise CheckpointError(
+            "There is no preset “{preset}”. Choose from {choices}.",
+            preset=preset,
+            choices=", ".join(known),
+        )
+    spec = known[preset]
+    return fresh(spec.preset, layout=spec.name, seed=seed, device=device, **sizes)

@@ -10,8 +10,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from torch import Tensor
+
+from visformer.arguments import is_several, wrong_type
+from visformer.errors import CheckpointError, InputError
+from visformer.files import short
+from visformer.language import _
+from visformer.values.questions import keyword
 
 _ATTENTIONS = ("self_attention", "cross_attention")
 _PROJECTIONS = ("query", "key", "value", "output")
@@ -23,6 +30,15 @@ NORMS_OF_STACKS = ("encoder.norm", "decoder.norm")  # after the last layers
 _EVERYWHERE = {  # names of ours that every layout takes: a program may have added them
     *(f"{norm}.{leaf}" for norm in NORMS_OF_STACKS for leaf in ("weight", "bias")),
     *("positions", "source_positions", "target_positions"),
+}
+LAYER = "{l}"
+_BIASES = {  # last part of a weight's name -> of its bias
+    "weight": "bias",
+    "gamma": "beta",
+    "a_2": "b_2",
+    "scale": "shift",
+    "w": "b",
+    "in_proj_weight": "in_proj_bias",
 }
 _LEAVES = {"weight": "weight", "bias": "bias", "gamma": "weight", "beta": "bias"}
 
@@ -61,27 +77,31 @@ class Spelling:
 
 
 def layer_names(
-    stack: str, prefix: str, *, attention: str, projections: str, feed: str, norms: str
+    prefixes: str, *, attention: str, projections: str, feed: str, norms: str
 ) -> dict[str, str]:
-    """Map the parts of a stack's layers: theirs, separated by blanks, in our order.
+    """Map the parts of both stacks' layers: theirs, separated by blanks, in our order.
 
-    ``prefix`` precedes each name, with ``{l}``; ``attention`` is self-attention and, in
-    a decoder, cross-attention; ``feed`` the two matrices of the feed-forward layer, and
-    its gate if it may have one.
+    ``prefixes`` precede each name, with ``{l}``; ``attention`` is self-attention and,
+    in a decoder, cross-attention. Of these and of ``norms`` those of the encoder come
+    first, then a bar and those of the decoder. ``feed`` are the two matrices of the
+    feed-forward layer, and its gate if it may have one.
     """
-    kinds = _ATTENTIONS[: len(attention.split())]
-    parts = {
-        f"{module}.{name}": f"{kind}.{part}"
-        for module, kind in zip(attention.split(), kinds, strict=True)
-        for name, part in zip(projections.split(), _PROJECTIONS, strict=True)
-    }
-    parts |= dict(zip(feed.split(), _FEED, strict=False))
-    ours = [f"{part}_norm" for part in (*kinds, "feed_forward")]
-    parts |= dict(zip(norms.split(), ours, strict=True))
-    return {
-        f"{prefix}{theirs}": f"{stack}.layers.{{l}}.{part}"
-        for theirs, part in parts.items()
-    }
+    names: dict[str, str] = {}
+    apart = (several.split(" | ") for several in (prefixes, attention, norms))
+    stacks = zip(("encoder", "decoder"), *apart, strict=True)
+    for stack, prefix, attentions, of_norms in stacks:
+        kinds = _ATTENTIONS[: len(attentions.split())]
+        parts = {
+            f"{module}.{name}": f"{kind}.{part}"
+            for module, kind in zip(attentions.split(), kinds, strict=True)
+            for name, part in zip(projections.split(), _PROJECTIONS, strict=True)
+        }
+        parts |= dict(zip(feed.split(), _FEED, strict=False))
+        ours = [f"{part}_norm" for part in (*kinds, "feed_forward")]
+        parts |= dict(zip(of_norms.split(), ours, strict=True))
+        for theirs, part in parts.items():
+            names[f"{prefix}{theirs}"] = f"{stack}.layers.{{l}}.{part}"
+    return names
 
 
 def our_name(names: Names, name: str) -> str | None:
@@ -140,3 +160,128 @@ def in_our_names(
             ours = f"?{name.removeprefix(prefix)}"
         named.tensors[ours], named.theirs[ours] = tensor, name
     return named
+
+
+# ---- rename= and ignore=: what the caller says about the names of a file's tensors ---
+
+
+@dataclass(frozen=True, slots=True)
+class NameRules:
+    """Patterns with their replacements, and patterns of names to leave out."""
+
+    rename: tuple[tuple[re.Pattern[str], str], ...] = ()
+    ignore: tuple[re.Pattern[str], ...] = ()
+    places: frozenset[str] = frozenset()  # patterns that may match nothing
+    weights: str = ""  # which of several sets of weights; "": the usual one
+
+    @property
+    def patterns(self) -> set[str]:
+        """Every pattern that must match something, as it was written."""
+        every = {rule.pattern for rule in (*dict(self.rename), *self.ignore)}
+        return every - self.places
+
+    def matching(self, names: Iterable[str]) -> set[str]:
+        """Return the patterns that at least one of a file's names matches."""
+        used: set[str] = set()
+        for name in names:
+            for rule in self.ignore:
+                if rule.search(name):
+                    used.add(rule.pattern)
+            for rule, replacement in self.rename:
+                if rule.search(name):
+                    used.add(rule.pattern)
+                name = rule.sub(replacement, name)
+        return used
+
+    def apply(self, tensors: Mapping[str, Tensor], file: str) -> dict[str, Tensor]:
+        """Return the tensors under their new names, without those to ignore.
+
+        ``ignore`` looks at the names in the file. Raises CheckpointError if two tensors
+        would get the same name.
+        """
+        made: dict[str, Tensor] = {}
+        for name, tensor in tensors.items():
+            if any(rule.search(name) for rule in self.ignore):
+                continue
+            new = name
+            for rule, replacement in self.rename:
+                new = rule.sub(replacement, new)
+            if new in made:
+                raise CheckpointError(
+                    "{rename} gives two tensors of {file} the name {name}. Make its "
+                    "patterns more exact, or leave one tensor out with {ignore}.",
+                    rename=keyword("rename"),
+                    ignore=keyword("ignore"),
+                    file=file,
+                    name=short(new),
+                )
+            made[new] = tensor
+        return made
+
+
+def name_rules(
+    rename: Any, ignore: Any, places: Mapping[str, str] | None = None
+) -> NameRules:
+    """Read the keywords of ``load``; TypeError or InputError if they are not valid.
+
+    ``places`` are modules of a layout -> those of the file, a person's answers.
+    """
+    own = place_rules(places or {})
+    if rename is not None and not isinstance(rename, Mapping):
+        raise wrong_type("rename", rename, _("a dict from pattern to replacement"))
+    if isinstance(ignore, str):
+        ignore = [ignore]
+    if ignore is not None and not is_several(ignore):
+        raise wrong_type("ignore", ignore, _("a list of patterns"))
+    return NameRules(
+        tuple(
+            (_pattern("rename", pattern, replacement), replacement)
+            for pattern, replacement in {**(rename or {}), **own}.items()
+        ),
+        tuple(_pattern("ignore", pattern) for pattern in ignore or ()),
+        frozenset(own),
+    )
+
+
+def bias_of(weight: str) -> str:
+    """Return the name of a weight's bias; "" if it can have none."""
+    start, dot, last = weight.rpartition(".")
+    return f"{start}{dot}{_BIASES[last]}" if last in _BIASES else ""
+
+
+def place_rules(places: Mapping[str, str]) -> dict[str, str]:
+    """Return patterns of names in a file -> replacements, for weights and biases."""
+    rules = {}
+    for ours, theirs in places.items():
+        if bias_of(ours).endswith(".bias") and bias_of(theirs).endswith(".bias"):
+            group = 2 if LAYER in theirs else 1
+            source = _exactly(theirs.removesuffix("weight"))
+            target = ours.removesuffix("weight").replace(LAYER, r"\1")
+            rules[f"^{source}(weight|bias)$"] = rf"{target}\{group}"
+            continue
+        for target, source in ((ours, theirs), (bias_of(ours), bias_of(theirs))):
+            if target and source:
+                rules[f"^{_exactly(source)}$"] = target.replace(LAYER, r"\1")
+    return rules
+
+
+def _exactly(name: str) -> str:
+    return re.escape(name).replace(re.escape(LAYER), r"(\d+)")
+
+
+def _pattern(name: str, pattern: Any, replacement: Any = "") -> re.Pattern[str]:
+    for part in (pattern, replacement):
+        if not isinstance(part, str):
+            raise wrong_type(name, part, _("a pattern of names of tensors"))
+    try:
+        made = re.compile(pattern)
+        made.sub(replacement, "")
+    except (re.error, IndexError, RecursionError, OverflowError) as error:
+        raise InputError(
+            "{keyword} cannot use the pattern “{pattern}” ({reason}). It must be a "
+            "regular expression.",
+            keyword=keyword(name),
+            pattern=short(pattern),
+            reason=short(str(error), 40),
+        ) from error
+    return made

@@ -8,27 +8,37 @@ What is proposed here is never used before a person has seen it.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from itertools import pairwise
 
 from torch import Tensor
 
-from visformer.formats.names import NORMS_OF_STACKS, Names, our_name
+from visformer.core.assembly import MisfitError, check_fit
+from visformer.errors import CheckpointError
+from visformer.formats.given_options import GivenOptions
+from visformer.formats.layout_spec import Files, LayoutSpec, Tensors
+from visformer.formats.names import (
+    LAYER,
+    NORMS_OF_STACKS,
+    Names,
+    bias_of,
+    our_name,
+    place_rules,
+)
+from visformer.formats.tutorial_files import (
+    TutorialFiles,
+    known_config,
+    read_files,
+    read_tensors,
+)
+from visformer.language import _
+from visformer.values.questions import keyword
 
-LAYER = "{l}"
 MOST_UNITS, LONGEST = 400, 200  # of a file that is looked at, and of a name in it
-_BIASES = {  # last part of a weight's name -> of its bias
-    "weight": "bias",
-    "gamma": "beta",
-    "a_2": "b_2",
-    "scale": "shift",
-    "w": "b",
-    "in_proj_weight": "in_proj_bias",
-}
 _MEANINGS = {  # what a part does -> words of it in names
     "query": {"q", "wq", "query", "queries", "qproj"},
     "key": {"k", "wk", "key", "keys", "kproj"},
@@ -64,6 +74,9 @@ _CONTRARY = (
     ("source", "target"),
 )
 _ENCODER, _DECODER = re.compile(r"enc|src|source"), re.compile(r"dec|tgt|trg|target")
+
+
+_ROOM = 90  # characters of a remedy in a sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +123,9 @@ def proposal(names: Names, prefix: str, tensors: Mapping[str, Tensor]) -> Propos
     ):
         return Proposal({}, {}, tuple(unknown))
     square_feeds = not any(
-        t.dim() == 2 and _is_layer(n) and t.shape[0] not in (t.shape[1], 3 * t.shape[1])
+        t.dim() == 2 and t.shape[0] not in (t.shape[1], 3 * t.shape[1])
         for n, t in tensors.items()
+        if general(n) != n
     )
     missing = [
         unit
@@ -123,17 +137,14 @@ def proposal(names: Names, prefix: str, tensors: Mapping[str, Tensor]) -> Propos
     choices: dict[str, tuple[str, ...]] = {}
     for group in dict.fromkeys(unit.group for unit in missing):
         mine = [unit for unit in missing if unit.group == group]
-        fitting = [unit for unit in theirs if _may_be(unit, mine[0])]
+        _stack, *kind = group
+        fitting = [x for x in theirs if x.group in (group, ("", *kind))]
         free = [unit for unit in fitting if unit.weight not in places.values()]
         places |= _matched(mine, free)
         every = tuple(unit.weight for unit in fitting)
         choices |= {unit.weight: every for unit in mine}
     moved = moves(places, unknown)
     return Proposal(places, choices, tuple(n for n in unknown if n not in moved))
-
-
-def _may_be(theirs: Unit, ours: Unit) -> bool:
-    return theirs.group in (ours.group, ("", ours.kind, ours.numbered))
 
 
 def _ours(names: Names, name: str) -> str | None:
@@ -144,10 +155,6 @@ def _ours(names: Names, name: str) -> str | None:
 def general(name: str) -> str:
     """Write {l} for the layer's number: the first part of a name that is a number."""
     return re.sub(r"(^|\.)(block)?\d+(?=\.)", rf"\1\2{LAYER}", name, count=1)
-
-
-def _is_layer(name: str) -> bool:
-    return general(name) != name
 
 
 def _units_of_layout(names: Names, prefix: str, *, square_feeds: bool) -> list[Unit]:
@@ -244,12 +251,6 @@ def _kind_of_tensor(name: str, tensor: Tensor, width: int) -> str:
     return "up" if rows > columns else "down"
 
 
-def bias_of(weight: str) -> str:
-    """Return the name of a weight's bias; "" if it can have none."""
-    start, dot, last = weight.rpartition(".")
-    return f"{start}{dot}{_BIASES[last]}" if last in _BIASES else ""
-
-
 def _meanings(words: str) -> set[str]:
     parts = {part for part in re.split(r"[^a-z]+", words.lower()) if part}
     return {meaning for meaning, known in _MEANINGS.items() if parts & known}
@@ -267,7 +268,7 @@ def _likeness(ours: Unit, theirs: Unit) -> float:
 
 
 def _matched(ours: Sequence[Unit], theirs: Sequence[Unit]) -> dict[str, str]:
-    """Pair units one to one: the best by name and order, then better exchanges."""
+    """Pair units one to one: the best by name and order first."""
     scores = {
         (i, j): _likeness(mine, other)
         - 2 * abs(i / max(len(ours), 1) - j / max(len(theirs), 1))
@@ -278,34 +279,7 @@ def _matched(ours: Sequence[Unit], theirs: Sequence[Unit]) -> dict[str, str]:
     for i, j in sorted(scores, key=lambda pair: -scores[pair]):
         if i not in pairs and j not in pairs.values():
             pairs[i] = j
-    better = True
-    while better:
-        better = False
-        for a, b in pairwise([*pairs, *pairs]):
-            now = scores[a, pairs[a]] + scores[b, pairs[b]]
-            if scores[a, pairs[b]] + scores[b, pairs[a]] > now + 1e-9:
-                pairs[a], pairs[b], better = pairs[b], pairs[a], True
     return {ours[i].weight: theirs[j].weight for i, j in sorted(pairs.items())}
-
-
-def place_rules(places: Mapping[str, str]) -> dict[str, str]:
-    """Return patterns of names in a file -> replacements, for weights and biases."""
-    rules = {}
-    for ours, theirs in places.items():
-        if bias_of(ours).endswith(".bias") and bias_of(theirs).endswith(".bias"):
-            group = 2 if LAYER in theirs else 1
-            source = _pattern(theirs.removesuffix("weight"))
-            target = ours.removesuffix("weight").replace(LAYER, r"\1")
-            rules[f"^{source}(weight|bias)$"] = rf"{target}\{group}"
-            continue
-        for target, source in ((ours, theirs), (bias_of(ours), bias_of(theirs))):
-            if target and source:
-                rules[f"^{_pattern(source)}$"] = target.replace(LAYER, r"\1")
-    return rules
-
-
-def _pattern(name: str) -> str:
-    return re.escape(name).replace(re.escape(LAYER), r"(\d+)")
 
 
 def moves(places: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
@@ -383,3 +357,148 @@ def _difference(old: list[str], new: list[str]) -> tuple[str, str]:
     return f"^{re.escape('.'.join([*mine, '']))}" if mine else "^", ".".join(
         [*other, ""]
     )
+
+
+# ---- what would make a file fit whose tensors do not make its layout's model ---------
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """What would make a file fit."""
+
+    proposed: Proposal
+    rename: Mapping[str, str]  # keywords of ``load``
+    typed: Mapping[str, str]  # the same, as short as they may be
+    ignore: tuple[str, ...]
+    made: TutorialFiles  # the file as they make it
+    fits: bool
+
+    @property
+    def words(self) -> str:
+        """Say which keywords to give, if they are short, or where they are listed."""
+        if not self.fits:
+            return ""
+        parts = []
+        if self.rename:
+            parts.append(keyword("rename", self.typed))
+        if self.ignore:
+            parts.append(keyword("ignore", [plain(name) for name in self.ignore]))
+        keywords = ", ".join(parts)
+        if len(keywords) <= _ROOM:
+            return _("Try {keywords}.", keywords=keywords)
+        return _("“visformer inspect” lists names that would fit.")
+
+
+def checked(files: TutorialFiles) -> None:
+    """Raise MisfitError unless a file's tensors make a model; it says what would."""
+    try:
+        _check(files)
+    except MisfitError as error:
+        found = remedy_for(files)
+        raise MisfitError(
+            _(
+                "{file} does not fit the layout {layout}.",
+                file=files.name,
+                layout=files.spec.name,
+            ),
+            missing=error.missing,
+            surplus=error.surplus,
+            wrong=error.wrong,
+            remedy=found.words or _("Or call visformer.watch(model)(…)."),
+        ) from None
+
+
+def _check(files: TutorialFiles) -> None:
+    if not any(
+        key.endswith(("norm.weight", "embedding.weight")) for key in files.tensors
+    ):
+        stored = [*files.stored]  # nothing tells the width
+        raise MisfitError("", missing=[], surplus=stored, wrong=[])
+    check_fit(
+        known_config(files),
+        files.parameters,
+        name=files.name,
+        spelling=files.spelling,
+    )
+
+
+def remedy_where_needed(files: TutorialFiles) -> Remedy | None:
+    """Return what would make a file fit; None if it does fit.
+
+    Raises MisfitError if nothing is known that would.
+    """
+    try:
+        _check(files)
+    except MisfitError:
+        found = remedy_for(files)
+        if found.fits:
+            return found
+        checked(files)
+    return None
+
+
+def remedy_for(files: TutorialFiles) -> Remedy:
+    """Propose names for what the layout does not know, and what to leave out."""
+    prefix, names = files.spelling.prefix, files.spec.names
+    found = proposal(names, prefix, files.stored)
+    own = {f"{prefix}{theirs}.{names.leaves[0]}" for theirs in names.modules}
+    added = {f"{prefix}{norm}.weight" for norm in NORMS_OF_STACKS} - own
+    usual = {ours: t for ours, t in found.places.items() if ours not in added}
+    remedy = _tried(files, found, found.places)
+    return remedy if remedy.fits else _tried(files, found, usual)
+
+
+def _tried(files: TutorialFiles, found: Proposal, places: Mapping[str, str]) -> Remedy:
+    moved = moves(places, files.stored)
+    named = {moved.get(name, name): tensor for name, tensor in files.stored.items()}
+    made, surplus, fits = files, list[str](), False
+    with contextlib.suppress(CheckpointError):
+        made = _read(files, named)
+        theirs = made.spelling.theirs
+        surplus = [theirs[key] for key in made.tensors if key[0] == "?"]
+        made = _read(files, {n: t for n, t in named.items() if n not in surplus})
+        _check(made)
+        fits = True
+    rename = shortest_rules(moved, files.stored) or _used(places, files.stored)
+    every = {name: moved.get(name, name) for name in files.stored}
+    return Remedy(
+        proposed=Proposal(
+            places, {ours: found.choices[ours] for ours in places}, tuple(surplus)
+        ),
+        rename=rename,
+        typed=as_typed(rename, every),
+        ignore=tuple(f"^{re.escape(name)}$" for name in surplus),
+        made=made,
+        fits=fits,
+    )
+
+
+def guessed_layout(files: Files, layouts: Iterable[LayoutSpec]) -> str:
+    """Return the layout whose model a file's tensors make under other names; "": none.
+
+    Of several, the one whose names resemble the file's most.
+    """
+    likeness: dict[str, float] = {}
+    for spec in layouts:
+        with contextlib.suppress(CheckpointError):
+            remedy = remedy_for(read_files(spec, files, GivenOptions()))
+            if remedy.fits and len(remedy.made.tensors) > len(remedy.ignore):
+                likeness[spec.name] = sum(
+                    SequenceMatcher(None, ours, theirs).ratio()
+                    for ours, theirs in remedy.proposed.places.items()
+                ) / max(len(remedy.proposed.places), 1)
+    return max(likeness, key=lambda name: likeness[name], default="")
+
+
+def _used(places: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
+    every = list(names)
+    return {
+        pattern: replacement
+        for pattern, replacement in place_rules(places).items()
+        if any(re.search(pattern, name) for name in every)
+    }
+
+
+def _read(files: TutorialFiles, tensors: Tensors) -> TutorialFiles:
+    made = read_tensors(files.spec, files.name, tensors, files.weights, files.options)
+    return dataclasses.replace(made, paths=files.paths)

@@ -10,19 +10,18 @@ from visformer.files import exists, is_file, is_folder, listed, read_json, short
 from visformer.formats.foreign import refuse_other_folders, refuse_other_tensors
 from visformer.formats.found_vocabularies import VOCABULARY
 from visformer.formats.hugging_face.folder_files import WEIGHT_FILES
-from visformer.formats.layout_spec import Files, LayoutSpec
+from visformer.formats.layout_spec import Files, LayoutSpec, count_known, joined
 from visformer.formats.layouts import LAYOUTS
 from visformer.formats.layouts.marian import is_read
-from visformer.formats.misfits import guessed_layout
-from visformer.formats.native_config import CONFIG
-from visformer.formats.renaming import count_known, joined
+from visformer.formats.layouts.native import CONFIG
+from visformer.formats.proposing import guessed_layout
 from visformer.formats.weight_file import INDEX, WeightFile, WeightReader
-from visformer.language import _
 from visformer.trace_file.trace_file import is_trace_file
 
 Location = str | Path | tuple[str | Path, str | Path]
 _BESIDE_WEIGHTS = re.compile(r"optimi[sz]er|scheduler|training_args|rng_state|scaler")
 _PART = re.compile(r"-\d{5}-of-\d{5}(?=\.\w+$)")  # of a file of weights in several
+_IN_TWO_FILES = next(name for name, spec in LAYOUTS.items() if spec.halves)
 _ENDINGS = (".pt", ".pth", ".bin", ".ckpt", ".safetensors")
 
 
@@ -38,15 +37,13 @@ def resolved(
     for part in parts_of(path):
         if is_trace_file(Path(part)):
             raise CheckpointError(
-                _(
-                    "{file} is a recorded trace, not a model: open it with "
-                    "visformer.open_trace, or in the window.",
-                    file=name_of_files(part),
-                )
+                "{file} is a recorded trace, not a model: open it with "
+                "visformer.open_trace, or in the window.",
+                file=name_of_files(part),
             )
     if isinstance(path, tuple | list):
         files = tuple(WeightFile(Path(part), reader) for part in path)
-        return layout or recognised_layout(files) or _in_two_files(), files
+        return layout or recognised_layout(files) or _IN_TWO_FILES, files
     path = Path(path)
     folder = path if is_folder(path) else path.parent
     if path == folder:
@@ -61,11 +58,6 @@ def resolved(
     return layout, (WeightFile(path, reader),) if whole or not files else files
 
 
-def _in_two_files() -> str:
-    """Return the layout whose models are saved in two files."""
-    return next(name for name, spec in LAYOUTS.items() if spec.halves is not None)
-
-
 def weights_of(path: Path, folder: Path) -> tuple[Path, ...]:
     """Return the file itself, or the only weight file in a folder."""
     if path != folder and path.name != CONFIG:
@@ -78,12 +70,9 @@ def weights_of(path: Path, folder: Path) -> tuple[Path, ...]:
     weights = _weights_inside(folder)
     if len(weights) > 1 and not exists(folder / CONFIG):
         raise CheckpointError(
-            _(
-                "{folder} holds several files of weights ({names}). Choose one of "
-                "them.",
-                folder=short(folder.resolve().name),
-                names=listed(sorted(file.name for file in weights), room=60),
-            )
+            "{folder} holds several files of weights ({names}). Choose one of them.",
+            folder=short(folder.resolve().name),
+            names=listed(sorted(file.name for file in weights), room=60),
         )
     return tuple(weights) if len(weights) == 1 else ()
 
@@ -109,12 +98,10 @@ def _weights_inside(folder: Path) -> list[Path]:
 
 def _without_index(part: Path) -> CheckpointError:
     return CheckpointError(
-        _(
-            "{file} is a part of a model, and the list of its parts is missing: copy "
-            "{index} into the folder.",
-            file=short(part.name),
-            index=short(_PART.sub("", part.name) + INDEX, 60),
-        )
+        "{file} is a part of a model, and the list of its parts is missing: copy "
+        "{index} into the folder.",
+        file=short(part.name),
+        index=short(_PART.sub("", part.name) + INDEX, 60),
     )
 
 
@@ -127,12 +114,10 @@ def _refuse_no_model(folder: Path) -> None:
     inner = [f.name for f in folder.iterdir() if is_folder(f) and _weights_inside(f)]
     if inner and not exists(folder / CONFIG):
         raise CheckpointError(
-            _(
-                "{folder} holds no model itself, but folders with models. Choose one "
-                "of them: {names}.",
-                folder=short(folder.resolve().name),
-                names=listed(sorted(inner), room=60),
-            )
+            "{folder} holds no model itself, but folders with models. Choose one of "
+            "them: {names}.",
+            folder=short(folder.resolve().name),
+            names=listed(sorted(inner), room=60),
         )
 
 
@@ -152,14 +137,9 @@ def recognised_layout(files: Files) -> str:
     best = [layout for layout, count in counts.items() if count == most]
     alone = best[0] if len(best) == 1 else ""
     if 3 * most < len(names):  # another may fit better, under other names
-        return _renamed(files) or alone
+        layouts = [spec for spec in LAYOUTS.values() if spec.title]
+        return guessed_layout(files, layouts) or alone
     return alone
-
-
-def _renamed(files: Files) -> str:
-    """Return the layout that files without any of its names may have; "" if none."""
-    layouts = [spec for spec in LAYOUTS.values() if spec.title]
-    return guessed_layout(files, layouts) if files else ""
 
 
 def _count_known(spec: LayoutSpec, files: Files) -> int:

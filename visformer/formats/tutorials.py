@@ -16,15 +16,59 @@ from visformer.formats.diagnoses import findings_of
 from visformer.formats.found_vocabularies import FoundSides, sides_of
 from visformer.formats.given_options import GivenOptions
 from visformer.formats.layout_spec import Files, LayoutSpec
-from visformer.formats.misfits import checked
-from visformer.formats.sizes import sizes_of
-from visformer.formats.tutorial_files import TutorialFiles, config_of, read_files
+from visformer.formats.proposing import checked
+from visformer.formats.tutorial_files import (
+    TutorialFiles,
+    config_of,
+    read_files,
+    sizes_of,
+)
 from visformer.formats.weight_file import Weights
 from visformer.language import N_, _
 from visformer.tokenizers.sides import special_ids
 from visformer.tokenizers.tokenizer import Tokenizer
 from visformer.values.config import ModelConfig
+from visformer.values.finding import Severity
 from visformer.values.questions import keyword
+
+FindingParts = tuple[str, str, str, Severity]
+
+DROPPED: FindingParts = (
+    N_("Attention"),
+    N_(
+        "The original program computes the attention weights and discards them, so it "
+        "has nothing to show."
+    ),
+    N_("Nothing to do: Visformer computes them itself."),
+    "note",
+)
+UNSCALED: FindingParts = (
+    N_("Embeddings"),
+    N_(
+        "Embeddings are not multiplied by sqrt(d_model) as in the paper, so their size "
+        "relative to the positions is whatever training made it."
+    ),
+    N_("Leave it as trained."),
+    "note",
+)
+QUERY_ROWS: FindingParts = (
+    N_("Masks"),
+    N_(
+        "Padding is masked in the query rows, so a padded row attends equally to every "
+        "key, including future ones."
+    ),
+    N_("Mask the keys instead: unsqueeze(1).unsqueeze(2)."),
+    "fault",
+)
+DROPOUT: FindingParts = (
+    N_("Dropout"),
+    N_(
+        "A dropout argument is ignored, which matters only when training with another "
+        "rate."
+    ),
+    N_("Pass it on to the dropout layer."),
+    "note",
+)
 
 
 def read_tutorial(
@@ -36,7 +80,7 @@ def read_tutorial(
     """
     read = read_files(spec, files, options)
     if read.lacking_half:
-        raise CheckpointError(_(_ONLY_HALF[read.half], file=read.name))
+        raise CheckpointError(_ONLY_HALF[read.half], file=read.name)
     width = read.options.fields.get("d_model", sizes_of(read.tensors)["d_model"])
     spec.check(read.tensors, width, read.name, read.spelling)
     checked(read)
@@ -128,24 +172,20 @@ def _table(read: TutorialFiles, config: ModelConfig) -> Tensor | None:
         return None
     if table.dim() != 2 or table.shape[1] != config.d_model:
         raise CheckpointError(
-            _(
-                "{file} does not fit its config: {tensor} has shape {found} instead of "
-                "{expected}.",
-                file=read.name,
-                tensor=read.spelling("positions"),
-                found=list(table.shape),
-                expected=[config.max_positions, config.d_model],
-            )
+            "{file} does not fit its config: {tensor} has shape {found} instead of "
+            "{expected}.",
+            file=read.name,
+            tensor=read.spelling("positions"),
+            found=list(table.shape),
+            expected=[config.max_positions, config.d_model],
         )
     if len(table) < config.max_positions:
         raise CheckpointError(
-            _(
-                "{file} stores {n:,} positions, fewer than max_positions = {most:,}. "
-                "Give a smaller max_positions.",
-                file=read.name,
-                n=len(table),
-                most=config.max_positions,
-            )
+            "{file} stores {n:,} positions, fewer than max_positions = {most:,}. Give "
+            "a smaller max_positions.",
+            file=read.name,
+            n=len(table),
+            most=config.max_positions,
         )
     return table[: config.max_positions]
 
@@ -188,12 +228,13 @@ def _check_ids(ids: Mapping[str, int | None], config: ModelConfig) -> None:
         rows = config.source_vocabulary if name == "pad" else config.target_vocabulary
         if id is not None and id >= rows:
             raise CheckpointError(
-                _(
-                    "{name} is {id}, which is outside the vocabulary. Give {given}, "
-                    "an id from 0 to {high:,}.",
-                    name=name,
-                    given=keyword(name),
-                    id=id,
-                    high=rows - 1,
-                )
+                "{name} is {id}, which is outside the vocabulary. Give {given}, an id "
+                "from 0 to {high:,}.",
+                name=name,
+                given=keyword(name),
+                id=id,
+                high=rows - 1,
             )
+
+
+# ---- what several tutorials have in common: where, what, remedy, severity ------------

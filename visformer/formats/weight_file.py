@@ -29,6 +29,7 @@ import numpy as np
 import safetensors
 import torch
 from torch import Size, Tensor
+from torch.serialization import get_unsafe_globals_in_checkpoint
 
 from visformer.errors import CheckpointError
 from visformer.files import (
@@ -42,7 +43,7 @@ from visformer.files import (
 )
 from visformer.formats.foreign import refuse_other_programs
 from visformer.formats.inert_pickle import CodeInFileError
-from visformer.formats.name_rules import NameRules
+from visformer.formats.names import NameRules
 from visformer.formats.whole_model import WholeFile, read_whole
 from visformer.language import _
 from visformer.text import clean
@@ -128,12 +129,10 @@ class WeightReader:
         unused = sorted(self._rules.patterns - self._used)
         if unused and self._results:
             raise CheckpointError(
-                _(
-                    "No tensor of {file} has a name that matches “{pattern}”. Correct "
-                    "the pattern, or leave it out.",
-                    file=" and ".join(short(path.name) for path in self._results),
-                    pattern=short(unused[0]),
-                )
+                "No tensor of {file} has a name that matches “{pattern}”. Correct the "
+                "pattern, or leave it out.",
+                file=" and ".join(short(path.name) for path in self._results),
+                pattern=short(unused[0]),
             )
 
 
@@ -180,7 +179,7 @@ def read_weights(path: Path, wanted: str = "") -> Weights:
         state = SavedState(_parse_safetensors(data, name))
     if not state.tensors:
         raise CheckpointError(
-            _("{file} holds no tensors. Choose the file of weights.", file=name)
+            "{file} holds no tensors. Choose the file of weights.", file=name
         )
     digest = hashlib.sha256(data).hexdigest()
     if state.others and state.name == wanted:  # not what the file's digest stands for
@@ -198,20 +197,16 @@ def _in_several(path: Path) -> Weights:
         isinstance(name, str) for name in places.values()
     ):
         raise CheckpointError(
-            _(
-                "{file} does not say which file holds which tensor. Download it again.",
-                file=index,
-            )
+            "{file} does not say which file holds which tensor. Download it again.",
+            file=index,
         )
     files = [n for n in dict.fromkeys(places.values()) if not n.endswith(INDEX)]
     if not 0 < len(files) <= MOST_FILES:
         raise CheckpointError(
-            _(
-                "{file} names {n:,} files of weights; between 1 and {most:,} are read.",
-                file=index,
-                n=len(files),
-                most=MOST_FILES,
-            )
+            "{file} names {n:,} files of weights; between 1 and {most:,} are read.",
+            file=index,
+            n=len(files),
+            most=MOST_FILES,
         )
     tensors: dict[str, Tensor] = {}
     together = hashlib.sha256()
@@ -228,31 +223,25 @@ def _parse_safetensors(data: bytes, name: str) -> dict[str, Tensor]:
     text = not name.endswith(".safetensors")
     if data[8:9] not in (b"{", b"") or (text and header > _NO_HEADER):
         raise CheckpointError(
-            _(
-                "{file} is neither a safetensors nor a PyTorch file. Choose the file "
-                "that holds the model's weights.",
-                file=name,
-            )
+            "{file} is neither a safetensors nor a PyTorch file. Choose the file that "
+            "holds the model's weights.",
+            file=name,
         )
     if MAX_HEADER < header <= len(data) - 8:
         raise CheckpointError(
-            _(
-                "The header of {file} has {size}, but at most {limit} are allowed; the "
-                "file is damaged or not a model. Download it again.",
-                file=name,
-                size=amount(header),
-                limit=amount(MAX_HEADER),
-            )
+            "The header of {file} has {size}, but at most {limit} are allowed; the "
+            "file is damaged or not a model. Download it again.",
+            file=name,
+            size=amount(header),
+            limit=amount(MAX_HEADER),
         )
     try:
         entries = safetensors.deserialize(data)  # type: ignore[no-untyped-call]
     except safetensors.SafetensorError as error:
         raise CheckpointError(
-            _(
-                "{file} is truncated or damaged: its content does not match its "
-                "header. Download or copy it again.",
-                file=name,
-            )
+            "{file} is truncated or damaged: its content does not match its header. "
+            "Download or copy it again.",
+            file=name,
         ) from error
     _check_count(len(entries), name)
     return {
@@ -265,22 +254,18 @@ def _view(entry: Mapping[str, Any], key: str, name: str) -> Tensor:
     _check_shape(entry["shape"], key, name)
     if entry["dtype"] not in _SAFE_DTYPES:
         raise CheckpointError(
-            _(
-                "Tensor {tensor} of {file} has the unsupported number format {dtype}. "
-                "Save it as float32 or float16.",
-                tensor=short(key),
-                file=name,
-                dtype=short(entry["dtype"]),
-            )
+            "Tensor {tensor} of {file} has the unsupported number format {dtype}. "
+            "Save it as float32 or float16.",
+            tensor=short(key),
+            file=name,
+            dtype=short(entry["dtype"]),
         )
     dtype = _SAFE_DTYPES[entry["dtype"]]
     if not entry["data"]:
         raise CheckpointError(
-            _(
-                "Tensor {tensor} of {file} is empty. Save the weights again.",
-                tensor=short(key),
-                file=name,
-            )
+            "Tensor {tensor} of {file} is empty. Save the weights again.",
+            tensor=short(key),
+            file=name,
         )
     return torch.frombuffer(entry["data"], dtype=dtype).reshape(entry["shape"])
 
@@ -288,28 +273,24 @@ def _view(entry: Mapping[str, Any], key: str, name: str) -> Tensor:
 def _check_count(count: int, name: str) -> None:
     if count > MAX_TENSORS:
         raise CheckpointError(
-            _(
-                "{file} holds {n:,} tensors, more than the limit of {most:,}, so it is "
-                "not a model. Choose another file.",
-                file=name,
-                n=count,
-                most=MAX_TENSORS,
-            )
+            "{file} holds {n:,} tensors, more than the limit of {most:,}, so it is "
+            "not a model. Choose another file.",
+            file=name,
+            n=count,
+            most=MAX_TENSORS,
         )
 
 
 def _check_shape(shape: list[int] | torch.Size, key: str, name: str) -> None:
     if len(shape) > MAX_RANK or max(shape, default=0) > MAX_DIMENSION:
         raise CheckpointError(
-            _(
-                "Tensor {tensor} of {file} has shape {shape}, so it is not a weight; "
-                "the limit is {rank} dimensions of at most {most:,}.",
-                tensor=short(key),
-                file=name,
-                shape=short(str(list(shape[:8])), 32),
-                rank=MAX_RANK,
-                most=MAX_DIMENSION,
-            )
+            "Tensor {tensor} of {file} has shape {shape}, so it is not a weight; the "
+            "limit is {rank} dimensions of at most {most:,}.",
+            tensor=short(key),
+            file=name,
+            shape=short(str(list(shape[:8])), 32),
+            rank=MAX_RANK,
+            most=MAX_DIMENSION,
         )
 
 
@@ -325,21 +306,17 @@ def checked_state(
     state = state_of(loaded, wanted)
     if not state.tensors:
         raise CheckpointError(
-            _(
-                "{file} holds no state dict of tensors. Save only the weights: {code}.",
-                file=name,
-                code=SAVE,
-            )
+            "{file} holds no state dict of tensors. Save only the weights: {code}.",
+            file=name,
+            code=SAVE,
         )
     if wanted and state.name != wanted:
         sets = [one for one in (state.name, *state.others) if one]
         raise CheckpointError(
-            _(
-                "{file} holds no set of weights “{name}” beside another, but {sets}.",
-                file=name,
-                name=short(wanted),
-                sets=listed(sets, room=60) if state.others else _("one alone"),
-            )
+            "{file} holds no set of weights “{name}” beside another, but {sets}.",
+            file=name,
+            name=short(wanted),
+            sets=listed(sets, room=60) if state.others else _("one alone"),
         )
     _check_count(len(state.tensors), name)
     for key, tensor in state.tensors.items():
@@ -352,20 +329,16 @@ def _check_tensor(tensor: Tensor, key: str, name: str, *, anywhere: bool) -> Non
     """Refuse all but dense tensors on the CPU that own their numbers."""
     if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_nested:
         raise CheckpointError(
-            _(
-                "Tensor {tensor} of {file} is sparse, quantized or nested. Save it as "
-                "a dense float32 tensor.",
-                tensor=short(key),
-                file=name,
-            )
+            "Tensor {tensor} of {file} is sparse, quantized or nested. Save it as a "
+            "dense float32 tensor.",
+            tensor=short(key),
+            file=name,
         )
     if tensor.device.type == "meta" or (tensor.device.type != "cpu" and not anywhere):
         raise CheckpointError(
-            _(
-                "Tensor {tensor} of {file} has a shape but no numbers. Save it again.",
-                tensor=short(key),
-                file=name,
-            )
+            "Tensor {tensor} of {file} has a shape but no numbers. Save it again.",
+            tensor=short(key),
+            file=name,
         )
     _check_shape(tensor.shape, key, name)
     sizes = zip(tensor.stride(), tensor.shape, strict=True)
@@ -373,12 +346,10 @@ def _check_tensor(tensor: Tensor, key: str, name: str, *, anywhere: bool) -> Non
     held = tensor.untyped_storage().nbytes()
     if expanded or tensor.numel() * tensor.element_size() > held:
         raise CheckpointError(
-            _(
-                "Tensor {tensor} of {file} claims more numbers than the file holds. "
-                "Save it after .clone().",
-                tensor=short(key),
-                file=name,
-            )
+            "Tensor {tensor} of {file} claims more numbers than the file holds. Save "
+            "it after .clone().",
+            tensor=short(key),
+            file=name,
         )
 
 
@@ -400,7 +371,7 @@ def check_archive(data: bytes, name: str) -> None:
         entries = zipfile.ZipFile(io.BytesIO(data)).infolist()
     except (zipfile.BadZipFile, ValueError, NotImplementedError, EOFError) as error:
         raise CheckpointError(
-            _("{file} is truncated or damaged. Download or copy it again.", file=name)
+            "{file} is truncated or damaged. Download or copy it again.", file=name
         ) from error
     names = [entry.filename for entry in entries]
     if any(
@@ -408,37 +379,29 @@ def check_archive(data: bytes, name: str) -> None:
         for entry in names
     ):
         raise CheckpointError(
-            _(
-                "{file} is a program of torch.export, not weights. Call "
-                "visformer.watch(torch.export.load(file).module())(…) with its inputs.",
-                file=name,
-            )
+            "{file} is a program of torch.export, not weights. Call "
+            "visformer.watch(torch.export.load(file).module())(…) with its inputs.",
+            file=name,
         )
     if not any(entry.endswith("/data.pkl") for entry in names):
         raise CheckpointError(
-            _(
-                "{file} is a zip archive without PyTorch weights. Unpack it and open "
-                "its content.",
-                file=name,
-            )
+            "{file} is a zip archive without PyTorch weights. Unpack it and open its "
+            "content.",
+            file=name,
         )
     if any("/code/" in entry or entry.endswith("/constants.pkl") for entry in names):
         raise CheckpointError(
-            _(
-                "{file} is a TorchScript program, not weights. Open it with "
-                "torch.jit.load and run {code}.",
-                file=name,
-                code=SAVE,
-            )
+            "{file} is a TorchScript program, not weights. Open it with "
+            "torch.jit.load and run {code}.",
+            file=name,
+            code=SAVE,
         )
     if any(entry.compress_type or entry.file_size > len(data) for entry in entries):
         raise CheckpointError(
-            _(
-                "{file} is compressed, which PyTorch never does, so it may be a zip "
-                "bomb. Save the weights again: {code}.",
-                file=name,
-                code=SAVE,
-            )
+            "{file} is compressed, which PyTorch never does, so it may be a zip bomb. "
+            "Save the weights again: {code}.",
+            file=name,
+            code=SAVE,
         )
 
 
@@ -454,8 +417,9 @@ def unpickled(data: bytes, name: str) -> WholeFile:
                 torch.sparse.check_sparse_tensor_invariants(),
                 torch.serialization.safe_globals(_HARMLESS),
             ):
-                if not _unsafe_globals(data):
-                    file = io.BytesIO(data)
+                file, zipped = io.BytesIO(data), data.startswith(b"PK")
+                if not (zipped and get_unsafe_globals_in_checkpoint(file)):
+                    file.seek(0)
                     loaded = torch.load(file, map_location="cpu", weights_only=True)
                     return WholeFile(loaded)
         except Exception as error:  # torch.load raises about 13 different types
@@ -464,23 +428,14 @@ def unpickled(data: bytes, name: str) -> WholeFile:
         return read_whole(data)
     except CodeInFileError as error:
         raise CheckpointError(
-            _(
-                "{file} was not opened because it would run code ({names}). Save only "
-                "the weights: {code}.",
-                file=name,
-                names=short(str(error), 40),
-                code=SAVE,
-            )
+            "{file} was not opened because it would run code ({names}). Save only the "
+            "weights: {code}.",
+            file=name,
+            names=short(str(error), 40),
+            code=SAVE,
         ) from error
     except Exception as error:  # a stranger's pickle fails in any way
         raise CheckpointError(_unreadable(refused or error, name)) from error
-
-
-def _unsafe_globals(data: bytes) -> list[str]:
-    """Return the functions and classes a file asks for; [] for legacy files."""
-    if not data.startswith(b"PK"):
-        return []
-    return torch.serialization.get_unsafe_globals_in_checkpoint(io.BytesIO(data))
 
 
 def _unreadable(error: Exception, name: str) -> str:
@@ -613,10 +568,7 @@ def _may_hold_options(part: object) -> bool:
 
 
 def _weights_in(saved: object, outer: set[int]) -> Mapping[Any, Any]:
-    """Return the dict of weights: under a usual key, this one, or the largest inside.
-
-    ``outer`` are the ids of the dicts searched before: none is searched twice.
-    """
+    """Return the weights: under a usual key, this dict, or the largest inside."""
     if isinstance(saved, list | tuple):  # of a state dict and others beside it
         parts = [part for part in saved[:_LOOKED_INTO] if isinstance(part, Mapping)]
         saved = {str(at): part for at, part in enumerate(parts)}

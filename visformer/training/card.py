@@ -72,11 +72,7 @@ def publish(
         write_whole(folder / CARD, text.encode())
     except OSError as error:
         raise InputError(
-            _(
-                "{path} cannot be written: {reason}.",
-                path=folder,
-                reason=error.strerror,
-            )
+            "{path} cannot be written: {reason}.", path=folder, reason=error.strerror
         ) from error
     return scores
 
@@ -210,7 +206,7 @@ class Scores:
 def evaluate(checkpoint: Checkpoint, pairs: Sequence[Pair], *, beam: int = 4) -> Scores:
     """Translate every different source and compare with all of its targets."""
     if not pairs:
-        raise InputError(_("There are no pairs to evaluate on."))
+        raise InputError("There are no pairs to evaluate on.")
     gathered = references(pairs)
     translations = translate(checkpoint, list(gathered), beam=beam)
     return score(translations, list(gathered.values()))

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from visformer.errors import InputError
 from visformer.files import available_memory, short
-from visformer.language import _
 
 MOST_LINE = 1 << 20  # characters
 PAIR_BYTES = 300  # of memory that a pair takes beside its characters
@@ -51,11 +50,9 @@ def read_pairs(path: Path) -> list[Pair]:
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise InputError(
-                _(
-                    "{path} cannot be read: it is no file. Give a file of pairs, one "
-                    "per line.",
-                    path=short(str(path)),
-                )
+                "{path} cannot be read: it is no file. Give a file of pairs, one per "
+                "line.",
+                path=short(str(path)),
             )
         with opener(path, "rt", encoding="utf-8-sig") as lines:
             read = iter(lambda: lines.readline(MOST_LINE), "")
@@ -66,20 +63,14 @@ def read_pairs(path: Path) -> list[Pair]:
                 room -= PAIR_BYTES + 2 * len(line)
                 if room < 0:
                     raise InputError(
-                        _(
-                            "{file} holds more pairs than memory does: {n:,} were "
-                            "read. Use fewer.",
-                            file=short(path.name),
-                            n=number,
-                        )
+                        "{file} holds more pairs than memory does: {n:,} were read. "
+                        "Use fewer.",
+                        file=short(path.name),
+                        n=number,
                     )
     except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         raise InputError(
-            _(
-                "{path} cannot be read as UTF-8 text: {reason}.",
-                path=path,
-                reason=error,
-            )
+            "{path} cannot be read as UTF-8 text: {reason}.", path=path, reason=error
         ) from error
     return pairs
 
@@ -88,12 +79,9 @@ def _pair(line: str, number: int, file: str) -> Pair:
     columns = [column.strip() for column in line.rstrip("\n").split("\t")[:2]]
     if len(line) == MOST_LINE or len(columns) < 2 or not all(columns):
         raise InputError(
-            _(
-                "Line {n} of {file} is not a pair. It needs a source, a tab and a "
-                "target.",
-                n=number,
-                file=file,
-            )
+            "Line {n} of {file} is not a pair. It needs a source, a tab and a target.",
+            n=number,
+            file=file,
         )
     return Pair(*columns)
 

@@ -7,18 +7,28 @@ replaced on both sides. The same seed and epoch give the same pairs.
 
 from __future__ import annotations
 
+import json
 import re
+import string
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from random import Random
+from typing import Any, NamedTuple
 
 from visformer.errors import InputError
-from visformer.language import _
 from visformer.paths import resource
 from visformer.training.data import Pair
-from visformer.training.figure_names import any_name
-from visformer.training.figure_values import VALUES, Translations
+from visformer.training.prepare import NO_BREAK
+
+
+class Translations(NamedTuple):
+    """One value as written in three languages."""
+
+    en: str
+    fr: str
+    zh: str
+
 
 LANGUAGES = Translations._fields
 NAMES: Mapping[str, Sequence[str]] = {  # frequent in Tatoeba; in the same order
@@ -44,13 +54,11 @@ class Figures:
         """``pairs`` are the training pairs. InputError for other languages."""
         if not {source, target} <= set(LANGUAGES) or source == target:
             raise InputError(
-                _(
-                    "--figures needs two different languages of {choices}, not "
-                    "“{source}” and “{target}”.",
-                    choices=", ".join(LANGUAGES),
-                    source=source,
-                    target=target,
-                )
+                "--figures needs two different languages of {choices}, not “{source}” "
+                "and “{target}”.",
+                choices=", ".join(LANGUAGES),
+                source=source,
+                target=target,
             )
         self._languages, self._seed = (source, target), seed
         self._names = tuple(zip(NAMES[source], NAMES[target], strict=True))
@@ -108,7 +116,7 @@ class Figures:
         """Replace each name or figure that both sides share."""
         source, target = pair
         for ours, theirs in self._shared(pair):
-            new = _digits(draw, len(ours)) if ours.isdecimal() else any_name(draw)
+            new = _digits(draw, len(ours)) if ours.isdecimal() else _any_name(draw)
             source = _put(source, ours, new, self._languages[0])
             target = _put(target, theirs, new, self._languages[1])
         return Pair(source, target)
@@ -162,3 +170,368 @@ def _digits(draw: Random, count: int) -> str:
     if count == 4 and draw.random() < 0.7:
         return str(draw.randint(1000, 2099))
     return str(draw.randint(max(2, 10 ** (count - 1)), 10**count - 1))
+
+
+# ---- names, addresses and codes, which are copied letter by letter ------------------
+
+_PHONES = (
+    *("###-####", "(###) ###-####", "###-###-####", "+33 # ## ## ## ##"),
+    *("## ## ## ## ##", "+1 ### ### ####", "+86 ### #### ####", "+44 ## #### ####"),
+    *("##########", "####", "### ## ##", "+49 ## ########", "0# ## ## ## ##"),
+)
+_CODES = ("AA-###", "A##", "#A", "AAA ####", "##-AA-##", "A#A #A#", "#.#.##")
+_OTHER_CODES = ("AA####", "a#_a##", "#aa#", "[##]", "#{##}", "A&A", "<aaa>")
+_KINDS = {"A": string.ascii_uppercase, "a": string.ascii_lowercase, "#": string.digits}
+_SCRIPTS = (  # whose letters are split into bytes: Greek, Cyrillic and others
+    *((0x3B1, 0x3C9), (0x430, 0x44F), (0x1EA0, 0x1EF9), (0x3042, 0x3093)),
+    (0xAC00, 0xD7A3),
+)
+_EMOJI = (
+    *((0x1F600, 0x1F64F), (0x1F300, 0x1F5FF), (0x1F900, 0x1F9FF), (0x2600, 0x26FF)),
+    (0x1F680, 0x1F6C5),
+)
+
+
+@cache
+def _lists() -> dict[str, list[Any]]:
+    lists: dict[str, list[Any]] = json.loads(
+        resource("figures/words.json").read_bytes()
+    )
+    return lists
+
+
+def _word(draw: Random, kind: str) -> Any:
+    """Draw a word from a list, or a row that has one word per language or script."""
+    return draw.choice(_lists()[kind])
+
+
+def _any_name(draw: Random) -> str:
+    """Draw a name: a real one, one with rare letters, or an invented one."""
+    form = draw.randrange(9)
+    if form == 0:
+        return str(_word(draw, "places"))
+    if form == 1:
+        return str(_word(draw, "first"))
+    if form == 2:
+        return f"{_word(draw, 'first')} {_word(draw, 'last')}"
+    if form == 3:
+        return f"{_word(draw, 'first')} {_invented(draw)}"
+    if form in (4, 5):
+        return f"{_invented(draw)}{' -'[form - 4]}{_invented(draw)}"
+    if form == 6:
+        return _letters(draw)
+    if form == 7 and draw.random() < 0.5:
+        low, high = draw.choice(_SCRIPTS)
+        return (
+            _signs(draw, low, high, draw.randint(2, 6)).replace("ς", "σ").capitalize()
+        )
+    return _invented(draw)
+
+
+def _invented(draw: Random) -> str:
+    """Draw one to four syllables, often with an accent or a rare letter."""
+    rare = draw.random() < 0.6
+    text = ""
+    for _syllable in range(draw.choice((1, 2, 2, 3, 3, 4))):
+        parts = [_word(draw, kind) for kind in ("onsets", "vowels", "codas")]
+        text += "".join(parts) if rare else _bare("".join(parts))
+    return text[:1].upper() + text[1:]
+
+
+def _letters(draw: Random) -> str:
+    """Draw a word of random letters, mostly capitalised."""
+    text = "".join(draw.choices(string.ascii_lowercase, k=draw.randint(3, 9)))
+    return text.upper() if draw.random() < 0.2 else text.capitalize()
+
+
+def _signs(draw: Random, low: int, high: int, count: int) -> str:
+    return "".join(chr(draw.randint(low, high)) for _sign in range(count))
+
+
+def _bare(text: str) -> str:
+    """Return ``text`` in ASCII, without the letters that have no ASCII form."""
+    apart = unicodedata.normalize("NFD", text)
+    return "".join(letter for letter in apart if letter.isascii())
+
+
+def _login(draw: Random) -> str:
+    people, form = [*_lists()["first"], *_lists()["last"]], draw.randrange(3)
+    login = (draw.choice(people), _invented(draw), _letters(draw))[form]
+    return _bare(login).replace("'", "").lower() or "info"
+
+
+def _host(draw: Random) -> str:
+    name = _word(draw, "hosts") if draw.random() < 0.5 else _login(draw)
+    if draw.random() < 0.2:
+        name += f"-{_word(draw, 'hosts')}"
+    return f"{name}.{_word(draw, 'domains')}"
+
+
+def _mail(draw: Random) -> str:
+    user = _login(draw)
+    if draw.random() < 0.5:
+        user += draw.choice("._-") + _login(draw)
+    if draw.random() < 0.4:
+        user += str(draw.randint(1, 2030))
+    return f"{user}@{_host(draw)}"
+
+
+def _web(draw: Random) -> str:
+    front = draw.choice(("www.", "https://", "https://www.", "http://"))
+    end = f"/{_login(draw)}" if draw.random() < 0.5 else ""
+    if draw.random() < 0.2:
+        end += draw.choice((".html", "_2", "?id=42", "#top", "/~home"))
+    return front + _host(draw) + end
+
+
+def _code(draw: Random) -> str:
+    form = draw.choice((draw.choice(_CODES), *_OTHER_CODES))
+    return "".join(draw.choice(_KINDS.get(sign, sign)) for sign in form)
+
+
+def _emoji(draw: Random) -> str:
+    low, high = draw.choice(_EMOJI)
+    return _signs(draw, low, high, draw.choice((1, 1, 2)))
+
+
+# ---- figures and names as written in English, French and Chinese --------------------
+
+
+def _size(draw: Random, most_digits: int = 6) -> int:
+    """Draw a whole number above 1 with at most ``most_digits`` digits."""
+    digits = draw.randint(1, most_digits)
+    low = max(2, 10 ** (digits - 1))
+    number = draw.randint(low, 10**digits - 1)
+    if digits > 2 and draw.random() < 0.4:
+        rounding = 10 ** draw.randint(1, digits - 1)
+        number -= number % rounding
+    return number
+
+
+def whole(draw: Random, number: int) -> Translations:
+    """Write a whole number, with thousands grouped in English and French.
+
+    In Chinese grouping is optional, and with four digits in every language.
+    """
+    bare, grouped = str(number), f"{number:,}"
+    if len(bare) == 4 and draw.random() < 0.3:
+        return Translations(bare, bare, bare)
+    chinese = draw.choice((bare, grouped))
+    return Translations(grouped, grouped.replace(",", NO_BREAK), chinese)
+
+
+def _pointed(number: Translations, decimals: str) -> Translations:
+    """Add decimal places, after a comma in French."""
+    return Translations(*(f"{n}{'.,.'[i]}{decimals}" for i, n in enumerate(number)))
+
+
+def _decimal(draw: Random, digits: int = 2) -> Translations:
+    """Draw a number with one or two decimal places."""
+    places = draw.choice((1, 1, 2))
+    units, rest = _size(draw, digits), draw.randint(1, 10**places - 1)
+    first = whole(draw, units if draw.random() < 0.9 else draw.randint(0, 1))
+    return _pointed(first, f"{rest:0{places}}")
+
+
+def _amount(draw: Random) -> Translations:
+    """Draw a whole number or one with decimal places."""
+    return _decimal(draw) if draw.random() < 0.3 else whole(draw, _size(draw))
+
+
+def _with_unit(number: Translations, unit: Sequence[str]) -> Translations:
+    """Put a unit behind a number, in Chinese without a blank."""
+    return Translations(
+        f"{number.en} {unit[0]}", f"{number.fr} {unit[1]}", number.zh + unit[2]
+    )
+
+
+def _time(draw: Random) -> Translations:
+    """Draw a time of day: in 24 hours, with a.m. or p.m., or on the hour."""
+    hour, minute = draw.randint(0, 23), draw.choice((draw.randint(0, 59), 30, 15, 45))
+    clock, half = hour % 12 or 12, "a.m." if hour < 12 else "p.m."
+    french, form = f"{hour} h {minute:02}", draw.randrange(5)
+    if form < 2:
+        return Translations(f"{hour}:{minute:02}", french, f"{hour}:{minute:02}")
+    if form == 2:
+        hours = "heure" if hour < 2 else "heures"
+        chinese = f"{_half_day(draw, hour)}{clock}点"
+        return Translations(f"{clock} {half}", f"{hour} {hours}", chinese)
+    if form == 3:
+        minutes = "半" if minute == 30 else f"{minute}分" if minute else ""
+        chinese = f"{_half_day(draw, hour)}{clock}点{minutes}"
+        return Translations(f"{clock}:{minute:02} {half}", french, chinese)
+    clock = draw.randint(2, 12)
+    return Translations(f"{clock} o'clock", f"{clock} heures", f"{clock}点")
+
+
+def _half_day(draw: Random, hour: int) -> str:
+    """Return the Chinese words for a.m. or p.m."""
+    if hour < 12:
+        return draw.choice(("早上", "上午")) if hour > 5 else "凌晨"
+    return "晚上" if hour > 18 or (hour == 18 and draw.random() < 0.5) else "下午"
+
+
+def _year(draw: Random) -> Translations:
+    """Draw a year, mostly of the last centuries."""
+    low, high = draw.choice(((1000, 1799), (1800, 1999), (1900, 2035), (1900, 2035)))
+    text = str(draw.randint(low, high))
+    return Translations(text, text, text + "年")
+
+
+def _ordinal(number: int) -> str:
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{'th' if number % 100 in (11, 12, 13) else ending}"
+
+
+def _date(draw: Random) -> Translations:
+    """Draw a date, with or without a year."""
+    english, french, chinese = _word(draw, "months")
+    day, form = draw.randint(1, 31), draw.randrange(6)
+    english_day = f"{english} {_ordinal(day) if form % 2 else day}"
+    french_day = f"{'1er' if day == 1 else day} {french}"
+    if form < 3:
+        return Translations(english_day, french_day, f"{chinese}{day}日")
+    number = _year(draw).en
+    text = f"{day} {english} {number}" if form == 5 else f"{english_day}, {number}"
+    return Translations(text, f"{french_day} {number}", f"{number}年{chinese}{day}日")
+
+
+def _written_date(draw: Random) -> str:
+    day, month, number = draw.randint(13, 31), draw.randint(1, 12), _year(draw).en
+    forms = f"{number}-{month:02}-{day:02}", f"{day:02}/{month:02}/{number}"
+    return draw.choice(forms)
+
+
+def _weekday(draw: Random) -> Translations:
+    """Draw a day of the week with a date: "Monday, March 3"."""
+    name, month = _word(draw, "weekdays"), _word(draw, "months")
+    day = draw.randint(2, 31)
+    french, chinese = f"{name[1]} {day} {month[1]}", f"{month[2]}{day}日{name[2]}"
+    return Translations(f"{name[0]}, {month[0]} {day}", french, chinese)
+
+
+def _price(draw: Random) -> Translations:
+    """Draw a sum of money, with a sign or a word."""
+    if draw.random() < 0.35:
+        return _with_unit(_amount(draw), _word(draw, "money"))
+    cents = draw.random() < 0.4
+    number = whole(draw, _size(draw, 5))
+    if cents:
+        number = _pointed(number, f"{draw.randint(1, 99):02}")
+    sign = draw.choice("$€£¥")
+    return Translations(
+        f"{sign}{number.en}", f"{number.fr} {sign}", f"{sign}{number.zh}"
+    )
+
+
+def _quantity(draw: Random) -> Translations:
+    number, unit = _amount(draw), _word(draw, "units")
+    made = _with_unit(number, unit)
+    if unit[0] == unit[1] and draw.random() < 0.3:  # 12km
+        return made._replace(en=number.en + unit[0])
+    return made
+
+
+def _span(draw: Random) -> Translations:
+    """Draw a duration."""
+    number = str(_size(draw, 3))
+    return _with_unit(Translations(number, number, number), _word(draw, "stretches"))
+
+
+def _percentage(draw: Random) -> Translations:
+    plain = draw.random() < 0.4
+    number = _decimal(draw) if plain else whole(draw, draw.randint(0, 100))
+    sign = "%" if draw.random() < 0.8 else " percent"
+    return Translations(number.en + sign, f"{number.fr} %", f"{number.zh}%")
+
+
+def _degrees(draw: Random) -> Translations:
+    """Draw a temperature."""
+    minus, broken = "-" if draw.random() < 0.25 else "", draw.random() < 0.3
+    number = _decimal(draw, 1) if broken else whole(draw, draw.randint(2, 45))
+    return Translations(
+        f"{minus}{number.en}°C", f"{minus}{number.fr} °C", f"{minus}{number.zh}°C"
+    )
+
+
+def _total(draw: Random) -> Translations:
+    """Draw a calculation: "3.5 + 2 = 5.5"."""
+    a, b = _size(draw, 3), _size(draw, 3)
+    sign = draw.choice("+-×*/÷+-")
+    if sign == "-":
+        a, b = a + b, b
+    if sign in "/÷":
+        a = a * b
+    result = {"+": a + b, "-": a - b, "×": a * b, "*": a * b}.get(sign, a // b)
+    parts = [str(n) for n in (a, b, result)]
+    if draw.random() < 0.2:  # tenths
+        sign, tenths = "+", (10 * a + 5, 10 * b, 10 * (a + b) + 5)
+        parts = [f"{n // 10}.{n % 10}" if n % 10 else str(n // 10) for n in tenths]
+    gap = draw.choice((" ", " ", " ", ""))
+    text = f"{parts[0]}{gap}{sign}{gap}{parts[1]}"
+    if draw.random() < 0.7:
+        text += f"{gap}={gap}{parts[2]}"
+    return Translations(text, text.replace(".", ","), text)
+
+
+def _number(draw: Random) -> Translations:
+    """Draw a whole number with grouped thousands, or one with decimal places."""
+    if draw.random() < 0.15:
+        myriads = draw.randint(2, 99)
+        return whole(draw, myriads * 10_000)._replace(zh=f"{myriads}万")
+    return _amount(draw)
+
+
+def _rank(draw: Random) -> Translations:
+    """Draw a rank, from the second."""
+    rank = _size(draw, 2)
+    return Translations(_ordinal(rank), f"{rank}e", f"第{rank}")
+
+
+def _name(draw: Random) -> Translations:
+    """Draw a name, sometimes a Chinese one, written in characters only in Chinese."""
+    if draw.random() > 0.15:
+        return _copied(_any_name)(draw)
+    family = _word(draw, "chinese families")
+    given = draw.choices(_lists()["chinese names"], k=draw.choice((1, 2)))
+    sounds, signs = map("".join, zip(*given, strict=True))
+    latin = f"{family[0]} {sounds.capitalize()}"
+    return Translations(latin, latin, family[1] + signs)
+
+
+def _copied(make: Callable[[Random], object]) -> Callable[[Random], Translations]:
+    return lambda draw: Translations(*[str(make(draw))] * 3)
+
+
+VALUES: Mapping[str, Callable[[Random], Translations]] = {
+    "time": _time,
+    "year": _year,
+    "date": _date,
+    "written": _copied(_written_date),
+    "weekday": _weekday,
+    "price": _price,
+    "quantity": _quantity,
+    "count": lambda r: _with_unit(whole(r, _size(r, 5)), _word(r, "counted")),
+    "span": _span,
+    "percentage": _percentage,
+    "degrees": _degrees,
+    "phone": _copied(
+        lambda r: re.sub("#", lambda _: r.choice(string.digits), r.choice(_PHONES))
+    ),
+    "total": _total,
+    "plain": _copied(lambda r: _size(r, 4)),
+    "number": _number,
+    "ordinal": _rank,
+    "score": _copied(
+        lambda r: f"{r.randint(0, 9)}{r.choice(('-', '-', ':'))}{r.randint(0, 9)}"
+    ),
+    "fraction": _copied(
+        lambda r: r.choice(("½", "¼", "¾", "1/2", "1/3", "2/3", "3/4", "1/4", "5/8"))
+    ),
+    "name": _name,
+    "mail": _copied(_mail),
+    "web": _copied(_web),
+    "code": _copied(_code),
+    "emoji": _copied(_emoji),
+    "hanzi": _copied(lambda r: _signs(r, 0x4E00, 0x9FA5, r.randint(1, 3))),
+}

@@ -17,7 +17,6 @@ from torch import Tensor
 
 from visformer.core.model import Transformer
 from visformer.errors import CheckpointError
-from visformer.language import _
 
 PIECE, TRAINER, NORMALISER, DENORMALISER = 1, 2, 3, 5  # fields of a ModelProto
 TEXT, SCORE, TYPE = 1, 2, 3  # fields of a piece
@@ -53,7 +52,7 @@ def grow_tokenizer(old: bytes, fresh: bytes) -> bytes:
         pieces = [_retired(piece) for piece in _pieces(old)]
     except (ValueError, KeyError, IndexError, struct.error) as error:
         raise CheckpointError(
-            _("The tokenizer to start from cannot be extended: its file is damaged.")
+            "The tokenizer to start from cannot be extended: its file is damaged."
         ) from error
     known = {piece.text for piece in pieces}
     pieces += [p for p in _pieces(fresh) if _is_sign(p) and p.text not in known]

@@ -7,7 +7,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -21,7 +21,6 @@ from visformer.core.mask_rules import padded
 from visformer.core.model import Transformer
 from visformer.errors import InputError
 from visformer.files import sweep, write_whole
-from visformer.language import _
 from visformer.training.data import Example, batches
 
 STATE, BEST = "training.pt", "best.pt"
@@ -107,7 +106,9 @@ class Trainer:
         self.device = device or default_device()
         self.model = model.to(self.device)
         self.average = AveragedModel(model, multi_avg_fn=_running_mean(options.average))
-        self.optimizers = make_optimizers(model, options)
+        self.optimizer = torch.optim.Adam(  # with the paper's constants
+            model.parameters(), options.learning_rate, betas=(0.9, 0.98), eps=1e-9
+        )
         self.state = TrainingState()
         state = from_first(self._read)
         if state:
@@ -169,12 +170,10 @@ class Trainer:
         planned = batches(examples, tokens=self.options.batch_tokens, seed=seed)
         if len(planned) < world():
             raise InputError(
-                _(
-                    "There are too few training pairs ({n:,}) for {processes} "
-                    "processes. Use fewer processes or more pairs.",
-                    n=len(examples),
-                    processes=world(),
-                )
+                "There are too few training pairs ({n:,}) for {processes} processes. "
+                "Use fewer processes or more pairs.",
+                n=len(examples),
+                processes=world(),
             )
         planned = planned[: len(planned) - len(planned) % world()]
         return planned[rank() :: world()]
@@ -186,29 +185,25 @@ class Trainer:
 
     def step(self, examples: list[Example], rate: float) -> tuple[float, int]:
         """Train on one batch -> sum of losses, number of target tokens."""
-        for optimizer in self.optimizers:
-            optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad(set_to_none=True)
         loss, count = self._loss(self.model, examples, self.options.smoothing)
         (loss / count).backward()
         average_gradients(self.model, count)
         nn.utils.clip_grad_norm_(self.model.parameters(), self.options.clip)
-        for optimizer in self.optimizers:
-            for group in optimizer.param_groups:
-                group["lr"] = rate * group["share"]
-            optimizer.step()
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.step()
         self.average.update_parameters(self.model)
         return self._finite(loss.item()), count
 
     def _finite(self, loss: float) -> float:
         if not math.isfinite(loss):
             raise InputError(
-                _(
-                    "The loss became {loss} at step {step:,}. Train again with a "
-                    "learning rate below {rate:g}.",
-                    loss=loss,
-                    step=self.state.step,
-                    rate=self.options.learning_rate,
-                )
+                "The loss became {loss} at step {step:,}. Train again with a learning "
+                "rate below {rate:g}.",
+                loss=loss,
+                step=self.state.step,
+                rate=self.options.learning_rate,
             )
         return loss
 
@@ -219,7 +214,8 @@ class Trainer:
         target = padded([e.target for e in examples], self.data.pad).to(self.device)
         labels = target[:, 1:]
         real = labels != self.data.pad
-        with self._mixed_precision():
+        kind, fast = self.device.type, fast_bfloat16(self.device.type)
+        with torch.autocast(kind, torch.bfloat16, enabled=fast):
             hidden = model(source, target[:, :-1], self.data.pad)[real]
             loss = smoothed_cross_entropy(
                 hidden,
@@ -229,10 +225,6 @@ class Trainer:
                 bias=model.output.bias,
             )
         return loss, int(real.sum())
-
-    def _mixed_precision(self) -> AbstractContextManager[Any]:
-        fast = fast_bfloat16(self.device.type)
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=fast)
 
     @torch.no_grad()
     def held_out_loss(self) -> float:
@@ -247,7 +239,8 @@ class Trainer:
         for batch in planned[rank() :: world()]:
             loss, tokens = self._loss(model, [self.data.valid[i] for i in batch], 0.0)
             sums += torch.tensor([loss.item(), tokens], dtype=torch.float64)
-        loss_sum, count = total(sums.to(self.device, _sum_type(self.device))).tolist()
+        precise = torch.float32 if self.device.type == "mps" else torch.float64
+        loss_sum, count = total(sums.to(self.device, precise)).tolist()
         return float(loss_sum / max(1, count))
 
     def _finish_epoch(self) -> Progress:
@@ -276,7 +269,7 @@ class Trainer:
             },
             "model": self.model.state_dict(),
             "average": self.average.state_dict(),
-            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
+            "optimizer": self.optimizer.state_dict(),
         }
         replace_file(self.folder / STATE, state)
 
@@ -292,32 +285,14 @@ class Trainer:
         try:
             self.model.load_state_dict(state["model"])
             self.average.load_state_dict(state["average"])
-            pairs = zip(self.optimizers, state["optimizers"], strict=True)
-            for optimizer, saved in pairs:
-                optimizer.load_state_dict(saved)
+            self.optimizer.load_state_dict(state["optimizer"])
             self.state = TrainingState(**state["place"])
         except (RuntimeError, KeyError, TypeError, ValueError) as error:
             raise InputError(
-                _(
-                    "{path} belongs to another model. Choose another folder.",
-                    path=self.folder / STATE,
-                )
+                "{path} belongs to another model. Choose another folder.",
+                path=self.folder / STATE,
             ) from error
         self.state.batch = self.state.batch * self.state.world // world()
-
-
-def make_optimizers(
-    model: Transformer, options: TrainingOptions
-) -> list[torch.optim.Optimizer]:
-    """Adam with the paper's constants; ``share`` scales the schedule of a group."""
-    return [
-        torch.optim.Adam(
-            [{"params": list(model.parameters()), "share": 1.0}],
-            lr=options.learning_rate,
-            betas=(0.9, 0.98),
-            eps=1e-9,
-        )
-    ]
 
 
 def _running_mean(decay: float) -> Callable[[Any, Any, Any], None]:
@@ -347,10 +322,6 @@ def fast_bfloat16(device: str) -> bool:
     if device == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     return device == "cpu" and bool(torch.cpu._is_avx512_bf16_supported())
-
-
-def _sum_type(device: torch.device) -> torch.dtype:
-    return torch.float32 if device.type == "mps" else torch.float64
 
 
 ROWS = 512  # positions whose logits exist at once: [512, V] stays in the cache
@@ -429,7 +400,7 @@ def replace_file(path: Path, state: dict[str, Any]) -> None:
         write_whole(path, made.getbuffer())
     except OSError as error:
         raise InputError(
-            _("{path} cannot be written: {reason}.", path=path, reason=error.strerror)
+            "{path} cannot be written: {reason}.", path=path, reason=error.strerror
         ) from error
 
 
@@ -439,14 +410,11 @@ def read_file(path: Path) -> dict[str, Any]:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch.load raises about 13 different types
         raise InputError(
-            _(
-                "{path} is damaged. Delete it to start again, or restore a copy.",
-                path=path,
-            )
+            "{path} is damaged. Delete it to start again, or restore a copy.", path=path
         ) from error
     if not isinstance(state, dict):
         raise InputError(
-            _("{path} is not a training state. Choose another folder.", path=path)
+            "{path} is not a training state. Choose another folder.", path=path
         )
     return state
 

@@ -24,7 +24,6 @@ import sentencepiece
 
 from visformer.errors import InputError
 from visformer.formats.layouts.native import TokenizerFiles
-from visformer.language import _
 from visformer.tokenizers.tokenizer import SentencePieceSide, Tokenizer
 from visformer.training.data import Example, Pair, Split, split_pairs
 from visformer.training.loop import Data
@@ -139,15 +138,13 @@ def split(
     )
     if not all(parts):
         raise InputError(
-            _(
-                "There are too few pairs ({n:,}) to split into training ({train:,}), "
-                "validation ({valid:,}) and test ({test:,}). Use more pairs, or hold "
-                "out fewer.",
-                n=len(pairs),
-                train=len(parts.train),
-                valid=len(parts.valid),
-                test=len(parts.test),
-            )
+            "There are too few pairs ({n:,}) to split into training ({train:,}), "
+            "validation ({valid:,}) and test ({test:,}). Use more pairs, or hold out "
+            "fewer.",
+            n=len(pairs),
+            train=len(parts.train),
+            valid=len(parts.valid),
+            test=len(parts.test),
         )
     return parts
 
@@ -183,12 +180,10 @@ def train_sentencepiece(pairs: Sequence[Pair], size: int) -> bytes:
             )
     except RuntimeError as error:
         raise InputError(
-            _(
-                "sentencepiece cannot make {size:,} pieces from {n:,} pairs. Choose "
-                "another --vocabulary, or use more pairs.",
-                size=size,
-                n=len(pairs),
-            )
+            "sentencepiece cannot make {size:,} pieces from {n:,} pairs. Choose "
+            "another --vocabulary, or use more pairs.",
+            size=size,
+            n=len(pairs),
         ) from error
     return writer.getvalue()
 
@@ -251,8 +246,6 @@ def parts(folder: Path, prepared: Prepared) -> dict[Path, bytes]:
 
 _ASCII = range(0x21, 0x7F)
 _LATIN = range(0xA1, 0x180)  # with every letter and sign of French
-
-
 APOSTROPHES = {"'": "' ", "’": "' ", "' ": "’ ", "’ ": "’  "}
 CLOSING = "’"
 NO_BREAK = "\u00a0"

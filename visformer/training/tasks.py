@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from visformer.errors import InputError
-from visformer.language import N_, _
+from visformer.language import N_
 from visformer.tokenizers.tokenizer import Tokenizer, VocabularySide
 from visformer.training.data import Pair
 
@@ -30,8 +30,6 @@ _SLOTS: dict[int, SplitName] = {
 }  # of 16; the rest is for training
 _TRIES = 50  # draws per wanted string before giving up
 _FEWEST_TRIES = 5000  # of a few short strings most may be wanted
-
-
 _TOO_FEW: Mapping[SplitName, str] = {
     "train": N_(
         "There are fewer than {n:,} different strings for training. Ask for fewer, or "
@@ -65,29 +63,23 @@ class Task:
     def __post_init__(self) -> None:
         if self.name not in TASKS:
             raise InputError(
-                _(
-                    "There is no task “{task}”. Choose from {choices}.",
-                    task=self.name,
-                    choices=", ".join(TASKS),
-                )
+                "There is no task “{task}”. Choose from {choices}.",
+                task=self.name,
+                choices=", ".join(TASKS),
             )
         if not 1 <= self.shortest <= self.longest:
             raise InputError(
-                _(
-                    "{shortest} to {longest} is not a valid range of lengths: the "
-                    "shortest must be at least 1 and at most the longest.",
-                    shortest=self.shortest,
-                    longest=self.longest,
-                )
+                "{shortest} to {longest} is not a valid range of lengths: the "
+                "shortest must be at least 1 and at most the longest.",
+                shortest=self.shortest,
+                longest=self.longest,
             )
         unfit = "".join(c for c in self.alphabet if c.isspace() or c == "<")
         if unfit or len(set(self.alphabet)) < max(2, len(self.alphabet)):
             raise InputError(
-                _(
-                    "The alphabet is “{letters}”, but must be at least two different "
-                    "characters, without spaces and “<”.",
-                    letters=self.alphabet,
-                )
+                "The alphabet is “{letters}”, but must be at least two different "
+                "characters, without spaces and “<”.",
+                letters=self.alphabet,
             )
 
     def pairs(self, part: SplitName, count: int, draw: int = 0) -> list[Pair]:
@@ -105,7 +97,7 @@ class Task:
             if self.part(text) == part:
                 texts[text] = None
         if len(texts) < count:
-            raise InputError(_(_TOO_FEW[part], n=count))
+            raise InputError(_TOO_FEW[part], n=count)
         return [Pair(text, TASKS[self.name](text)) for text in texts]
 
     def part(self, text: str) -> SplitName:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import string
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,8 +18,7 @@ from visformer.core.checkpoint import choose_device
 from visformer.core.model import Transformer
 from visformer.errors import InputError
 from visformer.files import inside, read_regular, write_whole
-from visformer.formats.layouts.native import CARD, WEIGHTS, read_native
-from visformer.formats.native_config import read_config
+from visformer.formats.layouts.native import CARD, WEIGHTS, read_config, read_native
 from visformer.language import N_, _, ngettext
 from visformer.tokenizers.tokenizer import MAX_TOKENIZER
 from visformer.training import prepare
@@ -38,20 +39,13 @@ from visformer.training.loop import (
     read_file,
     world,
 )
-from visformer.training.options import (
-    FREE,
-    OF_MODEL,
-    OF_PAIRS,
-    OF_TASKS,
-    TrainCommand,
-    check,
-)
 from visformer.training.prepare import Prepared
-from visformer.training.tasks import SPECIAL, Task
+from visformer.training.tasks import SPECIAL, Task, TaskName
 from visformer.values.config import ModelConfig
 
 OPTIONS, CHECKPOINT = "options.json", "checkpoint"
 Report = Callable[[str], None]
+_LOOP = TrainingOptions()
 
 
 def train(options: TrainCommand, report: Report) -> None:
@@ -103,10 +97,7 @@ def _silence(line: str) -> None:
 
 
 def _claim(options: TrainCommand) -> bool:
-    """Claim the folder for these options; return whether it is already complete.
-
-    Raises InputError if the folder was started with other options.
-    """
+    """Claim the folder for these options; return whether it is already complete."""
     folder, path = options.out, options.out / OPTIONS
     options_now = _stored_options(options)
     try:
@@ -115,24 +106,18 @@ def _claim(options: TrainCommand) -> bool:
             _check_same(folder, json.loads(path.read_bytes()), options_now)
         elif (folder / STATE).exists() or (folder / CHECKPOINT).exists():
             raise InputError(
-                _(
-                    "{folder} contains another training. Choose another folder.",
-                    folder=folder,
-                )
+                "{folder} contains another training. Choose another folder.",
+                folder=folder,
             )
         else:
             write_whole(path, json.dumps(options_now, indent=1).encode())
     except OSError as error:
         raise InputError(
-            _(
-                "{folder} cannot be used: {reason}.",
-                folder=folder,
-                reason=error.strerror,
-            )
+            "{folder} cannot be used: {reason}.", folder=folder, reason=error.strerror
         ) from error
     except ValueError as error:
         raise InputError(
-            _("{path} is damaged. Choose another folder.", path=path)
+            "{path} is damaged. Choose another folder.", path=path
         ) from error
     return (folder / CHECKPOINT / CARD).exists()
 
@@ -153,7 +138,7 @@ def _digest(path: Path) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise InputError(
-            _("{path} cannot be read: {reason}.", path=path, reason=error.strerror)
+            "{path} cannot be read: {reason}.", path=path, reason=error.strerror
         ) from error
 
 
@@ -164,9 +149,7 @@ def _check_same(folder: Path, recorded: Any, now: dict[str, Any]) -> None:
         if old == value:
             continue
         sentence = _OTHER_RUN.get(name, _OTHER_OPTION)
-        raise InputError(
-            _(sentence, folder=folder, name=name, recorded=old, value=value)
-        )
+        raise InputError(sentence, folder=folder, name=name, recorded=old, value=value)
 
 
 _OTHER_RUN = {  # by the option that differs
@@ -296,11 +279,9 @@ def _finish(
     path = options.out / BEST
     if not path.exists():
         raise InputError(
-            _(
-                "The held-out loss in {folder} was never a number. Train in another "
-                "folder with a lower learning rate.",
-                folder=options.out,
-            )
+            "The held-out loss in {folder} was never a number. Train in another "
+            "folder with a lower learning rate.",
+            folder=options.out,
         )
     model = trainer.model.eval()
     model.load_state_dict(read_file(path))
@@ -463,11 +444,9 @@ def read_start(folder: Path) -> Start:
     joint = tokenizer["source"] == tokenizer["target"]
     if tokenizer["kind"] != "sentencepiece" or not joint or special != dict(SPECIAL):
         raise InputError(
-            _(
-                "{folder} lacks a joint sentencepiece tokenizer with the usual special "
-                "tokens. Start from a checkpoint that visformer train wrote.",
-                folder=folder,
-            )
+            "{folder} lacks a joint sentencepiece tokenizer with the usual special "
+            "tokens. Start from a checkpoint that visformer train wrote.",
+            folder=folder,
         )
     path = inside(folder, tokenizer["source"], key="tokenizer.source")
     model = read_native(folder, torch.device("cpu")).model
@@ -487,3 +466,124 @@ def make_model(config: ModelConfig, start: Start | None, dropout: float) -> Tran
     else:
         model.initialise()
     return model
+
+
+# ---- The options of ``visformer train``, and the check that they can be carried out --
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainCommand:
+    """All options of ``visformer train``; the defaults suit real pairs.
+
+    Exactly one of ``data`` and ``task`` is given.
+    """
+
+    out: Path
+    data: Path | None = None  # tab-separated pairs, plain or .gz
+    task: TaskName | None = None
+    start: Path | None = None  # checkpoint whose sizes, weights and tokenizer are kept
+    grow: bool = False  # add the characters that the start's tokenizer lacks
+    name: str = ""  # shown; "": that of the data or the task
+    source_language: str = ""
+    target_language: str = ""
+    licence: str = ""
+    alphabet: str = string.ascii_lowercase  # of a task
+    shortest: int = 1  # length of a task's strings
+    longest: int = 12
+    examples: int = 20_000  # a task's strings per epoch
+    vocabulary: int = 8000
+    d_model: int = 256
+    heads: int = 8
+    layers: int = 4  # of the encoder and of the decoder, each
+    feed_forward: int = 1024
+    max_positions: int = 512
+    norm_first: bool = True  # norms inside the residual branches, and a final one
+    dropout: float = 0.2
+    figures: int = 0  # pairs generated by rule that are added to each epoch
+    sampling: float = 0.0  # alpha of subword regularisation; 0: off
+    epochs: int = _LOOP.epochs
+    batch_tokens: int = _LOOP.batch_tokens
+    learning_rate: float = _LOOP.learning_rate
+    warmup: int = _LOOP.warmup
+    smoothing: float = _LOOP.smoothing
+    patience: int = _LOOP.patience
+    save_seconds: float = _LOOP.save_seconds
+    seed: int = _LOOP.seed
+    valid: int | None = None  # pairs held out; None: a fiftieth, at most 2,000
+    test: int | None = None  # the same, at most 3,000; of a task 500 and 5,000
+    beam: int | None = None  # of the final test; None: 4, greedy for a task
+    device: str | None = None
+    threads: int = 0  # 0: all cores
+
+
+TOY_DEFAULTS: Mapping[str, Any] = {  # smaller, for a task
+    "d_model": 64,
+    "heads": 4,
+    "layers": 2,
+    "feed_forward": 256,
+    "dropout": 0.05,
+    "smoothing": 0.0,
+    "norm_first": False,
+    "batch_tokens": 1024,
+    "learning_rate": 2e-3,
+    "warmup": 400,
+    "epochs": 24,
+    "patience": 5,
+}
+FREE = {  # may change when a training is continued
+    *("out", "data", "device", "threads", "save_seconds", "beam"),
+    *("name", "source_language", "target_language", "licence"),
+}
+OF_MODEL = (  # a start has its own
+    *("vocabulary", "d_model", "heads", "layers", "feed_forward", "max_positions"),
+    "norm_first",
+)
+OF_TASKS = ("task", "alphabet", "shortest", "longest", "examples")
+OF_PAIRS = ("vocabulary", "sampling", "figures", "grow")
+RANGES = {
+    "examples": (1, 10_000_000),
+    "vocabulary": (1000, 1_000_000),
+    "figures": (0, 10_000_000),
+    "dropout": (0.0, 0.9),
+    "sampling": (0.0, 10.0),
+    "epochs": (1, 100_000),
+    "batch_tokens": (32, 10_000_000),
+    "learning_rate": (1e-9, 1.0),
+    "warmup": (0, 10_000_000),
+    "smoothing": (0.0, 0.9),
+    "patience": (1, 100_000),
+    "save_seconds": (0.0, 86_400.0),
+    "seed": (0, 2**31),
+    "valid": (1, 10_000_000),
+    "test": (1, 10_000_000),
+    "beam": (1, 64),
+    "threads": (0, 1024),
+}
+
+
+def options_for(given: Mapping[str, Any]) -> TrainCommand:
+    """Return the ``given`` options, with defaults that suit the data or the task."""
+    defaults = TOY_DEFAULTS if given.get("task") else {}
+    return TrainCommand(**{**defaults, **given})
+
+
+def check(options: TrainCommand) -> None:
+    """Raise InputError unless the options can be carried out."""
+    if (options.data is None) == (options.task is None):
+        raise InputError("Give either a file of pairs or --task to train on.")
+    if options.start and options.task:
+        raise InputError("--start is not for a task. Leave one of them out.")
+    if options.grow and not options.start:
+        raise InputError("--grow extends the tokenizer of --start. Give --start.")
+    if options.figures and options.task:
+        raise InputError("--figures is for pairs, not for a task. Leave it out.")
+    for name, (low, high) in RANGES.items():
+        value = getattr(options, name)
+        if value is not None and not low <= value <= high:
+            raise InputError(
+                "{name} is {value:g}, but must be from {low:g} to {high:,}.",
+                name=name,
+                value=value,
+                low=low,
+                high=high,
+            )

@@ -25,9 +25,7 @@ from visformer.watching.axes import (
     regrouped,
     size_of,
 )
-from visformer.watching.ledger import COMPUTED, Known, Ledger, Picked
-from visformer.watching.score_trail import Again
-from visformer.watching.seen_instead import RECURRENT
+from visformer.watching.ledger import COMPUTED, RECURRENT, Again, Known, Ledger, Picked
 
 REGROUPS = {"view", "_unsafe_view", "reshape", "_reshape_alias", "unsqueeze", "squeeze"}
 TURNS = {"transpose", "t", "permute", "select", "unbind", "slice"}
@@ -361,10 +359,7 @@ def _picked(
 def _place(
     name: str, args: tuple[Any, ...], before: DataDimensions, index: int
 ) -> tuple[int, range]:
-    """Return which dimension a result is a part of, and which positions it has.
-
-    ``index`` counts the results.
-    """
+    """Return which dimension a result is a part of, and which positions it has."""
     more = [*args[1:]]
     each = more.pop(0) if name in PIECES else ()
     at = (more.pop(0) if more else 0) % len(before)

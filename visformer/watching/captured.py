@@ -19,8 +19,7 @@ from visformer.watching.axes import (
     DataDimensions,
     size_of,
 )
-from visformer.watching.ledger import Picked
-from visformer.watching.score_trail import ScoreProduct, ScoreTrail, walked
+from visformer.watching.ledger import Picked, ScoreProduct, ScoreTrail, walked
 
 COARSE = 1e-5  # the rounding of numbers with fewer digits than float32 is above this
 SHARED, ROWS, COLUMNS = "shared", "rows", "columns"

@@ -21,10 +21,9 @@ from visformer.errors import InputError, VisformerError
 from visformer.language import _
 from visformer.values.intervention import NO_CHANGES
 from visformer.values.trace import Trace
-from visformer.watching.compared import Comparison
-from visformer.watching.compared_runs import ComparedRun, compared
+from visformer.watching.compared_runs import ComparedRun, Comparison, compared
+from visformer.watching.module_calls import same_chances
 from visformer.watching.stepped import SourceTokens, SteppedModel
-from visformer.watching.surroundings import same_chances
 from visformer.watching.switches import (
     AND,
     Attempt,
@@ -144,25 +143,18 @@ def _ids(
         if isinstance(side, Trace):
             return _of_traces([side])
     raise InputError(
-        _(
-            "There are no ids to run: give source and target, or the source alone of a "
-            "model with one side."
-        )
+        "There are no ids to run: give source and target, or the source alone of a "
+        "model with one side."
     )
 
 
 def _read_by(watched: Watched) -> IdSides:
-    """Return what a watched model was given; of a loop, what it read in the end.
-
-    Raises InputError where it was given more, as a mask.
-    """
+    """Return what a watched model was given; of a loop, what it read in the end."""
     if others := _others(watched):
         raise InputError(
-            _(
-                "The watched call was also given {names}: watch the other model in the "
-                "same way, and compare what was watched.",
-                names=", ".join(others),
-            )
+            "The watched call was also given {names}: watch the other model in the "
+            "same way, and compare what was watched.",
+            names=", ".join(others),
         )
     calls = watched.sources, watched.targets
     if max(map(len, calls)) > 1:
@@ -206,14 +198,12 @@ def _ran(side: Compared, ids: IdSides) -> ComparedRun:
         made = side
     elif isinstance(side, Checkpoint):
         if ids[1] is None:
-            raise InputError(
-                _("A checkpoint is run on a source and a target: give both.")
-            )
+            raise InputError("A checkpoint is run on a source and a target: give both.")
         made = run(side, *ids)  # type: ignore[arg-type]
     else:
         made = _watched(side, ids)
     if not (made.attentions if isinstance(made, Watched) else made[0].kinds):
-        raise InputError(_("No attention was found in one of the two: give others."))
+        raise InputError("No attention was found in one of the two: give others.")
     return made
 
 

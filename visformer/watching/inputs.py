@@ -16,7 +16,6 @@ from torch.nested._internal.nested_tensor import NestedTensor
 from torch.utils._pytree import tree_map
 
 from visformer.errors import InputError
-from visformer.language import _
 from visformer.watching.axes import INPUT, DataDimensions
 from visformer.watching.captured import Captured
 from visformer.watching.ledger import CHOSEN, VERBATIM, Ledger, storage_of
@@ -206,12 +205,10 @@ class InputMarks:
         for one in told:
             if isinstance(one, str) and not self._open and one not in self._names:
                 raise InputError(
-                    _(
-                        "{argument} names “{name}”, but the model takes {names}.",
-                        argument=argument,
-                        name=one,
-                        names=", ".join(self._names),
-                    )
+                    "{argument} names “{name}”, but the model takes {names}.",
+                    argument=argument,
+                    name=one,
+                    names=", ".join(self._names),
                 )
         return told
 

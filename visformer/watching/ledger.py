@@ -7,27 +7,26 @@ known is kept by storage, offset, shape and strides. Storages are held weakly.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import Any
 from weakref import WeakKeyDictionary
 
+import torch
 from torch import Tensor, UntypedStorage
 from torch.nn import Module
+from torch.utils._pytree import tree_leaves, tree_map
 
 from visformer.watching.axes import (
     INPUT,
     MADE,
     WEIGHT,
     DataAxis,
+    DataDimension,
     DataDimensions,
     elsewhere,
     fresh,
 )
-
-if TYPE_CHECKING:
-    from visformer.watching.score_trail import ScoreTrail
-    from visformer.watching.seen_instead import SeenInstead
 
 # marks: what numbers depend on, a bit each. The first two are of whole numbers: those
 # that were chosen (the best token's id), and those that are an input's own, wherever
@@ -35,10 +34,11 @@ if TYPE_CHECKING:
 CHOSEN, VERBATIM = 1, 2
 CONSTANT, LEARNED, COMPUTED = range(3)
 ViewKey = tuple[int, tuple[int, ...], tuple[int, ...]]
-
-
 # single positions of inputs' axes that numbers were picked at: which axis, and where
 Picked = tuple[tuple[DataAxis, int], ...]
+Again = Callable[[Tensor], Tensor]
+FOURIER = {"_fft_r2c", "_fft_c2c", "_fft_c2r"}
+RECURRENT = ("lstm", "gru", "rnn")
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,3 +198,255 @@ class Ledger:
         storage = storage_of(tensor)
         held = self._held.get(storage) if storage is not None else None
         return held is not None and not held.given and held.marks != 0
+
+
+# ---- ScoreTrail: how numbers follow from a product of activations, to be done again --
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScoreProduct:
+    """A product of two activations: perhaps of queries and keys."""
+
+    left: Tensor  # [*shared, M, d]
+    right: Tensor  # [*shared, d, J]
+    shared: DataDimensions  # the better known of what both have
+    own_shared: tuple[DataDimensions, DataDimensions]  # what left and right have
+    summed: DataDimension  # d, as left and right have it
+    left_rows: DataDimension  # M
+    right_columns: DataDimension  # J: counted by axes of its own
+    right_before: DataDimension  # J, as the right factor has it
+    picked: tuple[Picked, Picked]  # of left and right
+    factors: tuple[float, float]  # that left and right were multiplied by
+    marks: tuple[int, int]
+    module: str
+    call: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScoreTrail:
+    """The last of the operations that lead from a product to a tensor."""
+
+    product: ScoreProduct
+    before: ScoreTrail | None = None
+    again: Again | None = None
+    operation: str = ""
+    # of the softmax: the dimension it runs over, and those of its input
+    softmax: tuple[DataDimension, DataDimensions] | None = None
+    random: bool = False
+    others: tuple[ScoreTrail, ...] = ()  # of other softmaxes that went in as well
+
+    def steps(self) -> list[ScoreTrail]:
+        """Return all operations, the first one first."""
+        steps: list[ScoreTrail] = []
+        at: ScoreTrail | None = self
+        while at is not None and at.before is not None:
+            steps.append(at)
+            at = at.before
+        return steps[::-1]
+
+    def normalised(self) -> bool:
+        """Whether a softmax, or an exponential, is among the operations."""
+        return any(step.softmax or step.operation == "exp" for step in self.steps())
+
+
+def with_sum(
+    trail: ScoreTrail, name: str, bias: Tensor, kwargs: dict[str, Any]
+) -> ScoreTrail:
+    """Return the trail of a product to which its own operation adds something."""
+    beta, alpha = kwargs.get("beta", 1), kwargs.get("alpha", 1)
+
+    def again(given: Tensor) -> Tensor:
+        added: Tensor = beta * bias.to(given.dtype) + alpha * given
+        return added
+
+    return replace(trail, before=trail, again=again, operation=name)
+
+
+VIEW_NAMES = {"view", "_unsafe_view"}  # done again on numbers that may lie otherwise
+GIVEN = object()  # stands where the argument was that is on the trail
+
+
+def safe_softmax(scores: Tensor, dimension: int) -> Tensor:
+    """Return the softmax; zeros where all scores are -inf, not NaN."""
+    nothing = (scores == -math.inf).all(dimension, keepdim=True)
+    return torch.softmax(scores, dimension).masked_fill(nothing, 0.0)
+
+
+def doing_again(
+    operation: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    on_trail: Tensor,
+) -> Again:
+    """Return an operation as a function of the one argument that is on the trail.
+
+    Numbers of the model's own type are done exactly as the model did them; numbers of
+    another type keep it, whatever the model rounded its own to. The argument itself is
+    not kept: else all scores of a pass would stay in memory.
+    """
+    name, dtype = operation._schema.name.removeprefix("aten::"), on_trail.dtype
+    args, kwargs = _without(args, on_trail), _without(kwargs, on_trail)
+    del on_trail
+
+    def again(given: Tensor) -> Tensor:
+        as_it_was = given.dtype == dtype
+
+        def put(value: Any) -> Any:
+            if value is GIVEN:
+                return given
+            if isinstance(value, Tensor) and value.is_floating_point():
+                return value if as_it_was else value.to(given.dtype)
+            return value
+
+        def filled(values: Any) -> Any:
+            return tree_map(put, values)
+
+        if name in ("detach", "alias", "lift_fresh"):
+            return given
+        if name == "_to_copy":
+            return operation(given, **kwargs) if as_it_was else given
+        if name in VIEW_NAMES:
+            return given.reshape(filled(args)[1])
+        if name == "_softmax":
+            given = given.float() if args[2] and as_it_was else given
+            return torch.softmax(given, args[1])
+        if name == "_safe_softmax":
+            return safe_softmax(given, args[1])
+        if name.endswith("_") and not name.endswith("__"):  # in place
+            given = given.clone()
+        made = operation(*filled(args), **filled(kwargs))
+        result: Tensor = made[0] if isinstance(made, tuple | list) else made
+        return result
+
+    return again
+
+
+def _without(values: Any, gone: Tensor) -> Any:
+    """Return arguments with a placeholder for one of them."""
+    if isinstance(values, dict):
+        return {name: _without(value, gone) for name, value in values.items()}
+    if isinstance(values, list | tuple):
+        return [_without(value, gone) for value in values]
+    return GIVEN if values is gone else values
+
+
+def walked(steps: list[ScoreTrail], numbers: Tensor) -> Tensor:
+    """Do the operations again on other numbers of the product's shape."""
+    for step in steps:
+        if step.again is not None:
+            numbers = step.again(numbers)
+    return numbers
+
+
+# Edits in place of a part of some numbers: what is known of the whole follows them
+
+
+def follow_edit(
+    ledger: Ledger, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    """Add an edit of its first argument to the trails of what that is a part of."""
+    part, views = args[0], ledger.views(args[0])
+    edited = place_of(part)
+    wholes = {
+        place: known
+        for place, known in views.items()
+        if known.trail is not None and place != edited and _reaches(place, edited)
+    }
+    if not wholes:
+        return
+    # what it takes from beside the part may be edited later
+    own = [
+        x.clone() if isinstance(x, Tensor) and ledger.views(x) is views else x
+        for x in args[1:]
+    ]
+    edit = doing_again(func, (part, *own), kwargs, part)
+    for place, known in wholes.items():
+        assert known.trail is not None
+        trail = ScoreTrail(
+            product=known.trail.product,
+            before=known.trail,
+            again=_in_part(edit, place, edited),
+            operation=func._schema.name.rpartition("::")[2],
+            random=any(ledger.known(x).random for x in own if isinstance(x, Tensor)),
+        )
+        views[place] = replace(known, trail=trail)
+
+
+def _span(place: ViewKey) -> int:
+    """Return how many numbers lie between the first and the last of a view."""
+    _offset, shape, strides = place
+    return 1 + sum((n - 1) * by for n, by in zip(shape, strides, strict=True))
+
+
+def _reaches(whole: ViewKey, part: ViewKey) -> bool:
+    """Whether a part lies between the first and the last number of a view."""
+    start = part[0] - whole[0]
+    return 0 not in part[1] and start >= 0 and start + _span(part) <= _span(whole)
+
+
+def _in_part(edit: Again, whole: ViewKey, part: ViewKey) -> Again:
+    """Return an edit of a part as a function of the whole."""
+
+    def again(given: Tensor) -> Tensor:
+        numbers = given.new_zeros(_span(whole))  # as they lay in memory
+        numbers.as_strided(*whole[1:]).copy_(given.reshape(whole[1]))
+        inner = numbers.as_strided(*part[1:], part[0] - whole[0])
+        inner.copy_(edit(inner))
+        return numbers.as_strided(*whole[1:])
+
+    return again
+
+
+# ---- What is no attention, but mixes positions or weighs choices as attention does ---
+
+
+@dataclass(frozen=True, slots=True)
+class SeenInstead:
+    """Something that is no attention, but looks as if it took part in one."""
+
+    # "no product", "other scores", "no softmax", "mixing", "kernel", "axes", "outside",
+    # "pieces", "together", "nested", "unknown"
+    reason: str
+    module: str
+    size: int  # choices of a softmax
+    name: str = ""  # of the operation
+
+
+def mixes_positions(
+    name: str, args: Sequence[Any], ins: Sequence[Tensor], ledger: Ledger
+) -> bool:
+    """Whether an operation lets positions of an input flow into each other."""
+    if name == "convolution" and len(ins) > 1:
+        return any(n > 1 for n in ins[1].shape[2:])
+    if name == "cumsum" or name in FOURIER:
+        along = args[1] if isinstance(args[1], list) else [args[1]]
+        dimensions = ledger.known(ins[0]).dimensions
+        axes = [axis for at in along for axis in dimensions[at]]
+        floats = ins[0].is_floating_point() or ins[0].is_complex()
+        of_inputs = any(axis.origin == INPUT for axis in axes)
+        return floats and ins[0].dim() > 1 and of_inputs
+    return any(word in name for word in RECURRENT)
+
+
+def is_from_outside(name: str, tensor: Tensor, ledger: Ledger, rows: int) -> bool:
+    """Whether features of a batch were never seen to be computed, and torch did not.
+
+    What numpy has computed, say: ``torch.from_numpy`` takes its memory, which torch
+    cannot resize, and ``torch.tensor`` a copy.
+    """
+    of_batch = tensor.dim() > 2 and rows in tensor.shape[:2]
+    if not of_batch or not tensor.is_floating_point():
+        return False
+    if ledger.views(tensor) or ledger.is_weight(tensor):
+        return False
+    if tensor.unique().numel() < 3:  # a mask
+        return False
+    storage = storage_of(tensor)
+    return name == "lift_fresh" or (storage is not None and not storage.resizable())
+
+
+def is_attribute(tensor: Tensor, modules: Iterable[Module]) -> bool:
+    """Whether a module has had a tensor all along, though it is no buffer."""
+    storage = storage_of(tensor)
+    kept = (x for one in modules for x in tree_leaves(vars(one)))
+    return any(isinstance(x, Tensor) and storage_of(x) is storage for x in kept)

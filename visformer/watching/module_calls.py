@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 import threading
-from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules import module as of_all_modules
+from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_leaves
 from torch.utils.hooks import RemovableHandle
+
+from visformer.errors import stack_words
+from visformer.values.watched_attention import HALF_TOLERANCE, TOLERANCE
+from visformer.watching.captured import COARSE, unit_of, worst
 
 Given = tuple[tuple[Any, ...], dict[str, Any]]
 COMPILED = "_orig_mod."  # what torch.compile puts before a path
+log = logging.getLogger(__name__)
+# the modules that have a fast path, and how many tensors they are given beside masks
+FAST: dict[type[nn.Module], int] = {
+    nn.TransformerEncoder: 1,
+    nn.TransformerEncoderLayer: 1,
+    nn.MultiheadAttention: 3,
+}
 
 
 class ModuleCall(NamedTuple):
@@ -117,3 +135,218 @@ class ModuleCalls:
             while running is not module:  # what ended without saying so
                 running, call = self._stack.pop()
             self._ended(call, result)
+
+
+# ---- What watching changes around a model, and puts back -----------------------------
+
+
+@contextmanager
+def plain_paths() -> Iterator[None]:
+    """Switch off the fast paths of torch.nn, which leave no operations to see.
+
+    Compiled functions run as they were written. Both are put back afterwards.
+    """
+    fast = torch.backends.mha.get_fastpath_enabled()
+    with ExitStack() as stack:
+        torch.backends.mha.set_fastpath_enabled(False)
+        stack.callback(torch.backends.mha.set_fastpath_enabled, fast)
+        if "torch._dynamo" in sys.modules:  # else nothing can be compiled
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
+        yield
+
+
+@dataclass(slots=True)
+class Generated:
+    """What a model's ``generate`` returned last; nothing if it was not called."""
+
+    sequences: list[Tensor] = field(default_factory=list)  # int64 [T] each
+    sentences: int = 1  # that it was given
+    calls: range = range(0)  # the numbers of the calls that it made
+
+
+class _Generate:
+    """A model's own ``generate``, which also keeps the ids that it returns."""
+
+    def __init__(self, model: nn.Module, calls: ModuleCalls, kept: Generated) -> None:
+        own: Any = model
+        self._model, self._own = model, own.generate
+        self._calls, self._kept = calls, kept
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        first = self._calls.count + 1
+        returned = self._own(*args, **kwargs)
+        sequences = getattr(returned, "sequences", returned)
+        if isinstance(sequences, Tensor) and sequences.dim() == 2:
+            leaves = tree_leaves((args, kwargs))
+            given = [x for x in leaves if isinstance(x, Tensor) and x.dim() > 1]
+            self._kept.sequences = [one.detach().cpu() for one in sequences]
+            self._kept.sentences = len(given[0]) if given else 1
+            self._kept.calls = range(first, self._calls.count + 1)
+        return returned
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return getattr, (self._model, "generate")  # a copy of the model has its own
+
+
+@contextmanager
+def generated_sequences(model: nn.Module, calls: ModuleCalls) -> Iterator[Generated]:
+    """Keep what the model's ``generate`` returned last."""
+    kept = Generated()
+    if not callable(getattr(model, "generate", None)) or "generate" in vars(model):
+        yield kept
+        return
+    vars(model)["generate"] = _Generate(model, calls, kept)
+    try:
+        yield kept
+    finally:
+        vars(model).pop("generate", None)
+
+
+@contextmanager
+def same_chances(model: nn.Module) -> Iterator[None]:
+    """Put back random state and buffers: a second run has what the first had."""
+    buffers = [(one, one.detach().clone()) for one in model.buffers()]
+    # of all GPUs in use: a model may draw where none of its parameters are
+    in_use = torch.cuda.is_initialized()
+    gpus = range(torch.cuda.device_count()) if in_use else range(0)
+    with torch.random.fork_rng(devices=gpus):
+        yield
+    with torch.no_grad():
+        for one, before in buffers:
+            if _differs(one, before):
+                one.copy_(before)
+
+
+def _differs(one: Tensor, before: Tensor) -> bool:
+    try:
+        return not torch.equal(one, before)
+    except Exception:  # sparse, nested: nothing compares them
+        return not one.is_meta
+
+
+# ---- The fast path of torch.nn, off while watching, and what it would have given -----
+
+
+class FastPath(NamedTuple):
+    """What the fast path gives of one call of a module; places are rows of features."""
+
+    module: str  # its path
+    zeros: int  # places where it gives zeros, and the plain path other numbers
+    broken: int  # places where it gives NaN, and the plain path none
+    places: int
+    elsewhere: float  # the largest difference at all other places; 0 for rounding
+
+    @classmethod
+    def compared(cls, module: str, fast: Tensor, plain: Tensor) -> FastPath:
+        """Compare the results of both paths, [..., features]."""
+        if fast.shape != plain.shape:
+            return cls(module, 0, 0, 0, float("inf"))
+        broken = fast.isnan().any(-1) & ~plain.isnan().any(-1)
+        zeros = (fast == 0).all(-1) & (plain != 0).any(-1)
+        other = ~(broken | zeros)
+        apart = worst(fast[other], plain[other])
+        rounding = HALF_TOLERANCE if unit_of(plain) > COARSE else TOLERANCE
+        apart = apart if apart > rounding else 0.0
+        return cls(module, int(zeros.sum()), int(broken.sum()), other.numel(), apart)
+
+
+@contextmanager
+def fast_paths(model: nn.Module) -> Iterator[list[FastPath]]:
+    """Follow the modules that have a fast path, and call each once more with it.
+
+    The list fills with what it gives. Modules that are called inside of another are
+    left to that one; nothing is called where torch's own switch is off.
+    """
+    calls = _FastCalls(model)
+    with ExitStack() as stack:
+        if torch.backends.mha.get_fastpath_enabled():
+            for hook in calls.hooks():
+                stack.callback(hook.remove)
+        yield calls.found
+
+
+class _FastCalls:
+    """The calls of modules that have a fast path."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.found: list[FastPath] = []
+        self._names = {
+            one: name for name, one in model.named_modules() if _is_fast(one)
+        }
+        self._running: list[nn.Module] = []
+
+    def hooks(self) -> Iterator[RemovableHandle]:
+        """Begin to follow them."""
+        for one in self._names:
+            yield one.register_forward_pre_hook(Hook(self._enter))
+            yield one.register_forward_hook(
+                Hook(self._leave), with_kwargs=True, always_call=True
+            )
+
+    def _enter(self, module: nn.Module, args: Any) -> None:
+        self._running.append(module)
+
+    def _leave(self, module: nn.Module, args: Any, kwargs: Any, result: Any) -> None:
+        while self._running and self._running.pop() is not module:
+            pass  # what ended without saying so
+        plain = result[0] if isinstance(result, tuple) else result
+        if self._running or not isinstance(plain, Tensor) or not _counts(module, plain):
+            return
+        if not _has_mask(module, args, kwargs) and unit_of(plain) < COARSE:
+            return  # both give the same, or nearly so
+        try:
+            with _as_it_was(module):
+                fast = module.forward(*args, **kwargs)
+            fast = fast[0] if isinstance(fast, tuple) else fast
+            self.found.append(FastPath.compared(self._names[module], fast, plain))
+        except Exception as error:  # it does not take them
+            log.debug("%s: %s", self._names[module], stack_words(error))
+
+
+def _is_fast(module: nn.Module) -> bool:
+    """Whether a module has a fast path, and is not changed by a subclass."""
+    return any(
+        isinstance(module, one) and type(module).forward is one.forward for one in FAST
+    )
+
+
+def _counts(module: nn.Module, plain: Tensor) -> bool:
+    """Whether it would take the fast path, and nobody would notice another call."""
+    inner = [one for one in module.modules() if one is not module]
+    everywhere = (
+        of_all_modules._global_forward_hooks,
+        of_all_modules._global_forward_pre_hooks,
+    )
+    own = isinstance(module, nn.TransformerEncoderLayer) and _is_hooked(module)
+    hooked = any(everywhere) or own or any(map(_is_hooked, inner))
+    return not (module.training or plain.requires_grad or hooked)
+
+
+def _is_hooked(module: nn.Module) -> bool:
+    hooks = (*module._forward_hooks.values(), *module._forward_pre_hooks.values())
+    return any(not isinstance(one, Hook) for one in hooks)
+
+
+def _has_mask(module: nn.Module, args: Any, kwargs: Any) -> bool:
+    given = next(n for one, n in FAST.items() if isinstance(module, one))
+    named = [x for name, x in kwargs.items() if "mask" in name]
+    return any(isinstance(x, Tensor) for x in (*args[given:], *named))
+
+
+@contextmanager
+def _as_it_was(module: nn.Module) -> Iterator[None]:
+    """Let a module run as if nobody watched: no mode, no hook of ours, no warning."""
+    with ExitStack() as stack:
+        stack.enter_context(_disable_current_modes())
+        stack.enter_context(torch.no_grad())
+        stack.enter_context(torch.random.fork_rng(devices=[]))
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore")
+        for one in module.modules():
+            for name in ("_forward_hooks", "_forward_pre_hooks"):
+                hooks = one.__dict__[name]
+                stack.callback(one.__dict__.__setitem__, name, hooks)
+                one.__dict__[name] = type(hooks)()
+        torch.backends.mha.set_fastpath_enabled(True)
+        stack.callback(torch.backends.mha.set_fastpath_enabled, False)
+        yield

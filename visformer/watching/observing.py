@@ -122,10 +122,12 @@ def _state(
         for name, module in model.named_modules()
     }
     dropped = [one.module for one in attentions if one.dropout]
+    numbers = leaves_of(output)
+    finite = bool(numbers) and all(bool(torch.isfinite(x).all()) for x in numbers)
     paths = dict.fromkeys([*watched.dropout, *dropped])
     on = [path for path in paths if modules.get(path, model).training]
     return ModelState(
-        broken=tuple(_broken(model, harmless=_is_finite(output))),
+        broken=tuple(_broken(model, harmless=finite)),
         fast_path=next(
             (
                 BrokenTensor(x.module or type(model).__name__, x.broken, x.places)
@@ -142,20 +144,21 @@ def _state(
             if not x.is_meta and x.layout == torch.strided
         ),
         equal=tuple(_equal(model, {one.module for one in attentions})),
-        alone=frozenset(_alone(watched)),
+        # whose attention is never added to what does not depend on it
+        alone=frozenset(
+            {one.module for one in watched.found if one.marks[0]}
+            - {one.module for one in watched.found if one.mark & watched.joined}
+        ),
         tied=_is_tied(model, watched.multiplied),
         own_scale=frozenset(
             one.module for one in attentions if _has_own_scale(one, modules)
         ),
         perhaps_normed=frozenset(
-            one.module for one in attentions if _is_perhaps_normed(one, modules)
+            one.module
+            for one in attentions
+            if one.weights.shape[1] * one.queries.shape[3] in _gains(one, modules)
         ),
     )
-
-
-def _is_finite(output: Any) -> bool:
-    numbers = leaves_of(output)
-    return bool(numbers) and all(bool(torch.isfinite(x).all()) for x in numbers)
 
 
 def _broken(model: nn.Module, *, harmless: bool) -> Iterator[BrokenTensor]:
@@ -224,11 +227,6 @@ def _has_own_scale(one: WatchedAttention, modules: dict[str, nn.Module]) -> bool
     )
 
 
-def _is_perhaps_normed(one: WatchedAttention, modules: dict[str, nn.Module]) -> bool:
-    """Whether a norm is beside it, of all heads or of what their projections read."""
-    return one.weights.shape[1] * one.queries.shape[3] in _gains(one, modules)
-
-
 def _gains(one: WatchedAttention, modules: dict[str, nn.Module]) -> set[int]:
     """Return the sizes of what is learned beside the projections, and is no bias."""
     path, whole = one.module, one.weights.shape[1] * one.queries.shape[3]
@@ -240,12 +238,6 @@ def _gains(one: WatchedAttention, modules: dict[str, nn.Module]) -> set[int]:
     several = {x.numel() for name, x in module.named_parameters() if "bias" not in name}
     single = {x.numel() for x in above.parameters(recurse=False)}
     return several | (single & {1, one.weights.shape[1]})
-
-
-def _alone(watched: Watched) -> set[str]:
-    """Return modules whose attention is never added to what does not depend on it."""
-    added = {one.module for one in watched.found if one.mark & watched.joined}
-    return {one.module for one in watched.found if one.marks[0]} - added
 
 
 def _is_tied(model: nn.Module, multiplied: set[int]) -> bool:

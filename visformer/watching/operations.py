@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch._C import DispatchKey
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from visformer.errors import stack_words
 from visformer.watching.axes import DataDimensions, better
 from visformer.watching.ledger import COMPUTED, CONSTANT, LEARNED, Known
 
@@ -22,6 +25,7 @@ KEEP_FACTOR = {  # operations that a factor passes through
     *("alias", "split", "split_with_sizes", "chunk", "cat", "stack", "neg", "add"),
     *("mul", "div", "mul_", "div_", "index_select", "contiguous"),
 }
+log = logging.getLogger(__name__)
 
 
 def tensors_in(arguments: Iterable[Any]) -> list[Tensor]:
@@ -94,3 +98,35 @@ def factor_of(
         if number:
             factor *= number if name.startswith("mul") else 1 / number
     return factor
+
+
+# Operations that take functions, as flex_attention: done by their parts if we can
+
+
+def done_by_parts(
+    mode: TorchDispatchMode, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Return what an operation gives, computed so that ``mode`` sees all of it.
+
+    None where there is no such way, or not in this version of torch.
+    """
+    parts = _parts_of(name)
+    if parts is None:
+        return None
+    try:
+        with mode:
+            return parts(*args, **kwargs)
+    except Exception as error:
+        log.debug("%s: %s", name, stack_words(error))
+        return None
+
+
+def _parts_of(name: str) -> Callable[..., Any] | None:
+    if name != "flex_attention":
+        return None
+    try:  # what flex_attention itself does on a CPU, with plain operations
+        from torch._higher_order_ops.flex_attention import sdpa_dense
+    except ImportError:
+        return None
+    found: Callable[..., Any] = sdpa_dense
+    return found

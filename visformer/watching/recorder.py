@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -20,7 +22,6 @@ from visformer.errors import stack_words
 from visformer.watching.axes import (
     INPUT,
     MADE,
-    DataAxis,
     DataDimensions,
     better,
     elsewhere,
@@ -39,43 +40,38 @@ from visformer.watching.axis_rules import (
     puts_anew,
     results_of,
 )
-from visformer.watching.captured import Captured, Unclear, in_pieces
-from visformer.watching.edited_parts import follow_edit
-from visformer.watching.finding_attention import captured
-from visformer.watching.fused import FUSED, fused_attention
-from visformer.watching.higher_order import done_by_parts
+from visformer.watching.captured import Captured, Unclear, again, grouped, in_pieces
+from visformer.watching.finding_attention import captured, has_one_key, one_key_product
 from visformer.watching.ledger import (
     CHOSEN,
     COMPUTED,
     CONSTANT,
     LEARNED,
     VERBATIM,
+    Again,
     Known,
     Ledger,
+    ScoreProduct,
+    ScoreTrail,
+    SeenInstead,
+    doing_again,
+    follow_edit,
+    is_attribute,
+    is_from_outside,
+    mixes_positions,
+    safe_softmax,
     storage_of,
+    with_sum,
 )
 from visformer.watching.module_calls import ModuleCall, ModuleCalls
-from visformer.watching.one_key import has_one_key, one_key_product
 from visformer.watching.operations import (
     SCALINGS,
+    done_by_parts,
     factor_of,
     is_composite,
     of_product,
     sums_to_one,
     tensors_in,
-)
-from visformer.watching.score_trail import (
-    Again,
-    ScoreProduct,
-    ScoreTrail,
-    doing_again,
-    with_sum,
-)
-from visformer.watching.seen_instead import (
-    SeenInstead,
-    is_attribute,
-    is_from_outside,
-    mixes_positions,
 )
 
 log = logging.getLogger(__name__)
@@ -95,6 +91,13 @@ JOINS = SUMS | {"cat", "stack", "lerp", "addcmul", "addcmul_", "where", "mul"}
 LIKE = {  # only the shape of what they are given counts
     *("empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like"),
     *("new_zeros", "new_ones", "new_full", "new_empty"),
+}
+FUSED = {
+    "_scaled_dot_product_flash_attention_for_cpu",
+    "_scaled_dot_product_flash_attention",
+    "_scaled_dot_product_efficient_attention",
+    "_scaled_dot_product_cudnn_attention",
+    "_scaled_dot_product_fused_attention_overrideable",
 }
 
 
@@ -383,7 +386,10 @@ class Recorder(TorchDispatchMode):
         if name not in SUMS:
             return name in HANDED_ON | SCALINGS and any(x.gives for x in knowns)
         if len(knowns) == 2 and all(x.gives for x in knowns):
-            one, other = ((_positions(x.dimensions), x.picked) for x in knowns)
+            one, other = (
+                ([a for d in x.dimensions for a in d if a.origin == INPUT], x.picked)
+                for x in knowns
+            )
             if one == other:
                 self.see("together")
         return False
@@ -565,5 +571,74 @@ def _of_heads(args: tuple[Any, ...], known: Known) -> bool:
     return bool(gone) and gone <= {axis for one in shared for axis in one}
 
 
-def _positions(dimensions: DataDimensions) -> list[DataAxis]:
-    return [axis for one in dimensions for axis in one if axis.origin == INPUT]
+# ---- Attention that one kernel computes: its weights are computed beside it ----------
+
+
+def fused_attention(
+    recorder: Recorder,
+    func: Any,
+    name: str,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    out: Any,
+) -> int:
+    """Note the attention of a fused kernel; returns the mark of its result."""
+    names = [argument.name for argument in func._schema.arguments]
+    given = {**dict(zip(names, args, strict=False)), **kwargs}
+    query, key, value = (given[name] for name in names[:3])  # [B, H, N, d]
+    marks = [recorder.ledger.marks([one]) for one in (query, key, value)]
+    product = _product(recorder, query, key, (marks[0], marks[1]))
+    trail = _trail(product, name, given)
+    dimensions = (*product.shared, product.left_rows, product.right_columns)
+    weights = again(trail).weights
+    result = out[0] if isinstance(out, tuple | list) else out
+    values = grouped(value, query.shape[1]), marks[2]
+    if not recorder.capture(trail, (weights, dimensions), values, result):
+        return 0
+    return recorder.found[-1].mark
+
+
+def _product(
+    recorder: Recorder, query: Tensor, key: Tensor, marks: tuple[int, int]
+) -> ScoreProduct:
+    of_query, of_key = map(recorder.ledger.known, (query, key))
+    *shared, rows, depth = of_key.dimensions
+    turned = replace(of_key, dimensions=(*shared, depth, rows))
+    right = grouped(key.detach().float(), query.shape[1]).mT
+    return recorder.score_product(query.float(), right, of_query, turned, marks)
+
+
+def _trail(product: ScoreProduct, name: str, given: dict[str, Any]) -> ScoreTrail:
+    """Return the operations that the kernel does in one."""
+    scale = given.get("scale")
+    scale = 1 / math.sqrt(product.left.shape[-1]) if scale is None else scale
+    bias = given.get("attn_mask", given.get("attn_bias"))
+    mask = _mask(product, bias, causal=bool(given.get("is_causal")))
+
+    def masked(numbers: Tensor) -> Tensor:
+        return numbers if mask is None else numbers + mask.to(numbers.dtype)
+
+    dimensions = (*product.shared, product.left_rows, product.right_columns)
+    scores = ScoreTrail(product, ScoreTrail(product), lambda x: x * scale, name)
+    scores = ScoreTrail(product, scores, masked, name)
+    return ScoreTrail(
+        product,
+        scores,
+        lambda x: safe_softmax(x, -1),
+        name,
+        softmax=(dimensions[-1], dimensions),
+        random=bool(given.get("dropout_p")),
+    )
+
+
+def _mask(product: ScoreProduct, bias: Tensor | None, *, causal: bool) -> Tensor | None:
+    """Return what is added to the scores, [Q, K] or broadcast to [B, H, Q, K]."""
+    if bias is not None:
+        if bias.dtype == torch.bool:
+            zeros = torch.zeros(bias.shape, device=bias.device)
+            return zeros.masked_fill(~bias, -math.inf)
+        return bias.detach().float()
+    if not causal:
+        return None
+    shape = product.left.shape[-2], product.right.shape[-1]
+    return torch.full(shape, -math.inf, device=product.left.device).triu(1)

@@ -17,7 +17,6 @@ from torch.utils.hooks import RemovableHandle
 
 from visformer.core.lens_rows import WRONG_STREAMS, lens_row
 from visformer.errors import InputError
-from visformer.language import _
 from visformer.values.arrays import Floats, Ids
 from visformer.values.facts import Kind, StackFacts, StackName
 from visformer.values.lens import LensRow
@@ -274,7 +273,7 @@ class Readout:
         width = self.weight.shape[1]
         if hidden.ndim != 3 or hidden.shape[2] != width:
             found, expected = list(hidden.shape), ["N", "L + 1", width]
-            raise InputError(_(WRONG_STREAMS, found=found, expected=expected))
+            raise InputError(WRONG_STREAMS, found=found, expected=expected)
         return tuple(
             lens_row(
                 self.logits(torch.tensor(stream)),

@@ -22,7 +22,7 @@ from visformer.core.parts import (
     make_norm,
 )
 from visformer.values.config import ModelConfig
-from visformer.watching.compared import Comparison
+from visformer.watching.compared_runs import Comparison
 
 AND = " + "
 # changes of a run, of which a module makes at most one of each line

@@ -12,7 +12,6 @@ from torch import Tensor
 from visformer.errors import CheckpointError
 from visformer.files import is_file, read_json, short
 from visformer.formats.weight_file import INDEX, WeightReader
-from visformer.language import _
 from visformer.tokenizers.tokenizer import read_tokenizer
 
 CONFIG = "config.json"
@@ -46,12 +45,10 @@ def read_tensors(folder: Path, reader: WeightReader) -> FolderWeights:
             weights = reader(folder / name)
             return FolderWeights(dict(weights.tensors), weights.digest, name)
     raise CheckpointError(
-        _(
-            "{folder} holds no weights. It needs {first} or {second}.",
-            folder=short(folder.resolve().name),
-            first=WEIGHT_FILES[0],
-            second=WEIGHT_FILES[1],
-        )
+        "{folder} holds no weights. It needs {first} or {second}.",
+        folder=short(folder.resolve().name),
+        first=WEIGHT_FILES[0],
+        second=WEIGHT_FILES[1],
     )
 
 
@@ -66,20 +63,16 @@ def read_config(folder: Path) -> dict[str, Any]:
         most = MOST_LABELS if key == "num_labels" else most
         if abs(value) > most or (value < 0 and _COUNTED.fullmatch(key)):
             raise CheckpointError(
-                _(
-                    "{file}: {key} is {value}, which no model has. Correct it.",
-                    file=CONFIG,
-                    key=short(key),
-                    value=short(str(value), 24),
-                )
+                "{file}: {key} is {value}, which no model has. Correct it.",
+                file=CONFIG,
+                key=short(key),
+                value=short(str(value), 24),
             )
     if config.get("quantization_config"):
         raise CheckpointError(
-            _(
-                "{folder} holds quantized weights, which are not read. Use the "
-                "folder of the unquantized model.",
-                folder=short(folder.resolve().name),
-            )
+            "{folder} holds quantized weights, which are not read. Use the folder of "
+            "the unquantized model.",
+            folder=short(folder.resolve().name),
         )
     return config
 
@@ -89,13 +82,11 @@ def check_counts(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> No
     for key, value in _numbers(config, ""):
         if _COUNTED.fullmatch(key) and value > len(tensors):
             raise CheckpointError(
-                _(
-                    "{file}: {key} is {value}, but the weights are only {n:,} tensors.",
-                    file=CONFIG,
-                    key=short(key),
-                    value=short(str(value), 24),
-                    n=len(tensors),
-                )
+                "{file}: {key} is {value}, but the weights are only {n:,} tensors.",
+                file=CONFIG,
+                key=short(key),
+                value=short(str(value), 24),
+                n=len(tensors),
             )
 
 
@@ -115,9 +106,5 @@ def check_beside(folder: Path) -> None:
     """Raise CheckpointError for a file of the tokenizer that is none, or too large."""
     for file in sorted(folder.iterdir()):
         own = file.suffix in _BESIDE and not file.name.endswith(INDEX)
-        if own and not _is_empty(file):
+        if own and not (is_file(file) and file.stat().st_size == 0):
             read_tokenizer(file)
-
-
-def _is_empty(file: Path) -> bool:
-    return is_file(file) and file.stat().st_size == 0

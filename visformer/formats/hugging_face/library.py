@@ -14,7 +14,6 @@ from typing import Any
 
 from visformer.errors import CheckpointError, VisformerError, is_memory
 from visformer.files import short
-from visformer.language import _
 from visformer.text import clean
 
 COMMAND = 'pip install "visformer[hf]"'
@@ -31,12 +30,10 @@ def library(name: str = "transformers") -> Any:
             return importlib.import_module(name)
     except ImportError as error:
         raise CheckpointError(
-            _(
-                "This folder is opened with the library “{name}”, which is not "
-                "installed. Run {command}.",
-                name=name.partition(".")[0],
-                command=COMMAND,
-            )
+            "This folder is opened with the library “{name}”, which is not installed. "
+            "Run {command}.",
+            name=name.partition(".")[0],
+            command=COMMAND,
         ) from error
 
 
@@ -60,12 +57,10 @@ def explained(name: str) -> Iterator[None]:
         if is_memory(error):
             raise
         raise CheckpointError(
-            _(
-                "{name} cannot be opened by transformers: {error}. Download or save it "
-                "again.",
-                name=name,
-                error=_first_words(error),
-            )
+            "{name} cannot be opened by transformers: {error}. Download or save it "
+            "again.",
+            name=name,
+            error=_first_words(error),
         ) from error
     finally:
         logging.set_verbosity(level)

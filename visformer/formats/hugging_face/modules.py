@@ -13,7 +13,6 @@ from visformer.errors import CheckpointError
 from visformer.files import listed, short
 from visformer.formats.hugging_face.folder_files import CONFIG
 from visformer.formats.hugging_face.library import library
-from visformer.language import _
 
 FolderTask = Literal["seq2seq", "prompt", "masks", "reading"]
 _MAPPINGS: dict[FolderTask, str] = {  # how it is used -> the table of classes
@@ -44,13 +43,11 @@ def config_of(config: Mapping[str, Any]) -> Any:
     kind = config.get("model_type")
     if not isinstance(kind, str) or kind not in transformers.CONFIG_MAPPING:
         raise CheckpointError(
-            _(
-                "{file} describes a model of type “{kind}”, which the installed "
-                "transformers {version} does not know.",
-                file=CONFIG,
-                kind=short(str(kind)),
-                version=transformers.__version__,
-            )
+            "{file} describes a model of type “{kind}”, which the installed "
+            "transformers {version} does not know.",
+            file=CONFIG,
+            kind=short(str(kind)),
+            version=transformers.__version__,
         )
     return transformers.CONFIG_MAPPING[kind].from_dict(dict(config))
 
@@ -84,32 +81,25 @@ def load_module(config: Any, tensors: Mapping[str, Tensor], name: str) -> Loaded
     if not missing:
         raise not_of_text(config)
     raise CheckpointError(
-        _(
-            "{file} lacks tensors that its config asks for: {names}. Download or "
-            "save it again.",
-            file=short(name),
-            names=listed(missing, room=70),
-        )
+        "{file} lacks tensors that its config asks for: {names}. Download or save it "
+        "again.",
+        file=short(name),
+        names=listed(missing, room=70),
     )
 
 
 def not_of_text(config: Any) -> CheckpointError:
     """Return what to say of a model that is not given ids, or not ids alone."""
     return CheckpointError(
-        _(
-            "{file} describes a “{kind}”, which ids of tokens alone do not run. Load "
-            "it with transformers and call visformer.watch(model)(…) with its inputs.",
-            file=CONFIG,
-            kind=short(str(config.model_type)),
-        )
+        "{file} describes a “{kind}”, which ids of tokens alone do not run. Load it "
+        "with transformers and call visformer.watch(model)(…) with its inputs.",
+        file=CONFIG,
+        kind=short(str(config.model_type)),
     )
 
 
 def _classes(config: Any) -> Iterator[tuple[FolderTask, str, Any]]:
-    """Yield what a model may be used for, the likeliest first, and tables and classes.
-
-    Only classes that are given ids.
-    """
+    """Yield what a model may be used for, the likeliest first, with table and class."""
     wanted = [(task, _MAPPINGS[task]) for task in _tasks(config)]
     for task, table in (*wanted, _ENCODERS):
         mapping = getattr(library(), table)

@@ -12,7 +12,7 @@ from visformer.errors import CheckpointError
 from visformer.formats.layout_spec import LayoutSpec
 from visformer.formats.names import Names, Spelling, layer_names
 from visformer.formats.tutorials import read_tutorial
-from visformer.language import N_, _
+from visformer.language import N_
 from visformer.values.finding import Finding
 
 PRESET = Preset(
@@ -43,20 +43,11 @@ NAMES = Names(
         "decoder.embedding": "target_embedding",
         "decoder.dense": "output",
         **layer_names(
-            "encoder",
-            "encoder.blks.block{l}.",
-            attention="attention",
+            "encoder.blks.block{l}. | decoder.blks.block{l}.",
+            attention="attention | attention1 attention2",
             projections="W_q W_k W_v W_o",
             feed="ffn.dense1 ffn.dense2",
-            norms="addnorm1.ln addnorm2.ln",
-        ),
-        **layer_names(
-            "decoder",
-            "decoder.blks.block{l}.",
-            attention="attention1 attention2",
-            projections="W_q W_k W_v W_o",
-            feed="ffn.dense1 ffn.dense2",
-            norms="addnorm1.ln addnorm2.ln addnorm3.ln",
+            norms="addnorm1.ln addnorm2.ln | addnorm1.ln addnorm2.ln addnorm3.ln",
         ),
     }
 )
@@ -152,16 +143,13 @@ def check_attention(
         reads = _READS.search(key)
         if reads and tensor.dim() == 2 and tensor.shape[1] != width == len(tensor):
             raise CheckpointError(
-                _(
-                    "{file}: {tensor} reads {size} numbers per token ({name}_size), "
-                    "but the model's width is {width}. Build it with "
-                    "{name}_size = {width}.",
-                    file=file,
-                    tensor=spelling(key),
-                    size=tensor.shape[1],
-                    name=reads[1],
-                    width=width,
-                )
+                "{file}: {tensor} reads {size} numbers per token ({name}_size), but "
+                "the model's width is {width}. Build it with {name}_size = {width}.",
+                file=file,
+                tensor=spelling(key),
+                size=tensor.shape[1],
+                name=reads[1],
+                width=width,
             )
 
 

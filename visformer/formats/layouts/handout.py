@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from visformer.core.presets import TUTORIAL, Preset, as_constructed
-from visformer.formats import shared_findings as shared
 from visformer.formats.layout_spec import LayoutSpec
 from visformer.formats.names import Names, layer_names
-from visformer.formats.tutorials import read_tutorial
+from visformer.formats.tutorials import (
+    DROPOUT,
+    DROPPED,
+    UNSCALED,
+    read_tutorial,
+)
 from visformer.language import N_
 from visformer.values.finding import Finding
 
@@ -33,20 +37,11 @@ NAMES = Names(
         "decoder_embed": "target_embedding",
         "fc_output": "output",
         **layer_names(
-            "encoder",
-            "encoder.layers.{l}.",
-            attention="self_att",
+            "encoder.layers.{l}. | decoder.layers.{l}.",
+            attention="self_att | self_att cross_att",
             projections="W_q W_k W_v W_o",
             feed="ffn.linear1 ffn.linear2",
-            norms="norm1 norm2",
-        ),
-        **layer_names(
-            "decoder",
-            "decoder.layers.{l}.",
-            attention="self_att cross_att",
-            projections="W_q W_k W_v W_o",
-            feed="ffn.linear1 ffn.linear2",
-            norms="norm1 norm2 norm3",
+            norms="norm1 norm2 | norm1 norm2 norm3",
         ),
     },
     {"positional_encoding.pe": "positions"},
@@ -61,9 +56,9 @@ FINDINGS = (
         ),
         N_("Return the logits, or train with nll_loss(log(p))."),
     ),
-    Finding("000-3", *shared.UNSCALED),
-    Finding("000-4", *shared.DROPOUT),
-    Finding("000-6", *shared.DROPPED),
+    Finding("000-3", *UNSCALED),
+    Finding("000-4", *DROPOUT),
+    Finding("000-6", *DROPPED),
 )
 HANDOUT = LayoutSpec(
     name="handout",

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 
 from visformer.core.model import Transformer
 from visformer.core.presets import BASE, TUTORIAL, Preset, xavier
-from visformer.formats import shared_findings as shared
-from visformer.formats.layout_spec import LayoutSpec
+from visformer.formats.layout_spec import FileTensors, LayoutSpec, rename
 from visformer.formats.names import NamedTensors, Names, layer_names
-from visformer.formats.renaming import FileTensors, rename
-from visformer.formats.tutorials import read_tutorial
+from visformer.formats.tutorials import (
+    DROPOUT,
+    QUERY_ROWS,
+    read_tutorial,
+)
 from visformer.language import N_
 from visformer.values.config import ModelConfig
 from visformer.values.finding import Finding
@@ -54,20 +56,11 @@ NAMES = Names(
         "encoder.norm": "encoder.norm",
         "decoder.norm": "decoder.norm",
         **layer_names(
-            "encoder",
-            "encoder.layers.{l}.",
-            attention="self_attn",
+            "encoder.layers.{l}. | decoder.layers.{l}.",
+            attention="self_attn | self_attn src_attn",
             projections="query.linear key.linear value.linear output",
             feed="feed_forward.layer1 feed_forward.layer2 feed_forward.linear_v",
-            norms="norm_self_attn norm_ff",
-        ),
-        **layer_names(
-            "decoder",
-            "decoder.layers.{l}.",
-            attention="self_attn src_attn",
-            projections="query.linear key.linear value.linear output",
-            feed="feed_forward.layer1 feed_forward.layer2 feed_forward.linear_v",
-            norms="norm_self_attn norm_src_attn norm_ff",
+            norms="norm_self_attn norm_ff | norm_self_attn norm_src_attn norm_ff",
         ),
     },
     {
@@ -111,8 +104,8 @@ FINDINGS = (
         N_("Nothing to do: the model runs as written."),
         "note",
     ),
-    Finding("002-4", *shared.QUERY_ROWS),
-    Finding("002-12", *shared.DROPOUT),
+    Finding("002-4", *QUERY_ROWS),
+    Finding("002-12", *DROPOUT),
 )
 _BATCH = Finding(
     "002-3",

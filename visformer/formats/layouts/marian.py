@@ -21,7 +21,7 @@ from visformer.formats.given_options import GivenOptions, config_value
 from visformer.formats.hugging_face.folder_files import CONFIG, read_tensors
 from visformer.formats.layout_spec import Files, LayoutSpec
 from visformer.formats.names import Names, Spelling, in_our_names, layer_names, our_name
-from visformer.formats.sizes import sizes_of
+from visformer.formats.tutorial_files import sizes_of
 from visformer.language import _, ngettext
 from visformer.tokenizers.sides import NumberSide
 from visformer.tokenizers.sides import read_marian as read_side
@@ -87,20 +87,12 @@ NAMES = Names(
         "model.decoder.embed_tokens": "target_embedding",
         "lm_head": "output",
         **layer_names(
-            "encoder",
-            "model.encoder.layers.{l}.",
-            attention="self_attn",
+            "model.encoder.layers.{l}. | model.decoder.layers.{l}.",
+            attention="self_attn | self_attn encoder_attn",
             projections="q_proj k_proj v_proj out_proj",
             feed="fc1 fc2",
-            norms="self_attn_layer_norm final_layer_norm",
-        ),
-        **layer_names(
-            "decoder",
-            "model.decoder.layers.{l}.",
-            attention="self_attn encoder_attn",
-            projections="q_proj k_proj v_proj out_proj",
-            feed="fc1 fc2",
-            norms="self_attn_layer_norm encoder_attn_layer_norm final_layer_norm",
+            norms="self_attn_layer_norm final_layer_norm | "
+            "self_attn_layer_norm encoder_attn_layer_norm final_layer_norm",
         ),
     },
     {"final_logits_bias": "output.bias"},
@@ -152,19 +144,15 @@ def _folder(files: Files, options: GivenOptions) -> Path:
     folder = path if path.is_dir() else path.parent
     if options.names:
         raise InputError(
-            _(
-                "{names} is only for weight files. Leave it out for a Marian folder.",
-                names=keyword("names"),
-            )
+            "{names} is only for weight files. Leave it out for a Marian folder.",
+            names=keyword("names"),
         )
     if not (folder / CONFIG).is_file():
         raise CheckpointError(
-            _(
-                "{file} holds Marian weights from transformers without their {config}. "
-                "Choose the folder that holds both.",
-                file=files[0].name,
-                config=CONFIG,
-            )
+            "{file} holds Marian weights from transformers without their {config}. "
+            "Choose the folder that holds both.",
+            file=files[0].name,
+            config=CONFIG,
         )
     return folder
 
@@ -190,12 +178,10 @@ def _older(config: Mapping[str, Any]) -> list[str]:
 def _check_age(config: Mapping[str, Any]) -> None:
     if other := _older(config):
         raise CheckpointError(
-            _(
-                "{file}: {settings} asks for an older variant of Marian, which "
-                "Visformer cannot open.",
-                file=CONFIG,
-                settings=listed(other),
-            )
+            "{file}: {settings} asks for an older variant of Marian, which Visformer "
+            "cannot open.",
+            file=CONFIG,
+            settings=listed(other),
         )
 
 
@@ -285,14 +271,12 @@ def _tokenizer(
     for name, id in ids.items():
         if type(id) is not int or not 0 <= id < min(rows):
             raise CheckpointError(
-                _(
-                    "{file}: {name} is {id}, which is outside the vocabulary. It must "
-                    "be from 0 to {high:,}.",
-                    file=CONFIG,
-                    name=name,
-                    id=short(repr(id), 20),
-                    high=min(rows) - 1,
-                )
+                "{file}: {name} is {id}, which is outside the vocabulary. It must be "
+                "from 0 to {high:,}.",
+                file=CONFIG,
+                name=name,
+                id=short(repr(id), 20),
+                high=min(rows) - 1,
             )
     return Tokenizer(source, target, **ids)
 
@@ -311,11 +295,9 @@ def _sides(
     missing = [file.name for file in files if not file.is_file()]
     if missing:
         raise CheckpointError(
-            _(
-                "{folder} lacks {files}. Copy what is missing into the folder.",
-                folder=short(folder.resolve().name),
-                files=listed(missing),
-            )
+            "{folder} lacks {files}. Copy what is missing into the folder.",
+            folder=short(folder.resolve().name),
+            files=listed(missing),
         )
     own = folder / "target_vocab.json"
     sides = (

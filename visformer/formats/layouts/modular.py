@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from visformer.core.model import Transformer
 from visformer.core.presets import BASE, TUTORIAL, Preset
-from visformer.formats import shared_findings as shared
 from visformer.formats.layout_spec import LayoutSpec
 from visformer.formats.names import Names, layer_names
-from visformer.formats.tutorials import read_tutorial
+from visformer.formats.tutorials import (
+    DROPOUT,
+    DROPPED,
+    QUERY_ROWS,
+    UNSCALED,
+    read_tutorial,
+)
 from visformer.language import N_
 from visformer.values.finding import Finding
 
@@ -41,20 +46,11 @@ NAMES = Names(
         "decoder.emb.tok_emb": "target_embedding",
         "decoder.linear": "output",
         **layer_names(
-            "encoder",
-            "encoder.layers.{l}.",
-            attention="mha",
+            "encoder.layers.{l}. | decoder.layers.{l}.",
+            attention="mha | mha1 mha2",
             projections="w_q w_k w_v fc",
             feed="ffn.fc1 ffn.fc2",
-            norms="ln1 ln2",
-        ),
-        **layer_names(
-            "decoder",
-            "decoder.layers.{l}.",
-            attention="mha1 mha2",
-            projections="w_q w_k w_v fc",
-            feed="ffn.fc1 ffn.fc2",
-            norms="ln1 ln2 ln3",
+            norms="ln1 ln2 | ln1 ln2 ln3",
         ),
     },
     leaves=("gamma", "beta"),
@@ -69,10 +65,10 @@ FINDINGS = (
         ),
         N_("Run it as trained; use nn.LayerNorm for new models."),
     ),
-    Finding("003-7", *shared.UNSCALED),
-    Finding("003-9", *shared.QUERY_ROWS),
-    Finding("003-11", *shared.DROPPED),
-    Finding("003-12", *shared.DROPOUT),
+    Finding("003-7", *UNSCALED),
+    Finding("003-9", *QUERY_ROWS),
+    Finding("003-11", *DROPPED),
+    Finding("003-12", *DROPOUT),
 )
 MODULAR = LayoutSpec(
     name="modular",

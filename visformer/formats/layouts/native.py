@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -28,6 +29,7 @@ from visformer.files import (
     is_file,
     is_folder,
     listed,
+    read_json,
     read_regular,
     short,
     write_whole,
@@ -36,23 +38,15 @@ from visformer.formats.diagnoses import findings_of
 from visformer.formats.foreign import remote_words, way_in
 from visformer.formats.given_options import GivenOptions
 from visformer.formats.layout_spec import Files, LayoutSpec
-from visformer.formats.native_config import (
-    CONFIG,
-    SPECIAL,
-    VERSION,
-    model_config,
-    read_config,
-    stored_config,
-)
 from visformer.formats.weight_file import WeightFile, Weights, read_weights
-from visformer.language import _, ngettext
+from visformer.language import N_, _, ngettext
 from visformer.tokenizers.tokenizer import (
     Tokenizer,
     TokenizerSide,
     read_sentencepiece,
     read_vocabulary,
 )
-from visformer.values.config import ModelConfig
+from visformer.values.config import FORMER_NAMES, ModelConfig
 
 WEIGHTS, CARD = "model.safetensors", "README.md"
 
@@ -62,6 +56,25 @@ _FORMER_MODULES = {
 }
 
 TokenizerKind = Literal["sentencepiece", "vocabulary"]
+CONFIG = "config.json"
+VERSION = 1
+SPECIAL = ("pad", "unk", "bos", "eos")
+TEXTS = ("name", "source_language", "target_language")
+
+_MISSING = {  # by the type of the value
+    str: N_("{file}: “{key}” is missing. Add it as text."),
+    int: N_("{file}: “{key}” is missing. Add it as a whole number."),
+    float: N_("{file}: “{key}” is missing. Add it as a number."),
+    bool: N_("{file}: “{key}” is missing. Add it as true or false."),
+    dict: N_("{file}: “{key}” is missing. Add it as an object."),
+}
+_MISTYPED = {
+    str: N_("{file}: “{key}” is {value}, but must be text."),
+    int: N_("{file}: “{key}” is {value}, but must be a whole number."),
+    float: N_("{file}: “{key}” is {value}, but must be a number."),
+    bool: N_("{file}: “{key}” is {value}, but must be true or false."),
+    dict: N_("{file}: “{key}” is {value}, but must be an object."),
+}
 
 
 class TokenizerFiles(NamedTuple):
@@ -123,12 +136,10 @@ def _tokenizer(folder: Path, config: dict[str, Any], sizes: ModelConfig) -> Toke
     special, files = config["special"], config["tokenizer"]
     if files["kind"] not in ("sentencepiece", "vocabulary"):
         raise CheckpointError(
-            _(
-                "{file}: “tokenizer.kind” is “{kind}”, but must be “sentencepiece” or "
-                "“vocabulary”.",
-                file=CONFIG,
-                kind=short(files["kind"]),
-            )
+            "{file}: “tokenizer.kind” is “{kind}”, but must be “sentencepiece” or "
+            "“vocabulary”.",
+            file=CONFIG,
+            kind=short(files["kind"]),
         )
     read = read_sentencepiece if files["kind"] == "sentencepiece" else read_vocabulary
     source: TokenizerSide = read(
@@ -163,25 +174,21 @@ def _check_side(
     for key, id in special.items():
         if not 0 <= id < rows:
             raise CheckpointError(
-                _(
-                    "{file}: “special.{key}” is {id}, which is outside the vocabulary. "
-                    "It must be from 0 to {high:,}.",
-                    file=CONFIG,
-                    key=key,
-                    id=short(str(id), 20),
-                    high=rows - 1,
-                )
+                "{file}: “special.{key}” is {id}, which is outside the vocabulary. It "
+                "must be from 0 to {high:,}.",
+                file=CONFIG,
+                key=key,
+                id=short(str(id), 20),
+                high=rows - 1,
             )
     if side.unknown != special["unk"]:
         raise CheckpointError(
-            _(
-                "{config}: “special.unk” is {id}, but the unknown token of {file} is "
-                "{unknown}. Correct it.",
-                config=CONFIG,
-                id=special["unk"],
-                file=name,
-                unknown=side.unknown,
-            )
+            "{config}: “special.unk” is {id}, but the unknown token of {file} is "
+            "{unknown}. Correct it.",
+            config=CONFIG,
+            id=special["unk"],
+            file=name,
+            unknown=side.unknown,
         )
 
 
@@ -221,11 +228,7 @@ def write_native(
             write_whole(folder / file, data)
     except OSError as error:
         raise InputError(
-            _(
-                "{path} cannot be written: {reason}.",
-                path=folder,
-                reason=error.strerror,
-            )
+            "{path} cannot be written: {reason}.", path=folder, reason=error.strerror
         ) from error
 
 
@@ -244,10 +247,8 @@ def _read(
     folder = _folder(files[0])
     if not options.empty:
         raise InputError(
-            _(
-                "A native checkpoint has its own tokenizer, special ids and tensor "
-                "names. Leave these options out."
-            )
+            "A native checkpoint has its own tokenizer, special ids and tensor names. "
+            "Leave these options out."
         )
     return read_native(folder, device, options.fields, read=files[0].reader)
 
@@ -262,23 +263,19 @@ def _folder(file: WeightFile) -> Path:
         if exists(path / CONFIG):
             return path
         raise CheckpointError(
-            _(
-                "{folder} is not a Visformer checkpoint: it has no {config}. Choose "
-                "the folder that holds {config} and {weights}.",
-                folder=short(path.resolve().name),
-                config=CONFIG,
-                weights=WEIGHTS,
-            )
+            "{folder} is not a Visformer checkpoint: it has no {config}. Choose the "
+            "folder that holds {config} and {weights}.",
+            folder=short(path.resolve().name),
+            config=CONFIG,
+            weights=WEIGHTS,
         )
     if not exists(path) and not file.reader.holds(path):
         if words := remote_words(str(path)):
             raise CheckpointError(words)
         raise CheckpointError(
-            _(
-                "{path} does not exist. Check the spelling, or choose another file or "
-                "folder.",
-                path=short(path.name),
-            )
+            "{path} does not exist. Check the spelling, or choose another file or "
+            "folder.",
+            path=short(path.name),
         )
     if path.name in (CONFIG, WEIGHTS) and is_file(path.parent / CONFIG):
         return path.parent
@@ -320,8 +317,6 @@ PRESET = Preset(
     },
 )
 NATIVE = LayoutSpec(name="native", preset=PRESET, read=_read)
-
-
 MOST_BYTES = 1 << 18
 _SMOOTHING = re.compile(r"\b(?:label )?smoothing[ =:]{1,3}(0(?:\.\d{1,6})?)\b")
 
@@ -352,3 +347,114 @@ def _text(file: Path) -> str:
         return read_regular(file, MOST_BYTES).decode("utf-8", "replace")
     except VisformerError:
         return ""
+
+
+# ---- The ``config.json`` of Visformer's own checkpoints, checked key by key ----------
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """Read ``config.json`` and check its top level, but not the model's part."""
+    config = read_json(folder / CONFIG)
+    if config.get("format") != "visformer":
+        raise CheckpointError(
+            "{file} does not belong to a Visformer checkpoint: its “format” is not "
+            "“visformer”. Choose a folder that Visformer wrote.",
+            file=CONFIG,
+        )
+    version = config.get("version")
+    if type(version) is int and version > VERSION:
+        raise CheckpointError(
+            "{file} has format version {version}, but this Visformer reads versions "
+            "up to {newest}. Update Visformer.",
+            file=CONFIG,
+            version=short(str(version), 20),
+            newest=VERSION,
+        )
+    needed = {"format": str, "version": int, "model": dict}
+    needed |= {"special": dict, "tokenizer": dict}
+    _check_keys(config, needed, optional=dict.fromkeys(TEXTS, str), where="")
+    _check_keys(config["special"], dict.fromkeys(SPECIAL, int), where="special.")
+    names = dict.fromkeys(("kind", "source", "target"), str)
+    _check_keys(config["tokenizer"], names, where="tokenizer.")
+    return config | {key: short(config[key], 80) for key in TEXTS if key in config}
+
+
+def _check_keys(
+    config: dict[str, Any],
+    needed: Mapping[str, type],
+    *,
+    where: str,
+    optional: Mapping[str, type] | None = None,
+) -> None:
+    """Raise CheckpointError at the first key that is missing, unknown or mistyped."""
+    known = {**needed, **(optional or {})}
+    for key in config:
+        if key not in known:
+            raise CheckpointError(
+                "{file}: “{key}” is not a known key. Remove it, or update Visformer.",
+                file=CONFIG,
+                key=where + short(key),
+            )
+    for key, kind in known.items():
+        if key not in config:
+            if key in needed:
+                raise CheckpointError(_MISSING[kind], file=CONFIG, key=where + key)
+        elif type(config[key]) is not kind:
+            value = _shown(config[key])
+            raise CheckpointError(
+                _MISTYPED[kind], file=CONFIG, key=where + key, value=value
+            )
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict | list):  # may be nested too deeply to be written
+        return _("a list") if isinstance(value, list) else _("an object")
+    return short(json.dumps(value, ensure_ascii=False), 40)
+
+
+def model_config(config: dict[str, Any]) -> tuple[ModelConfig, tuple[str, ...]]:
+    """Return the sizes, and what the file left to the defaults."""
+    named = {FORMER_NAMES.get(key, key): value for key, value in config.items()}
+    sizes = {key: _number(key, value) for key, value in named.items()}
+    fields = {field.name: field for field in dataclasses.fields(ModelConfig)}
+    kinds = {"int": int, "float": float, "bool": bool}
+    types = {name: kinds.get(str(f.type), str) for name, f in fields.items()}
+    needed = {
+        n: t for n, t in types.items() if fields[n].default is dataclasses.MISSING
+    }
+    _check_keys(sizes, needed, optional=types, where="model.")
+    assumed = tuple(
+        _(
+            "{name} = {value} ({file} does not say)",
+            name=name,
+            value=field.default,
+            file=CONFIG,
+        )
+        for name, field in fields.items()
+        if name not in sizes
+    )
+    return ModelConfig(**sizes), assumed
+
+
+def _number(key: str, value: Any) -> Any:
+    """Return a float where one is meant: JSON has no infinity, and 0 is an int."""
+    if key == "masked_value" and value == "-inf":
+        return -math.inf
+    if type(value) in (int, float) and not -(2.0**63) < value < 2.0**63:
+        raise CheckpointError(
+            "{file}: “model.{key}” is too large a number.", file=CONFIG, key=short(key)
+        )
+    if key == "norm_eps" and type(value) in (int, float) and not 0 <= value <= 1:
+        raise CheckpointError(
+            "{file}: “model.norm_eps” must be between 0 and 1.", file=CONFIG
+        )
+    floating = key in ("norm_eps", "masked_value") and type(value) is int
+    return float(value) if floating else value
+
+
+def stored_config(config: ModelConfig) -> dict[str, Any]:
+    """Return the sizes as JSON data."""
+    fields = dataclasses.asdict(config)
+    return fields | (
+        {"masked_value": "-inf"} if config.masked_value == -math.inf else {}
+    )

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from visformer.core.presets import BASE, TUTORIAL, Preset, as_constructed
-from visformer.formats import shared_findings as shared
 from visformer.formats.layout_spec import LayoutSpec
 from visformer.formats.names import Names, layer_names
-from visformer.formats.tutorials import read_tutorial
+from visformer.formats.tutorials import (
+    DROPPED,
+    QUERY_ROWS,
+    read_tutorial,
+)
 from visformer.language import N_
 from visformer.values.finding import Finding
 
@@ -28,26 +31,17 @@ NAMES = Names(
         "decoder_embedding": "target_embedding",
         "fc_out": "output",
         **layer_names(
-            "encoder",
-            "encoder_layers.{l}.",
-            attention="self_attn",
+            "encoder_layers.{l}. | decoder_layers.{l}.",
+            attention="self_attn | self_attn cross_attn",
             projections="W_q W_k W_v W_o",
             feed="feed_forward.fc1 feed_forward.fc2",
-            norms="norm1 norm2",
-        ),
-        **layer_names(
-            "decoder",
-            "decoder_layers.{l}.",
-            attention="self_attn cross_attn",
-            projections="W_q W_k W_v W_o",
-            feed="feed_forward.fc1 feed_forward.fc2",
-            norms="norm1 norm2 norm3",
+            norms="norm1 norm2 | norm1 norm2 norm3",
         ),
     },
     {"pos_encoding.pe": "positions"},
 )
 FINDINGS = (
-    Finding("004-2", *shared.QUERY_ROWS),
+    Finding("004-2", *QUERY_ROWS),
     Finding(
         "004-6",
         N_("Source"),
@@ -57,7 +51,7 @@ FINDINGS = (
         ),
         N_("Append nothing to the source, and keep the encoder's output."),
     ),
-    Finding("004-8", *shared.DROPPED),
+    Finding("004-8", *DROPPED),
 )
 SCRATCH = LayoutSpec(
     name="scratch",

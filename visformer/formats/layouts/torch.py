@@ -16,9 +16,8 @@ from visformer.core.presets import BASE, TUTORIAL, Preset, xavier
 from visformer.errors import CheckpointError
 from visformer.files import short
 from visformer.formats.diagnoses import table_order
-from visformer.formats.layout_spec import LayoutSpec
+from visformer.formats.layout_spec import FileTensors, LayoutSpec, caller_roles
 from visformer.formats.names import NamedTensors, Names, in_our_names, layer_names
-from visformer.formats.renaming import FileTensors, caller_roles
 from visformer.formats.tutorials import read_tutorial
 from visformer.language import N_, _
 from visformer.values.questions import keyword
@@ -56,20 +55,11 @@ NAMES = Names(  # once in_proj_weight and in_proj_bias are split; and what is ar
         "encoder.norm": "encoder.norm",
         "decoder.norm": "decoder.norm",
         **layer_names(
-            "encoder",
-            "encoder.layers.{l}.",
-            attention="self_attn",
+            "encoder.layers.{l}. | decoder.layers.{l}.",
+            attention="self_attn | self_attn multihead_attn",
             projections="in_q in_k in_v out_proj",
             feed="linear1 linear2",
-            norms="norm1 norm2",
-        ),
-        **layer_names(
-            "decoder",
-            "decoder.layers.{l}.",
-            attention="self_attn multihead_attn",
-            projections="in_q in_k in_v out_proj",
-            feed="linear1 linear2",
-            norms="norm1 norm2 norm3",
+            norms="norm1 norm2 | norm1 norm2 norm3",
         ),
     },
     {name: name for name in ("positions", "source_positions", "target_positions")},
@@ -127,13 +117,10 @@ def rename_around(names: Names, file: FileTensors) -> NamedTensors:
     roles = known | guessed
     if not {"source_embedding.weight", "target_embedding.weight"} & roles.keys():
         raise CheckpointError(
-            _(
-                "{file} is a torch.nn.Transformer without embeddings, so it cannot "
-                "run; save the whole model, or name its embeddings with "
-                "{names}.",
-                names=keyword("names", {"source_embedding": "…"}),
-                file=file.file,
-            )
+            "{file} is a torch.nn.Transformer without embeddings, so it cannot run; "
+            "save the whole model, or name its embeddings with {names}.",
+            names=keyword("names", {"source_embedding": "…"}),
+            file=file.file,
         )
     placed = {key: f"{prefix}{role}" for role, key in roles.items()}
     theirs = {new: key for key, new in placed.items()}

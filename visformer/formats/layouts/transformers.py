@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import nn
 
 from visformer.core.generation import Generation
 from visformer.core.presets import OTHERS
@@ -43,10 +42,7 @@ from visformer.values.questions import (
 def _read(
     spec: LayoutSpec, files: Files, options: GivenOptions, device: torch.device
 ) -> Any:
-    """Open a folder; what is returned is used as a ``Checkpoint``.
-
-    Raises CheckpointError for what is wrong or missing.
-    """
+    """Open a folder; what is returned is used as a ``Checkpoint``."""
     folder = _folder(files, options)
     name = short(folder.resolve().name)
     library()
@@ -77,7 +73,7 @@ def _folder(files: Files, options: GivenOptions) -> Path:
     path = files[0].path
     if not replace(options, languages=(None, None)).empty or options.fields:
         raise InputError(
-            _("A folder of transformers says everything itself: give only its path.")
+            "A folder of transformers says everything itself: give only its path."
         )
     return path if path.is_dir() else path.parent
 
@@ -109,7 +105,8 @@ def _model(
     options: GivenOptions,
 ) -> FolderModel:
     """Return the module with its tokenizer and its rules of generation."""
-    rows = _rows(loaded.module)
+    embeddings: Any = loaded.module.get_input_embeddings()  # type: ignore[operator]
+    rows = len(embeddings.weight)
     settings = Settings(folder, fallback, CONFIG)
     rules = Generation()
     assumed: list[str] = []
@@ -161,14 +158,12 @@ def _check_tokenizer(inner: Any, rows: int, folder: str) -> None:
     known = len(inner)
     if 10 * known < rows or not {*inner.get_vocab()} - {*inner.all_special_tokens}:
         raise CheckpointError(
-            _(
-                "The tokenizer in {folder} knows {n:,} tokens, and the model has "
-                "{rows:,}: its files are missing or belong to another model. Copy "
-                "them into the folder.",
-                folder=folder,
-                n=known,
-                rows=rows,
-            )
+            "The tokenizer in {folder} knows {n:,} tokens, and the model has "
+            "{rows:,}: its files are missing or belong to another model. Copy them "
+            "into the folder.",
+            folder=folder,
+            n=known,
+            rows=rows,
         )
 
 
@@ -180,11 +175,9 @@ def _start(loaded: LoadedModule, settings: Settings, rows: int) -> int:
     start = settings.id("bos_token_id", rows) if start is None else start
     if start is None:
         raise CheckpointError(
-            _(
-                "{file} does not say with which token the decoder starts: add "
-                "decoder_start_token_id.",
-                file=settings.name,
-            )
+            "{file} does not say with which token the decoder starts: add "
+            "decoder_start_token_id.",
+            file=settings.name,
         )
     return start
 
@@ -245,12 +238,6 @@ def _ask(files: Files, options: GivenOptions, every: bool) -> Questionnaire | No
     return language_questions(languages, options, every=every)
 
 
-def _rows(module: nn.Module) -> int:
-    """Return how many tokens a module knows: rows of its table of embeddings."""
-    embeddings: Any = module.get_input_embeddings()  # type: ignore[operator]
-    return int(embeddings.weight.shape[0])
-
-
 def _id(given: object) -> int:
     return given if type(given) is int else -1
 
@@ -277,8 +264,6 @@ def _limits(loaded: LoadedModule, settings: Settings) -> FolderLimits:
 
 
 TRANSFORMERS = LayoutSpec(name="transformers", preset=OTHERS, read=_read, ask=_ask)
-
-
 MULTILINGUAL = ("m2m_100", "mbart", "nllb-moe", "plbart")  # types of such models
 _CODE = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}")  # as NLLB names its languages
 
@@ -318,16 +303,14 @@ def chosen(known: Languages | None, options: GivenOptions) -> Languages | None:
             continue
         if known is None:
             raise InputError(
-                _("{name} is for models of several languages.", name=f"{name}=…")
+                "{name} is for models of several languages.", name=f"{name}=…"
             )
         if code not in known.ids:
             raise InputError(
-                _(
-                    "{name} is “{code}”, but this model knows {codes}.",
-                    name=name,
-                    code=short(str(code), 24),
-                    codes=short(", ".join(known.ids), 90),
-                )
+                "{name} is “{code}”, but this model knows {codes}.",
+                name=name,
+                code=short(str(code), 24),
+                codes=short(", ".join(known.ids), 90),
             )
     if known is None:
         return None
