@@ -9,8 +9,6 @@ from typing import Annotated, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from visformer.errors import InputError
-from visformer.language import N_, _
 from visformer.values.arrays import Floats
 from visformer.values.changes.run_change import UNCHANGED, LocalChanges, RunChange
 from visformer.values.changes.written_fields import NumberField, SeedField, one_word
@@ -69,13 +67,7 @@ class PositionChange(RunChange):
     def _check(self, rows: int) -> None:
         low, high, whole = AMOUNTS.get(self.form, (-math.inf, math.inf, False))
         high = min(high, rows - 1) if self.form in ("shifted", "constant") else high
-        if not low <= self.amount <= high or (whole and self.amount % 1):
-            sentence = (
-                N_("“{change}” needs a whole number from {low:g} to {high:g}.")
-                if whole
-                else N_("“{change}” needs a number from {low:g} to {high:g}.")
-            )
-            raise InputError(_(sentence, change=self, low=low, high=high))
+        self.require(self.amount, low, high, whole=whole)
 
     @property
     def wording(self) -> str:

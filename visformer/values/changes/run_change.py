@@ -18,7 +18,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, get_origin, get_type
 import numpy as np
 
 from visformer.errors import InputError
-from visformer.language import _, ngettext
+from visformer.language import N_, ngettext
 from visformer.values.changes.written_fields import ROW, FieldText
 from visformer.values.facts import KINDS, SIDES, ModelFacts, SentenceSide
 
@@ -120,10 +120,8 @@ class RunChange:
         layers = max(map(model.layers, kinds), default=0)
         if kinds and not layers:
             raise InputError(
-                _(
-                    "This model has no attention of the kind that “{change}” changes.",
-                    change=self,
-                )
+                "This model has no attention of the kind that “{change}” changes.",
+                change=self,
             )
         if (getattr(self, "layer", None) or 0) >= (layers or 1):
             raise InputError(
@@ -134,6 +132,16 @@ class RunChange:
                     change=self,
                 )
             )
+
+    def require(self, number: float, low: float, high: float, *, whole: bool) -> None:
+        """Raise InputError unless a number of its own is in a range."""
+        if not low <= number <= high or (whole and number % 1):
+            sentence = (
+                N_("“{change}” needs a whole number from {low:g} to {high:g}.")
+                if whole
+                else N_("“{change}” needs a number from {low:g} to {high:g}.")
+            )
+            raise InputError(sentence, change=self, low=low, high=high)
 
     # ---- how it is written -----------------------------------------------------------
 

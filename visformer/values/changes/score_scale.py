@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from visformer.errors import InputError
 from visformer.values.changes.run_change import LocalChanges, RunChange
 from visformer.values.changes.written_fields import NUMBER, LayerField, or_none
 
@@ -30,13 +29,7 @@ class ScoreScale(RunChange):
 
     def __post_init__(self) -> None:
         RunChange.__post_init__(self)
-        if self.factor is not None and not abs(self.factor) <= _LARGEST:
-            raise InputError(
-                "“{change}” needs a number from {low:g} to {high:g}.",
-                change=self,
-                low=-_LARGEST,
-                high=_LARGEST,
-            )
+        self.require(self.factor or 0.0, -_LARGEST, _LARGEST, whole=False)
 
     def apply(self, x: Any, place: LocalChanges) -> Any:
         """Return the changed scale; of several the last one holds."""

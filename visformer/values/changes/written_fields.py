@@ -62,7 +62,7 @@ def _truth(name: str, value: object) -> bool:
 def _layer(text: str) -> int:
     number = int(text.removeprefix(" @ layer "))
     if number == 0:
-        raise InputError(_("Layers count from 1: there is no layer 0."))
+        raise InputError("Layers count from 1: there is no layer 0.")
     return number - 1
 
 
