@@ -30,7 +30,6 @@ from visformer.session.runs import look_at_telling_head
 from visformer.session.state import State
 from visformer.ui import views
 from visformer.ui.look import theme
-from visformer.ui.views.view import PagedView, View
 from visformer.ui.widgets.export import png
 from visformer.values.change_text import parse
 from visformer.values.facts import KINDS
@@ -81,8 +80,6 @@ def render(options: argparse.Namespace, checkpoint: str, overrides: Overrides) -
         window.session.do(look_at_telling_head)  # as the window opens
         _select(options, window.session.state)
         view = window.tabs.view(options.view)
-        if options.page:
-            _turn(view, options.page)
         window.session.go(_selection(options, window.session.state))
         window.resize(size)
         _wait(lambda: not window.session.state.awaiting.side_requests, SECONDS * 1000)
@@ -121,6 +118,15 @@ def _check(options: argparse.Namespace) -> None:
         value = getattr(options, name)
         if value is not None and value not in allowed:
             raise _wrong(name, value, allowed)
+    if options.page:
+        pages = next(view for view in views.VIEWS if view.name == options.view).pages
+        names = [page.name for page in pages]
+        if not names:
+            raise InputError(
+                "--page is {page}: this view has no pages.", page=options.page
+            )
+        if options.page not in names:
+            raise _wrong("page", options.page, names)
     for name in _hidden(options):
         if name not in (*TOKEN_GROUPS, "renormalise"):
             raise _wrong("hide", name, [*TOKEN_GROUPS, "renormalise"])
@@ -179,20 +185,12 @@ def _select(options: argparse.Namespace, state: State) -> None:
         )
 
 
-def _turn(view: View, page: str) -> None:
-    """Turn to a page of a view that has pages."""
-    if not isinstance(view, PagedView):
-        raise InputError("--page is {page}: this view has no pages.", page=page)
-    names = [page.name for page in view.pages]
-    if page not in names:
-        raise _wrong("page", page, names)
-    view.turn(page)
-
-
 def _selection(options: argparse.Namespace, state: State) -> State:
     """Return what is looked at: where the window opened, but for what is asked for."""
     look = _look(options)
     state = replace(state, tab=options.view, stage=options.stage, look=look)
+    if options.page:
+        state = state.turned(options.view, options.page)
     if options.steps is not None:
         state = replace(state, step=options.steps)
     place = options.kind or state.kind, options.layer, options.head

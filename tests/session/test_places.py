@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.traces import make_trace
 from visformer.session import navigation, runs
 from visformer.session.navigation import ways
@@ -85,3 +87,20 @@ def test_the_trail_is_bounded() -> None:
     for turn in range(3 * MOST_PLACES):
         one.set(tab=("masks", "output")[turn % 2])
     assert len(one.state.trail.back) == MOST_PLACES
+
+
+def test_pages_are_gone_back_to_and_fields_come_along() -> None:
+    one = session()
+    one.set(tab="masks")
+    one.go(one.state.turned("masks", "lab"))
+    one.set(views=replace(one.state.views, mask_layer=1))
+    trail = one.state.trail
+    one.set(tab="output")
+    one.do(navigation.back)
+    assert one.state.trail.back == trail.back  # a field is no place
+    assert one.state.views.pages == {"masks": "lab"}
+    one.do(navigation.back)
+    assert (one.state.tab, one.state.views.pages) == ("masks", {})
+    one.do(navigation.forward)
+    assert one.state.views.pages == {"masks": "lab"}
+    assert one.state.views.mask_layer == 1

@@ -15,12 +15,15 @@ from tests.session.sessions import (
     take,
     worked,
 )
+from tests.traces import make_trace
 from visformer.engine.messages import Decode, Open
 from visformer.errors import InputError
+from visformer.pictures.look import Look
 from visformer.session import openings, runs
 from visformer.session.kept import (
     MODIFIED_RUN,
     ORIGINAL,
+    looked_at,
     recipe_of,
     runs_of,
     session_of,
@@ -45,6 +48,22 @@ def test_a_recipe_comes_back_as_it_was(session: Session, engine: Engine) -> None
     assert recipe.undo[1].prefix[-1] == Choice(7, "forced")
 
 
+def test_what_is_looked_at_comes_back(session: Session, engine: Engine) -> None:
+    worked(session, engine)
+    session.go(session.state.turned("masks", "lab"))
+    look = Look(form="arcs", hide=frozenset({"pad"}), words=True, mass=0.5)
+    views = replace(session.state.views, positions=(2, 9), lens="ranks", mask_layer=1)
+    session.set(views=views, look=look, scale="row", stage="norms")
+    recipe = recipe_of(session.state)
+    assert recipe is not None
+    opened = Session(engine=Engine())
+    opened.do(runs.show_trace, make_trace(source=6, target=5))
+    opened.go(looked_at(opened.state, read_recipe(written(recipe))))
+    before, after = session.state, opened.state
+    assert after.place == before.place._replace(step=after.step)
+    assert (after.look, after.scale) == (look, "row")
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -58,6 +77,9 @@ def test_a_recipe_comes_back_as_it_was(session: Session, engine: Engine) -> None
         b'{"wanted":{"change":{"masks":[{"change":"x"}]}}}',
         b'{"wanted":{},"layer":-1}',
         b'{"wanted":{},"kind":"sideways"}',
+        b'{"wanted":{},"views":{"positions":[1,"b"]}}',
+        b'{"wanted":{},"stage_options":{"rate":7}}',
+        b'{"wanted":{},"look":{"mass":0}}',
     ],
 )
 def test_a_recipe_that_is_damaged_is_one_sentence(change: bytes) -> None:

@@ -21,7 +21,7 @@ from tests.opened import opened_model
 from tests.states import ran
 from tests.traces import make_trace
 from tests.ui.exports import csv_of
-from tests.ui.windows import make_view, named, words
+from tests.ui.windows import make_view, named, show, words
 from visformer.engine.process import _positions
 from visformer.formats.loading import build
 from visformer.session.state import State
@@ -29,14 +29,18 @@ from visformer.ui.views.positions.curves import Curves
 from visformer.ui.views.positions.positions import PositionsView, PositionTable
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.values.encodings import sinusoid
+from visformer.values.trace import Trace
 
 TABLE = sinusoid(64, 16)
 
 
-def shown(**changes: Any) -> State:
-    trace = make_trace(source=5, target=4)
+def shown(trace: Trace | None = None, **changes: Any) -> State:
+    trace = trace or make_trace(source=5, target=4)
     made = State(
-        opened=opened_model(trace.model, TABLE), **ran(trace), visible=trace, step=4
+        opened=opened_model(make_trace(source=5, target=4).model, TABLE),
+        **ran(trace),
+        visible=trace,
+        step=4,
     )
     return replace(made, **changes)
 
@@ -51,16 +55,16 @@ def view(qtbot: Any) -> PositionsView:
 def test_no_model_is_said(view: PositionsView) -> None:
     view.draw(State())
     assert "no model is open" in words(view, "what the table is")
-    view.draw(shown())
+    show(view, shown())
     view.draw(State())
     assert "no model is open" in words(view, "what the table is")
 
 
 def test_the_table_is_said_to_be_what_it_is(view: PositionsView) -> None:
-    view.draw(shown())
+    show(view, shown())
     assert "the paper's sinusoids" in words(view, "what the table is")
     learned = np.random.default_rng(0).normal(size=(9, 4)).astype(np.float32)
-    view.draw(shown(opened=opened_model(make_trace().model, learned)))
+    show(view, shown(opened=opened_model(make_trace().model, learned)))
     assert "measured from the table" in words(view, "what the table is")
     assert "measured from the table" in words(view, "curve 1 in words")
 
@@ -71,7 +75,7 @@ def test_a_table_new_on_screen_is_drawn_in_two_turns_and_painted_whole(
     view.draw(State())
     view.show()
     QApplication.processEvents()
-    view.draw(shown())
+    show(view, shown())
     page = view.page(PositionTable)
     heat_map = named(view, HeatMap, "positional encodings, positions by dimensions")
     assert heat_map.matrix is not None
@@ -87,15 +91,14 @@ def test_another_table_takes_the_place_of_one_that_is_not_drawn_yet(
 ) -> None:
     view.show()
     QApplication.processEvents()
-    view.draw(shown())
+    show(view, shown())
     view.draw(State())
     qtbot.waitUntil(view.page(PositionTable).updatesEnabled)
     assert "no model is open" in words(view, "what the table is")
 
 
 def test_hovering_says_value_position_and_dimension(view: PositionsView) -> None:
-    state = shown()
-    view.draw(state)
+    show(view, shown())
     heat_map = named(view, HeatMap, "positional encodings, positions by dimensions")
     heat_map.hovered.emit((1, 0))
     told = words(view, "the cell pointed at")
@@ -111,15 +114,15 @@ def test_hovering_says_value_position_and_dimension(view: PositionsView) -> None
 def test_the_range_reaches_all_positions_and_survives_a_step(
     view: PositionsView,
 ) -> None:
-    view.draw(shown())
+    show(view, shown())
     first = named(view, QSpinBox, "first position")
     last = named(view, QSpinBox, "last position")
     assert (first.value(), last.value()) == (0, 31)
-    view.draw(shown(trace=make_trace(source=40, target=3)))
+    show(view, shown(trace=make_trace(source=40, target=3)))
     assert last.value() == 39
     named(view, QPushButton, "show all positions").click()
     assert (first.value(), last.value()) == (0, 63)
-    view.draw(shown(trace=make_trace(source=50, target=3)))
+    show(view, shown(trace=make_trace(source=50, target=3)))
     assert last.value() == 63
     last.setValue(5)
     first.setValue(9)
@@ -131,7 +134,7 @@ def test_the_range_reaches_all_positions_and_survives_a_step(
 def test_dimensions_are_chosen_and_bad_ones_answered(
     view: PositionsView, qtbot: Any
 ) -> None:
-    view.draw(shown())
+    show(view, shown())
     field = named(view, QLineEdit, "dimensions to draw as curves")
     complaint = named(view, QLabel, "what is wrong with the dimensions")
     field.clear()
@@ -148,7 +151,7 @@ def test_dimensions_are_chosen_and_bad_ones_answered(
 
 
 def test_similarity_is_by_dot_product_or_cosine(view: PositionsView) -> None:
-    view.draw(shown())
+    show(view, shown())
     assert "dot product of two" in words(view, "what the similarity map shows")
     choice = named(view, QComboBox, "how positions are compared")
     choice.setCurrentText("cosine")
@@ -159,7 +162,7 @@ def test_similarity_is_by_dot_product_or_cosine(view: PositionsView) -> None:
 
 
 def test_it_paints_in_light_and_dark(view: PositionsView) -> None:
-    view.draw(shown())
+    show(view, shown())
     view.show()
     for ground, text in (("white", "black"), ("black", "white")):
         palette = QPalette()
@@ -190,7 +193,7 @@ def test_the_same_state_is_drawn_once(
 
 
 def test_the_curves_numbers_are_copied_as_csv(view: PositionsView) -> None:
-    view.draw(shown())
+    show(view, shown())
     named(view, QSpinBox, "last position").setValue(1)
     header, zero, _one = csv_of(view.findChildren(Curves)[0].export).splitlines()
     assert header.startswith(',"dim 0","dim 1"')

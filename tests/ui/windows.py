@@ -25,6 +25,7 @@ from visformer.engine.messages import (
     Shuffle,
 )
 from visformer.engine.mirror import Decoded
+from visformer.pictures.selection import ViewOptions
 from visformer.session.state import Session, State
 from visformer.ui.look.theme import apply_theme
 from visformer.ui.views.architecture.architecture import ArchitectureView
@@ -118,7 +119,9 @@ def make_view(qtbot: QtBot, kind: type[V]) -> V:
 
 
 def show(view: View, state: State) -> None:
-    """Put a State on screen, as the window does."""
+    """Put a State on screen, as the window does; what the view is turned to stays."""
+    if state.views == ViewOptions():
+        state = replace(state, views=view.session.state.views)
     view.session.state = state
     view.draw(state)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from visformer.language import N_
@@ -53,6 +54,18 @@ class StageOptions:
 
 
 AT_FIRST = StageOptions()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewOptions:
+    """What single views are turned to; "" is the first that a view offers."""
+
+    pages: Mapping[str, str] = field(default_factory=dict)  # by the name of the tab
+    mask_layer: int | None = None  # whose masks the lab changes; None: every layer's
+    positions: tuple[int, int] | None = None  # first, last; None: those of the sentence
+    likeness: str = ""  # how positions are compared
+    side: str = ""  # of the sentence, whose input is shown
+    lens: str = ""  # what the cells of the lens of all steps show
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

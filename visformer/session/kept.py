@@ -129,6 +129,30 @@ def recipe_of(state: State, runs: Sequence[Run] = ()) -> Recipe | None:
         kind=state.kind,
         layer=state.layer,
         head=state.head,
+        stage_options=state.stage_options,
+        views=state.views,
+        scale=state.scale,
+        look=state.look,
+    )
+
+
+def looked_at(state: State, recipe: Recipe) -> State:
+    """Return a State that is looked at as a recipe says.
+
+    How tokens are written, and whether later ones are shown, is the user's own choice.
+    """
+    ahead, pieces = state.look.ahead, state.look.pieces
+    return replace(
+        state,
+        tab=recipe.tab,
+        stage=recipe.stage,
+        kind=recipe.kind,
+        layer=recipe.layer,
+        head=recipe.head,
+        stage_options=recipe.stage_options,
+        views=recipe.views,
+        scale=recipe.scale,
+        look=replace(recipe.look, ahead=ahead, pieces=pieces),
     )
 
 

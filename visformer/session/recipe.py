@@ -13,6 +13,8 @@ import msgspec
 
 from visformer.errors import InputError
 from visformer.language import _
+from visformer.pictures.look import DEFAULT_LOOK, Look
+from visformer.pictures.selection import AT_FIRST, Scale, StageOptions, ViewOptions
 from visformer.session.run import EditedRun, EditName, History, Wish
 from visformer.text import MAX_CHARACTERS
 from visformer.values.facts import Kind
@@ -72,6 +74,10 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     kind: Kind = "cross"
     layer: Count = 0
     head: Count = 0
+    stage_options: StageOptions = AT_FIRST
+    views: ViewOptions = ViewOptions()
+    scale: Scale = "fixed"
+    look: Look = DEFAULT_LOOK
 
     def history(self, keys: Sequence[int] = ()) -> History:
         """Return the edits; ``keys`` are those of the runs in the recipe's file."""
@@ -92,6 +98,11 @@ def read_recipe(data: bytes) -> Recipe:
         recipe = msgspec.json.decode(data, type=Recipe)
         for run in (recipe.wanted, *recipe.undo, *recipe.redo):
             _check(run)
+        rate = recipe.stage_options.rate
+        if not (rate is None or 0 <= rate <= 1) or recipe.stage_options.seed < 0:
+            raise ValueError("stage_options")
+        if not 0 < recipe.look.mass <= 1:
+            raise ValueError("look")
     except (ValueError, TypeError, KeyError, InputError, RecursionError) as error:
         raise InputError(
             _("What was worked on cannot be read: this part of the file is damaged.")

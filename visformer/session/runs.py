@@ -350,7 +350,7 @@ def _led(state: State) -> State:
         return state
     first = state.led not in ("", trace.model.digest)
     state = replace(state, led=trace.model.digest) if first else state
-    if begun is not None and limited(begun, trace)[1:] != state.place[1:]:
+    if begun is not None and limited(begun, trace)[1:5] != state.place[1:5]:
         return state
     telling = telling_head(trace) if first or state.seeks else None
     if telling is not None and first:

@@ -15,6 +15,7 @@ from visformer.pictures.selection import (
     Scale,
     Selection,
     StageOptions,
+    ViewOptions,
 )
 from visformer.pictures.words.scene import Scene
 from visformer.session.pending import Answers, Awaiting, LensAsked, OpenWish
@@ -40,17 +41,25 @@ class Place(NamedTuple):
     layer: int
     head: int
     step: int
+    stage: str
+    stage_options: StageOptions
+    views: ViewOptions
+
+    @property
+    def seen(self) -> tuple[object, ...]:
+        """What makes it another place; fields of a view do not."""
+        page = self.views.pages.get(self.tab)
+        return self.tab, page, self.kind, self.layer, self.head, self.step
 
 
 def limited(place: Place, trace: Trace) -> Place:
     """Limit a place to what a Trace has; no step comes before the end of its prompt."""
     kind = place.kind if place.kind in trace.kinds else trace.kinds[-1]
-    return Place(
-        place.tab,
-        kind,
-        max(0, min(place.layer, trace.layers(kind) - 1)),
-        max(0, min(place.head, trace.heads(kind) - 1)),
-        max(trace.prompt, min(place.step, len(trace))),
+    return place._replace(
+        kind=kind,
+        layer=max(0, min(place.layer, trace.layers(kind) - 1)),
+        head=max(0, min(place.head, trace.heads(kind) - 1)),
+        step=max(trace.prompt, min(place.step, len(trace))),
     )
 
 
@@ -66,7 +75,7 @@ class Trail:
 
         Step after step counts as one way: Back leads to where it began.
         """
-        if place == now:
+        if place.seen == now.seen:
             return self
         walked = _only_steps(place, now) and abs(now.step - place.step) == 1
         if walked and self.back and _only_steps(self.back[-1], place):
@@ -91,7 +100,7 @@ class Trail:
 
 
 def _only_steps(one: Place, other: Place) -> bool:
-    return one[:-1] == other[:-1] and one.step != other.step
+    return one.seen[:-1] == other.seen[:-1] and one.step != other.step
 
 
 def _nearest(
@@ -100,7 +109,7 @@ def _nearest(
     """Return the last place that the Trace has and that is not ``now``."""
     for at in range(len(places) - 1, -1, -1):
         place = places[at] if trace is None else limited(places[at], trace)
-        if place != now:
+        if place.seen != now.seen:
             return place, places[:at]
     return None
 
@@ -146,6 +155,7 @@ class State:
     tab: str = "attention"
     stage: str = "softmax"  # of the Computation tab
     stage_options: StageOptions = AT_FIRST
+    views: ViewOptions = field(default_factory=ViewOptions)
     kind: Kind = "cross"  # the focused one: its heads are in the overview
     layer: int = 0
     head: int = 0
@@ -234,6 +244,11 @@ class State:
             return None
         return trace if self.look.ahead else None
 
+    def turned(self, tab: str, page: str) -> State:
+        """Return it with another page of a tab."""
+        pages = {**self.views.pages, tab: page}
+        return replace(self, views=replace(self.views, pages=pages))
+
     def without(self, origin: RunOrigin) -> State:
         """Return it without the runs of an experiment."""
         left = tuple(run for run in self.runs if run.origin != origin)
@@ -252,7 +267,7 @@ class State:
     @property
     def place(self) -> Place:
         """Where the user looks."""
-        return Place(self.tab, self.kind, self.layer, self.head, self.step)
+        return Place(**{name: getattr(self, name) for name in Place._fields})
 
     @property
     def cell(self) -> AttentionCell | None:
@@ -301,7 +316,7 @@ def clamp(state: State, before: State) -> State:
     trace = state.trace
     if trace is None:
         return replace(state, visible=None, step=0, hovered=None, locked=None)
-    _tab, kind, layer, head, step = limited(state.place, trace)
+    _tab, kind, layer, head, step, *_rest = limited(state.place, trace)
     same = before.trace is trace and before.step == step
     visible = before.visible if same else None
     visible = visible or _visible(state, trace, step)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import ClassVar, NamedTuple, TypeVar
 
-from PySide6.QtCore import QPoint, Signal
+from PySide6.QtCore import QPoint, QSignalBlocker, Signal
 from PySide6.QtWidgets import QHBoxLayout, QTabBar, QVBoxLayout, QWidget
 
 from visformer.language import _
@@ -93,15 +93,13 @@ class PagedView(View):
     def __init__(self, session: Session, without: Without | None = None) -> None:
         """``without``: what the sentence can be run without, with a click anywhere."""
         super().__init__(session)
-        self._switch = None if without is None else RunSwitch(session, without)
+        self._switch = without and RunSwitch(session, without, self.name)
         self._views: dict[str, View] = {}
         self._pages = Pages(
             *(Page(p.name, _(p.title), partial(self._build, p)) for p in self.pages),
             corner=self._switch,
         )
-        if self._switch is not None:
-            self._switch.led.connect(lambda: self.turn("lab"))
-        self._pages.turned.connect(lambda: session.set())  # also what stands around it
+        self._pages.turned.connect(self._turned)
         layout = QVBoxLayout(self)
         layout.addWidget(self._pages)
 
@@ -128,12 +126,21 @@ class PagedView(View):
             self._pages.build(page.name)
             yield page
 
-    def draw(self, state: State) -> None:
-        """Draw the visible page; the others are drawn when turned to."""
-        self._state = state
-        self._draw_page()
+    def _turned(self) -> None:
+        """Keep the page that the user has turned to."""
+        state, page = self.session.state, self._pages.current
+        if self._page(state) != page:
+            self.session.go(state.turned(self.name, page))
 
-    def _draw_page(self) -> None:
+    def _page(self, state: State) -> str:
+        page = state.views.pages.get(self.name)
+        return page if page in self._pages.names else self._pages.names[0]
+
+    def draw(self, state: State) -> None:
+        """Draw the page that the State names; the others are drawn when turned to."""
+        self._state = state
+        with QSignalBlocker(self._pages):
+            self._pages.turn(self._page(state))
         if self._switch is not None and self._changed("switch", *_looked(self._state)):
             self._switch.draw(self._state)
         self._visible.draw(self._state)

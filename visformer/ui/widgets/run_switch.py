@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QPushButton
 
 from visformer.language import _
@@ -29,13 +28,11 @@ class Without(NamedTuple):
 
 
 class RunSwitch(QPushButton):
-    """Changes the run at once; ``led`` is emitted when its effect is to be shown."""
+    """Changes the run at once, and shows the effect in the lab of its tab."""
 
-    led = Signal()
-
-    def __init__(self, session: Session, without: Without) -> None:
+    def __init__(self, session: Session, without: Without, tab: str) -> None:
         super().__init__(_(without.off))
-        self._session, self._without = session, without
+        self._session, self._without, self._tab = session, without, tab
         self.clicked.connect(self._switch)
 
     def draw(self, state: State) -> None:
@@ -51,8 +48,7 @@ class RunSwitch(QPushButton):
         session, without = self._session, self._without
         before = session.state.intervention
         if not without.is_off(before):
-            session.go(without.looked(session.state))
-            self.led.emit()
+            session.go(without.looked(session.state).turned(self._tab, "lab"))
         session.do(change_run, without.turned(before))
 
 

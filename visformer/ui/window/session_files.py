@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ from visformer.session.kept import (
     Work,
     goes_on_with,
     left_behind,
+    looked_at,
     mark,
     recipe_of,
     runs_of,
@@ -86,7 +88,7 @@ class SessionFiles(QObject):
         title = self._title(state).replace("[*]", "[*][*]")  # of a file's own name
         self._window.setWindowTitle(f"{title}[*]")
         self._window.setWindowModified(edited)
-        look = state.tab, state.stage, state.kind, state.layer, state.head, state.step
+        look = *state.place, state.scale, state.look
         run = state.runs, state.wish, state.intervention, state.history, state.opened
         if not same(self._seen, (*run, *look)):
             self._seen = (*run, *look)
@@ -328,12 +330,8 @@ class SessionFiles(QObject):
         window = self._window
         window.source.setText(recipe.wanted.sentence)
         window.reference.setText(recipe.wanted.reference)
-        window.session.set(
-            tab=recipe.tab if window.tabs.has(recipe.tab) else "attention",
-            kind=recipe.kind,
-            layer=recipe.layer,
-            head=recipe.head,
-        )
+        tab = recipe.tab if window.tabs.has(recipe.tab) else "attention"
+        window.session.go(replace(looked_at(window.session.state, recipe), tab=tab))
 
 
 def choose_session(window: MainWindow) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from PySide6.QtCore import QPoint, QRect, QSignalBlocker, QSize, Qt, Signal
+from PySide6.QtCore import QPoint, QRect, QSignalBlocker, QSize, Qt
 from PySide6.QtWidgets import (
     QComboBox,
     QGridLayout,
@@ -49,14 +50,12 @@ FACTORS: dict[float | None, str] = {  # None: no scaling
 class MaskFields(QWidget):
     """What is changed in which layers; every choice changes the run at once."""
 
-    moved = Signal()  # another layer, whose mask is painted
-
     def __init__(self, session: Session) -> None:
         super().__init__()
         self._session = session
         self._state = State()
         self.layers = _chooser(_("layers in which the mask is changed"))
-        self.layers.activated.connect(lambda _: self._change_layer())
+        self.layers.currentIndexChanged.connect(lambda _: self._change_layer())
         self.causal = _chooser(_("causal mask"))
         for name, title in CAUSAL.items():
             self.causal.addItem(_(title), name)
@@ -133,14 +132,15 @@ class MaskFields(QWidget):
 
     def _draw_layers(self) -> None:
         count = self._state.model.layers(self._state.kind) if self._state.model else 0
-        if self.layers.count() == count + 1:
-            return
-        chosen = self.layers.currentIndex()
-        self.layers.clear()
-        self.layers.addItem(_("all layers"), None)
-        for layer in range(count):
-            self.layers.addItem(layer_words(layer), layer)
-        self.layers.setCurrentIndex(max(0, min(chosen, count)))
+        layer = self._state.views.mask_layer
+        with QSignalBlocker(self.layers):
+            if self.layers.count() != count + 1:
+                self.layers.clear()
+                self.layers.addItem(_("all layers"), None)
+                for index in range(count):
+                    self.layers.addItem(layer_words(index), index)
+            at = 0 if layer is None else min(layer + 1, count)
+            self.layers.setCurrentIndex(max(0, at))
 
     def _draw_masked_value(self) -> None:
         state = self._state
@@ -197,8 +197,8 @@ class MaskFields(QWidget):
         self._session.set(kind=self.kind.itemData(index))
 
     def _change_layer(self) -> None:
-        self.draw(self._state)
-        self.moved.emit()
+        views = replace(self._state.views, mask_layer=self.layer)
+        self._session.set(views=views)
 
     def _change_causal(self) -> None:
         name, offset = self.causal.currentData(), self.offset.value()

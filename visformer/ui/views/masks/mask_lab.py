@@ -51,7 +51,6 @@ class MaskLab(Dressed, View):
         self._leaks = ""
         self._fixed = ""  # why nothing can be changed
         self.fields = MaskFields(session)
-        self.fields.moved.connect(self._draw_mask)
         self.mask_map = HeatMap(_("mask of the run on screen"))
         self.attention = attention_maps()
         self.difference = HeatMap(_("difference of the weights"))
@@ -115,7 +114,8 @@ class MaskLab(Dressed, View):
         if self._changed("runs", *runs):
             self._runs = compare(state.baseline, shown)
         kind = (*runs, state.kind)
-        if self._changed("fields", *kind, state.intervention, state.model):
+        changed = state.intervention, state.model, state.views.mask_layer
+        if self._changed("fields", *kind, *changed):
             self.fields.draw(state)
         self._fixed = fixed_words(state)
         self._draw_fixed()

@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
-from PySide6.QtCore import QEvent, QPoint, QRect, QRectF, QSize, Qt, Signal
+from PySide6.QtCore import (
+    QEvent,
+    QPoint,
+    QRect,
+    QRectF,
+    QSignalBlocker,
+    QSize,
+    Qt,
+    Signal,
+)
 from PySide6.QtGui import (
     QContextMenuEvent,
     QMouseEvent,
@@ -220,12 +230,15 @@ class OutputView(View):
             self.bars.setVisible(predicts(state.visible))
         if self._changed("numbers", state.visible, state.lens):
             self._draw_numbers()
+        with QSignalBlocker(self.shows):
+            self.shows.setCurrentIndex(max(0, self.shows.findData(state.views.lens)))
         shows = self.shows.currentData()
         if self._changed("lens", state.visible, state.trace, state.lens, shows):
             self._draw_lens()
 
     def _choose_shows(self) -> None:
-        self.draw(self._state)
+        views = replace(self._state.views, lens=self.shows.currentData())
+        self.session.set(views=views)
 
     def _draw_output(self) -> None:
         state = self._state

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 from PySide6.QtCore import QEvent, QSignalBlocker
@@ -148,7 +149,7 @@ class PositionInput(View):
         """Show the sums of what is shown."""
         self._state = state
         shown = state.visible
-        if self._changed("sides", sides_of(shown)):
+        if self._changed("sides", sides_of(shown), state.views.side):
             self._fill_sides()
         # the source's rows stay the same object from step to step
         rows = (
@@ -161,7 +162,7 @@ class PositionInput(View):
 
     def _fill_sides(self) -> None:
         """Offer the sides that the sentence has."""
-        chosen = self.side.currentData()
+        chosen = self._state.views.side
         with QSignalBlocker(self.side):
             self.side.clear()
             for side in sides_of(self._state.visible):
@@ -182,7 +183,7 @@ class PositionInput(View):
         return side
 
     def _choose_side(self) -> None:
-        self.draw(self._state)
+        self.session.set(views=replace(self._state.views, side=self._side))
 
     def _draw_maps(self) -> None:
         state = self._state

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from PySide6.QtCore import QSignalBlocker, QTimer, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QSpinBox, QWidget
@@ -12,6 +13,7 @@ from visformer.pictures.picture import Matrix
 from visformer.pictures.positions import (
     LIKENESS_NAMES,
     LIKENESSES,
+    Likeness,
     Waves,
     cell_words,
     default_last,
@@ -59,7 +61,7 @@ class PositionTable(Dressed, View):
         self._about = paragraph(_("what the table is"))
         self._hover = paragraph(_("the cell pointed at"), _(HINT))
         self._range = _Range()
-        self._range.changed.connect(self._draw_range)
+        self._range.changed.connect(self._choose_range)
         self._heat_map = HeatMap(
             _("positional encodings, positions by dimensions"), stretch=4
         )
@@ -69,6 +71,7 @@ class PositionTable(Dressed, View):
         self._curves.export.failed.connect(self.fail)
         self._similarity = _Similarity()
         self._similarity.failed.connect(self.fail)
+        self._similarity.chosen.connect(self._choose_likeness)
         # a table that is new on screen is drawn in some turns of the event loop
         self._beside = self._say, self._draw_curves, self._draw_similarity
         self._left: list[Callable[[], None]] = []
@@ -106,14 +109,28 @@ class PositionTable(Dressed, View):
     def draw(self, state: State) -> None:
         """Show the open model's table; a longer sentence lengthens the first range."""
         self._state = state
-        last = default_last(state.positions, state.trace)
-        longer = self._changed("length", last)
+        self._similarity.compare(state.views.likeness)
+        moved = self._changed("range", self._limits())
         if self._changed("table", state.positions, state.model):
-            self._range.touched = False
             with laid_out_once(self):
                 self._draw_table()
-        elif longer and not self._range.touched:
-            self._range.offer(last)
+        elif moved:
+            self._draw_range()
+
+    def _limits(self) -> tuple[int, int]:
+        """Return the first and last position shown; at first, those of the sentence."""
+        table = self._state.positions
+        last = default_last(table, self._state.trace)
+        first, last = self._state.views.positions or (0, last)
+        most = 0 if table is None else len(table) - 1
+        first = max(0, min(first, most))
+        return first, max(first, min(last, most))
+
+    def _choose_range(self, first: int, last: int) -> None:
+        self.session.set(views=replace(self._state.views, positions=(first, last)))
+
+    def _choose_likeness(self, likeness: str) -> None:
+        self.session.set(views=replace(self._state.views, likeness=likeness))
 
     def _draw_table(self) -> None:
         """Show another model's table, or say that there is none."""
@@ -134,7 +151,7 @@ class PositionTable(Dressed, View):
             paint_later(self, 1 + len(self._left))
             self._late.start()
         self._range.set_count(len(table))
-        self._range.offer(default_last(table, self._state.trace))
+        self._draw_range()
         while self._left and not self._late.isActive():
             self._left.pop(0)()
 
@@ -160,8 +177,10 @@ class PositionTable(Dressed, View):
         self._similarity.draw(self._state.positions)
         self._similarity.set_range(self._range.first, self._range.last)
 
-    def _draw_range(self, first: int, last: int) -> None:
+    def _draw_range(self) -> None:
         if self._state.positions is not None:
+            first, last = self._limits()
+            self._range.draw(first, last)
             self._heat_map.draw(heat_picture(self._state.positions, first, last))
             if self._draw_curves not in self._left:
                 self._curves.set_range(first, last)
@@ -215,11 +234,10 @@ NO_POSITIONS = Without(
 class _Range(QWidget):
     """The positions that are shown: two fields, and a button for all."""
 
-    changed = Signal(int, int)  # first and last
+    changed = Signal(int, int)  # the user chose a first and a last one
 
     def __init__(self) -> None:
         super().__init__()
-        self.touched = False  # the user chose a range: a longer sentence keeps it
         self._first, self._last = (
             _spin_box(_("first position")),
             _spin_box(_("last position")),
@@ -254,28 +272,22 @@ class _Range(QWidget):
             self._first.setRange(0, count - 1)
             self._last.setRange(0, count - 1)
 
-    def offer(self, last: int) -> None:
-        """Show the positions up to ``last``, and emit ``changed``."""
-        self._set(0, last)
+    def draw(self, first: int, last: int) -> None:
+        """Show these as the first and last position."""
+        with QSignalBlocker(self._first), QSignalBlocker(self._last):
+            self._first.setValue(first)
+            self._last.setValue(last)
 
     def _take_all(self) -> None:
-        self.touched = True
-        self._set(0, self._last.maximum())
+        self.changed.emit(0, self._last.maximum())
 
     def _change(self) -> None:
         """Keep first <= last: the field that was changed pushes the other."""
-        self.touched = True
         first, last = self._first.value(), self._last.value()
         if first > last:
             first, last = (
                 (first, first) if self.sender() is self._first else (last, last)
             )
-        self._set(first, last)
-
-    def _set(self, first: int, last: int) -> None:
-        with QSignalBlocker(self._first), QSignalBlocker(self._last):
-            self._first.setValue(first)
-            self._last.setValue(last)
         self.changed.emit(first, last)
 
 
@@ -283,16 +295,20 @@ class _Similarity(Dressed, QWidget):
     """How similar every two positions are, by dot product or cosine."""
 
     failed = Signal(str)
+    chosen = Signal(str)  # a name of LIKENESSES
 
     def __init__(self) -> None:
         super().__init__()
         self._table: Floats | None = None
-        self._range = (0, 0)
+        self._range, self._likeness = (0, 0), ""
         self._picture: Matrix | None = None
         self._choice = ComboBox()
-        self._choice.addItems([_(name) for name in LIKENESS_NAMES.values()])
+        for likeness, named in LIKENESS_NAMES.items():
+            self._choice.addItem(_(named), likeness)
         self._choice.setAccessibleName(_("how positions are compared"))
-        self._choice.currentIndexChanged.connect(self._redraw)
+        self._choice.currentIndexChanged.connect(
+            lambda _: self.chosen.emit(self._choice.currentData())
+        )
         self._words = paragraph(_("what the similarity map shows"))
         self._heat_map = HeatMap(_("similarity of every two positions"))
         self._heat_map.hovered.connect(self._tell)
@@ -321,6 +337,14 @@ class _Similarity(Dressed, QWidget):
             self._heat_map.draw(None)
             self._words.setText("")
 
+    def compare(self, likeness: str) -> None:
+        """Compare positions in this way; "" for the first one."""
+        if likeness != self._likeness:
+            self._likeness = likeness
+            with QSignalBlocker(self._choice):
+                self._choice.setCurrentIndex(max(0, self._choice.findData(likeness)))
+            self._redraw()
+
     def set_range(self, first: int, last: int) -> None:
         """Compare the positions of a range."""
         self._range = first, last
@@ -329,7 +353,7 @@ class _Similarity(Dressed, QWidget):
     def _redraw(self) -> None:
         if self._table is None:
             return
-        likeness = list(LIKENESSES)[self._choice.currentIndex()]
+        likeness: Likeness = self._choice.currentData()
         self._picture = similarity_picture(self._table, *self._range, likeness=likeness)
         self._heat_map.draw(self._picture)
         self._tell(None)
@@ -337,7 +361,7 @@ class _Similarity(Dressed, QWidget):
     def _tell(self, cell: MapCell | None) -> None:
         if self._picture is None:
             return
-        likeness = list(LIKENESSES)[self._choice.currentIndex()]
+        likeness: Likeness = self._choice.currentData()
         self._words.setText(
             _(LIKENESSES[likeness])
             if cell is None
