@@ -18,7 +18,7 @@ from typing import Any
 from PySide6.QtCore import QSettings, QTimer
 
 from visformer.app import App
-from visformer.session import forcing, runs
+from visformer.session import runs
 from visformer.session.kept import recipe_of
 from visformer.session.recipe import written
 from visformer.ui.window.window import MainWindow
@@ -93,7 +93,7 @@ class Worker:
         window, trace = self._window, self._window.session.state.trace
         if trace is not None and len(trace):
             window.session.set(step=self._random.randint(1, len(trace)))
-            window.session.do(forcing.force, self._random.randint(4, 20))
+            window.session.do(runs.force, self._random.randint(4, 20))
 
     def _change(self) -> None:
         self._window.change_run(self._random.choice(CHANGES))

@@ -14,7 +14,7 @@ from visformer.engine.messages import (
     Request,
 )
 from visformer.engine.mirror import Decoded
-from visformer.session import forcing, receive, runs
+from visformer.session import receive, runs
 from visformer.session.state import Session, State
 from visformer.values.changes.causal import Causal
 from visformer.values.changes.hide_source import HideSource
@@ -76,7 +76,7 @@ def worked(session: Session, engine: Engine) -> State:
     take(session, opened_model(TRACE.model, path="/m"))
     translated(session, engine)
     session.set(step=2, tab="masks", kind="decoder", head=1)
-    session.do(forcing.force, 7)
+    session.do(runs.force, 7)
     answer(session, engine, make_trace(source=6, target=5, seed=2))
     session.do(runs.choose_tokens, Strategy(name="sample", seed=4), 9)
     answer(session, engine, make_trace(source=6, target=5, seed=3))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from tests.session.sessions import HIDDEN, TRACE, Engine, answer, translated
 from tests.traces import fed
 from visformer.pictures.words.choices import has_fed
-from visformer.session import forcing, runs
+from visformer.session import runs
 from visformer.session.runs import compared
 from visformer.session.state import Session
 from visformer.values.trace import Trace
@@ -44,10 +44,10 @@ def test_a_forced_token_is_compared_with_the_run_before(
     session.do(runs.translate, "one two")
     answer(session, engine, OWN)
     session.set(step=2)
-    session.do(forcing.force, 7)
+    session.do(runs.force, 7)
     answer(session, engine, FORCED)
     assert other(session) == ("un chat", "before")
-    session.do(forcing.force, 8)
+    session.do(runs.force, 8)
     answer(session, engine, FORCED)
     assert other(session) == ("un chat", "before")  # not with another forced one
     assert has_fed(FORCED.steps)
@@ -62,10 +62,10 @@ def test_a_free_run_is_compared_with_the_reference(
     session.do(runs.translate, "one two", reference="le chat")
     answer(session, engine, TAUGHT)
     assert other(session) == ("", "")
-    session.do(forcing.teach, fed=False)
+    session.do(runs.teach, fed=False)
     answer(session, engine, OWN)
     assert other(session) == ("le chat", "reference")
-    session.do(forcing.teach, fed=True)
+    session.do(runs.teach, fed=True)
     answer(session, engine, TAUGHT)
     assert other(session) == ("un chat", "before")
 

@@ -28,7 +28,7 @@ from visformer.engine.messages import (
     Silent,
 )
 from visformer.engine.mirror import Decoded
-from visformer.session import forcing, openings, runs
+from visformer.session import openings, runs
 from visformer.session.state import Session
 from visformer.values.step import Choice
 from visformer.values.strategy import Strategy
@@ -45,10 +45,10 @@ def test_a_choice_is_of_the_sentence_on_screen_or_not_made(
     open_model(session)
     translated(session, engine)
     session.do(runs.translate, "another")
-    session.do(forcing.force, 7)
+    session.do(runs.force, 7)
     assert engine.last.source == "another"
     take(session, Refused(number=2, reason="no."))
-    session.do(forcing.force, 7)  # it did not come: the picture is what is wanted again
+    session.do(runs.force, 7)  # it did not come: the picture is what is wanted again
     assert engine.last.source == "one two"
     assert engine.last.prefix[-1] == Choice(7, "forced")
 
@@ -110,13 +110,13 @@ def test_a_lost_model_leaves_its_run_as_a_recorded_one(
     )
     assert state.model is trace.model
     asked = len(engine.asked)
-    session.do(forcing.force, 7)
+    session.do(runs.force, 7)
     session.do(runs.choose_tokens, Strategy(name="sample"), None)
     session.do(runs.change_run, HIDDEN)
     assert len(engine.asked) == asked  # nobody could answer
     take(session, opened_model(OTHER))
     assert session.state.trace is trace
-    session.do(forcing.force, 7)
+    session.do(runs.force, 7)
     assert len(engine.asked) == asked
 
 
@@ -137,7 +137,7 @@ def test_a_choice_made_before_the_model_is_open_is_of_no_other_model(
     """The tokens that stand before it are of the recorded run's vocabulary."""
     session.do(runs.show_trace, TRACE)
     session.do(openings.open_checkpoint, "/model", given=())
-    session.do(forcing.force, 7)
+    session.do(runs.force, 7)
     assert isinstance(engine.last, Decode)
     number = len(engine.asked)
     take(session, replace(opened_model(OTHER), number=number))

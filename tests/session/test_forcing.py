@@ -11,7 +11,7 @@ from tests.traces import fed, make_trace
 from visformer.engine.messages import Decode
 from visformer.pictures.teacher_forcing import is_taught
 from visformer.pictures.words.scene import telling_head
-from visformer.session import forcing, runs
+from visformer.session import runs
 from visformer.session.kept import recipe_of
 from visformer.session.recipe import read_recipe, written
 from visformer.session.state import Session
@@ -40,15 +40,15 @@ def test_fed_and_free_take_turns_at_the_same_step(
 ) -> None:
     taught(session, engine)
     session.set(step=3)
-    session.do(forcing.teach, fed=False)
+    session.do(runs.teach, fed=False)
     assert engine.last == Decode(source="one two")
     assert session.state.wish.reference == "un deux"
     answer(session, engine)
     assert session.state.step == 3
     asked = len(engine.asked)
-    session.do(forcing.teach, fed=False)  # it is already
+    session.do(runs.teach, fed=False)  # it is already
     assert len(engine.asked) == asked
-    session.do(forcing.teach, fed=True)
+    session.do(runs.teach, fed=True)
     assert engine.last.reference == "un deux"
     answer(session, engine, TAUGHT)
     assert session.state.step == 3
@@ -62,12 +62,12 @@ def test_a_dropped_reference_ends_its_run_at_once(
     session: Session, engine: Engine
 ) -> None:
     taught(session, engine)
-    session.do(forcing.drop_reference)
+    session.do(runs.drop_reference)
     assert engine.last == Decode(source="one two")
     assert session.state.wish.reference == ""
     answer(session, engine)
     asked = len(engine.asked)
-    session.do(forcing.drop_reference)  # there is none
+    session.do(runs.drop_reference)  # there is none
     assert len(engine.asked) == asked
     session.do(runs.undo)
     assert session.state.wish.reference == "un deux"
@@ -77,9 +77,9 @@ def test_a_reference_that_is_not_fed_is_dropped_without_a_run(
     session: Session, engine: Engine
 ) -> None:
     taught(session, engine)
-    session.do(forcing.teach, fed=False)
+    session.do(runs.teach, fed=False)
     trace, asked = answer(session, engine), len(engine.asked)
-    session.do(forcing.drop_reference)
+    session.do(runs.drop_reference)
     assert len(engine.asked) == asked
     assert session.state.trace is not None
     assert session.state.trace.storage == trace.storage
@@ -91,7 +91,7 @@ def test_a_token_forced_in_a_reference_is_decoded_from(
 ) -> None:
     taught(session, engine)
     session.set(step=2)
-    session.do(forcing.force, 7)
+    session.do(runs.force, 7)
     first = TAUGHT.steps[0].id
     expected = (Choice(first, "reference"), Choice(7, "forced"))
     assert engine.last == Decode(source="one two", prefix=expected)
@@ -102,7 +102,7 @@ def test_a_recipe_keeps_whether_the_reference_is_fed(
     session: Session, engine: Engine
 ) -> None:
     taught(session, engine)
-    session.do(forcing.teach, fed=False)
+    session.do(runs.teach, fed=False)
     answer(session, engine)
     recipe = recipe_of(session.state)
     assert recipe is not None
@@ -114,10 +114,10 @@ def test_the_models_own_choice_is_not_forced(session: Session, engine: Engine) -
     translated(session, engine)
     own = TRACE.steps[2].id
     session.set(step=3)
-    session.do(forcing.force, 7)
+    session.do(runs.force, 7)
     assert engine.last.prefix[-1] == Choice(7, "forced")
     answer(session, engine, fed(TRACE, {2: "forced"}, wrong=(2,)))
-    session.do(forcing.force, own)
+    session.do(runs.force, own)
     assert engine.last.prefix == ()  # all of it is the model's own again
 
 
@@ -126,14 +126,14 @@ def test_other_forced_tokens_stay_when_one_is_taken_back(
 ) -> None:
     translated(session, engine)
     session.set(step=1)
-    session.do(forcing.force, 7)
+    session.do(runs.force, 7)
     answer(session, engine, fed(TRACE, {0: "forced"}, wrong=(0,)))
     session.set(step=4)
     assert session.state.visible is not None
     own = session.state.visible.steps[-1].id
-    session.do(forcing.force, 8)
+    session.do(runs.force, 8)
     answer(session, engine, fed(TRACE, {0: "forced", 3: "forced"}, wrong=(0, 3)))
-    session.do(forcing.force, own)
+    session.do(runs.force, own)
     assert engine.last.prefix == (Choice(49, "forced"),)
 
 
@@ -143,7 +143,7 @@ def test_greedy_takes_its_best_token_as_its_own(
     session.do(runs.translate, "one two", reference="un deux")
     answer(session, engine, TAUGHT)
     session.set(step=3)
-    session.do(forcing.force, TAUGHT.steps[2].candidates[0].id)
+    session.do(runs.force, TAUGHT.steps[2].candidates[0].id)
     kept = tuple(Choice(step.id, "reference") for step in TAUGHT.steps[:2])
     assert engine.last.prefix == kept
 
@@ -159,7 +159,7 @@ def test_what_is_drawn_is_known_of_an_earlier_run_only(
     session.do(runs.translate, "one two")
     answer(session, engine, replace(trace, steps=steps))
     session.set(step=3)
-    session.do(forcing.force, 7)
+    session.do(runs.force, 7)
     answer(session, engine, fed(trace, {2: "forced"}, wrong=(2,)))
-    session.do(forcing.force, 31 if drawn else trace.steps[2].candidates[0].id)
+    session.do(runs.force, 31 if drawn else trace.steps[2].candidates[0].id)
     assert (engine.last.prefix == ()) == drawn

@@ -27,7 +27,7 @@ from visformer.engine.messages import (
 )
 from visformer.engine.mirror import Decoded
 from visformer.pictures.words.scene import telling_head
-from visformer.session import forcing, openings, runs, side_requests
+from visformer.session import openings, runs, side_requests
 from visformer.session.runs import fixed_words
 from visformer.session.state import Next, Session
 from visformer.values.facts import Description, ModelFacts
@@ -166,7 +166,7 @@ def test_a_reference_is_fed_to_no_model_of_another_vocabulary(
     assert (engine.last.source, engine.last.reference) == ("one two", "")
     assert (state.wish.reference, state.wish.fed) == ("un deux", False)
     answer(session, engine, replace(TRACE, model=other))
-    session.do(forcing.teach, fed=True)
+    session.do(runs.teach, fed=True)
     assert engine.last.reference == "un deux"
 
 

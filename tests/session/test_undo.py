@@ -12,7 +12,7 @@ from tests.session.sessions import HIDDEN, OPEN, TRACE, Engine, answer, take, tr
 from tests.traces import make_trace
 from visformer.engine.messages import Decode, Refused
 from visformer.engine.mirror import Decoded
-from visformer.session import forcing, openings, runs
+from visformer.session import openings, runs
 from visformer.session.run import (
     MOST_BYTES,
     MOST_EDITS,
@@ -31,7 +31,7 @@ SAMPLED = Strategy(name="sample", seed=3)
 
 
 def edit_token(session: Session) -> None:
-    session.do(forcing.force, 7)
+    session.do(runs.force, 7)
 
 
 def edit_reference(session: Session) -> None:
@@ -140,7 +140,7 @@ def test_restoring_brings_back_the_wish_of_the_original_run(
 ) -> None:
     translated(session, engine)
     session.set(step=2)
-    session.do(forcing.force, 7)
+    session.do(runs.force, 7)
     forced = made(session, engine, seed=3)
     wish = session.state.wish
     assert wish.prefix[-1] == Choice(7, "forced")
@@ -161,7 +161,7 @@ def test_a_choice_is_not_made_in_a_run_that_is_about_to_go(
     translated(session, engine)
     session.do(runs.change_run, OPEN)
     asked = len(engine.asked)
-    session.do(forcing.force, 7)
+    session.do(runs.force, 7)
     assert len(engine.asked) == asked
 
 
@@ -181,7 +181,7 @@ def test_a_refused_sentence_is_no_step_of_undo(
     session: Session, engine: Engine
 ) -> None:
     first = translated(session, engine)
-    session.do(forcing.force, 7)
+    session.do(runs.force, 7)
     made(session, engine, seed=2)
     session.do(runs.translate, "three")
     take(session, Refused(number=len(engine.asked), reason="no."))
@@ -271,7 +271,7 @@ def test_what_is_no_longer_kept_is_decoded_again(
 ) -> None:
     translated(session, engine)
     session.set(step=2)
-    session.do(forcing.force, 7)
+    session.do(runs.force, 7)
     made(session, engine, seed=3)
     request = engine.last
     session.do(runs.translate, "three")

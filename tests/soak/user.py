@@ -15,7 +15,7 @@ from visformer import paths
 from visformer.app import App
 from visformer.engine.handle import Engine
 from visformer.pictures.computation.stages import stage_names
-from visformer.session import forcing, runs
+from visformer.session import runs
 from visformer.ui.look import theme
 from visformer.ui.views import VIEWS
 from visformer.ui.views.view import Pages
@@ -139,7 +139,7 @@ class User:
             trace = self._window.session.state.trace
             assert trace is not None
             ids, _probabilities = trace.steps[1].candidates.numbers
-            self._window.session.do(forcing.force, int(draw.choice(ids)))
+            self._window.session.do(runs.force, int(draw.choice(ids)))
             self.wait(self._is_done)
             self._window.change_run(draw.choice(CHANGES))
             self.wait(self._is_done)

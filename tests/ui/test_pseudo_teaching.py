@@ -10,7 +10,7 @@ from tests.ui.pseudo_reader import Reader
 from visformer.core.decoding import Decoding
 from visformer.pictures.look import ORDERS, SUMMARIES, Look
 from visformer.pictures.words.run_notices import end_notice, source_notice
-from visformer.session import forcing
+from visformer.session import runs
 from visformer.ui.bars.first_steps import FirstSteps
 from visformer.ui.bars.strip import chip_words
 from visformer.ui.widgets.term_tips import TermTip
@@ -37,7 +37,7 @@ def test_tokens_that_were_not_chosen(
         running.every_tab(paint=step == 3)
         for chip in window.strips.target.row.chips:
             running.note(chip_words(chip))
-    window.session.do(forcing.teach, fed=False)
+    window.session.do(runs.teach, fed=False)
     running.decoded()
     running.every_tab(paint=False)
     running.check(missing)

@@ -14,7 +14,7 @@ from tests.traces import fed, make_trace
 from tests.ui.painted import painted
 from tests.ui.windows import Pair, answer
 from visformer.pictures.words.translation_text import TextPart
-from visformer.session import forcing
+from visformer.session import runs
 from visformer.ui.bars.sentence import MarkedLabel
 from visformer.ui.look.theme import fed_colour
 from visformer.values.trace import Trace
@@ -32,7 +32,7 @@ def test_a_forced_run_stands_beside_the_models_own(pair: Pair) -> None:
     sentence = window.sentence
     assert sentence.words.text() == "un chat noir"
     assert not sentence.other.isVisible()
-    window.session.do(forcing.force, 7)
+    window.session.do(runs.force, 7)
     forced = fed(make_trace(target=4), {1: "forced"}, wrong=(1,))
     answer(window, engine, saying(forced, "un chien noir"))
     assert sentence.other.isVisible()
@@ -71,7 +71,7 @@ def test_where_there_is_little_room_the_sentence_itself_is_read(pair: Pair) -> N
     text = "a sentence of some length"
     answer(window, engine, saying(make_trace(target=4), text + " before"))
     window.session.set(step=2)
-    window.session.do(forcing.force, 7)
+    window.session.do(runs.force, 7)
     forced = fed(make_trace(target=4), {1: "forced"}, wrong=(1,))
     answer(window, engine, saying(forced, text))
     window.resize(window.minimumSizeHint().width(), 700)

@@ -16,7 +16,7 @@ from typing import Any
 from PySide6.QtCore import QSettings, QTimer
 
 from visformer.app import App
-from visformer.session.forcing import force
+from visformer.session.runs import force
 
 TICK_MS = 20
 MOST_MS = 240_000  # then it gives up: nobody else would end it

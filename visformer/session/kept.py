@@ -26,7 +26,14 @@ import msgspec
 from visformer.engine.messages import Open
 from visformer.errors import InputError, VisformerError, stack_words
 from visformer.files import read_regular, written_whole
-from visformer.session.recipe import Recipe, edits_of, read_recipe, wanted_of, written
+from visformer.session.recipe import (
+    LOOKED,
+    Recipe,
+    edits_of,
+    read_recipe,
+    wanted_of,
+    written,
+)
 from visformer.session.run import Run, Wish
 from visformer.session.runs import is_answered
 from visformer.session.state import State
@@ -124,15 +131,7 @@ def recipe_of(state: State, runs: Sequence[Run] = ()) -> Recipe | None:
         overrides=state.answers.about(opened.path) or () if opened is not None else (),
         digest=opened.model.digest if opened is not None else "",
         recorded=state.recorded,
-        tab=state.tab,
-        stage=state.stage,
-        kind=state.kind,
-        layer=state.layer,
-        head=state.head,
-        stage_options=state.stage_options,
-        views=state.views,
-        scale=state.scale,
-        look=state.look,
+        **{name: getattr(state, name) for name in LOOKED},
     )
 
 
@@ -141,19 +140,9 @@ def looked_at(state: State, recipe: Recipe) -> State:
 
     How tokens are written, and whether later ones are shown, is the user's own choice.
     """
-    ahead, pieces = state.look.ahead, state.look.pieces
-    return replace(
-        state,
-        tab=recipe.tab,
-        stage=recipe.stage,
-        kind=recipe.kind,
-        layer=recipe.layer,
-        head=recipe.head,
-        stage_options=recipe.stage_options,
-        views=recipe.views,
-        scale=recipe.scale,
-        look=replace(recipe.look, ahead=ahead, pieces=pieces),
-    )
+    own, looked = state.look, {name: getattr(recipe, name) for name in LOOKED}
+    looked["look"] = replace(recipe.look, ahead=own.ahead, pieces=own.pieces)
+    return replace(state, **looked)
 
 
 def goes_on_with(state: State, recipe: Recipe) -> bool:

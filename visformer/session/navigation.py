@@ -8,7 +8,7 @@ from visformer.pictures.attention.finder import best_head
 from visformer.pictures.fills import cell_of
 from visformer.pictures.selection import AttentionCell
 from visformer.pictures.words.absent import has_source
-from visformer.session.state import Next, Place, State, Trail
+from visformer.session.state import Next, State
 from visformer.values.facts import Kind
 from visformer.values.trace import Trace
 
@@ -45,25 +45,22 @@ def reading_kind(trace: Trace) -> Kind | None:
 
 def back(state: State) -> Next:
     """Go to the place before the current one."""
-    return _gone(state, state.trail.go_back(state.place, state.trace))
+    return _gone(state, forward=False)
 
 
 def forward(state: State) -> Next:
     """Go to the place that Back came from."""
-    return _gone(state, state.trail.go_forward(state.place, state.trace))
+    return _gone(state, forward=True)
 
 
 def ways(state: State) -> tuple[bool, bool]:
     """Tell whether Back and Forward lead anywhere."""
-    here = state.place, state.trace
-    return (
-        state.trail.go_back(*here) is not None,
-        state.trail.go_forward(*here) is not None,
-    )
+    return back(state).state is not state, forward(state).state is not state
 
 
-def _gone(state: State, to: tuple[Place, Trail] | None) -> Next:
-    if to is None:
+def _gone(state: State, *, forward: bool) -> Next:
+    way = state.trail.way(state.place, state.trace, forward=forward)
+    if way is None:
         return Next(state)
-    place, trail = to
+    place, trail = way
     return Next(replace(state, trail=trail, **place._asdict()))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Annotated, Any
 
 import msgspec
@@ -24,6 +25,12 @@ from visformer.values.step import Choice, Count
 from visformer.values.strategy import Strategy
 
 KEPT_EDITS = 20  # in a recipe, on each side
+WISHED = tuple(field.name for field in fields(Wish))
+# what is looked at, in a recipe and in a State
+LOOKED = (
+    *("tab", "stage", "kind", "layer", "head"),
+    *("stage_options", "views", "scale", "look"),
+)
 TypedText = Annotated[str, msgspec.Meta(max_length=MAX_CHARACTERS)]
 
 
@@ -44,14 +51,7 @@ class WantedRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def wish(self) -> Wish:
         """What is translated, and how."""
-        return Wish(
-            sentence=self.sentence,
-            reference=self.reference,
-            fed=self.fed,
-            strategy=self.strategy,
-            limit=self.limit,
-            prefix=self.prefix,
-        )
+        return Wish(**{name: getattr(self, name) for name in WISHED})
 
     @property
     def intervention(self) -> Intervention:
@@ -121,16 +121,9 @@ def _check(run: WantedRun) -> None:
 
 def wanted_of(wish: Wish, intervention: Intervention, step: int) -> WantedRun:
     """Return a run as it was wanted."""
-    return WantedRun(
-        sentence=wish.sentence,
-        reference=wish.reference,
-        fed=wish.fed,
-        strategy=wish.strategy,
-        limit=wish.limit,
-        prefix=wish.prefix,
-        change=intervention.to_json() if intervention else None,
-        step=step,
-    )
+    wished = {name: getattr(wish, name) for name in WISHED}
+    change = intervention.to_json() if intervention else None
+    return WantedRun(**wished, change=change, step=step)
 
 
 def edits_of(edits: Sequence[EditedRun], keys: Sequence[int]) -> tuple[WantedRun, ...]:

@@ -82,36 +82,25 @@ class Trail:
             return Trail(self.back)
         return Trail((*self.back, place)[-MOST_PLACES:])
 
-    def go_back(self, now: Place, trace: Trace | None) -> tuple[Place, Trail] | None:
-        """Return the place before ``now`` that differs from it, and what is left."""
-        found = _nearest(self.back, now, trace)
-        if found is None:
-            return None
-        place, back = found
-        return place, Trail(back, (*self.forward, now))
+    def way(
+        self, now: Place, trace: Trace | None, *, forward: bool = False
+    ) -> tuple[Place, Trail] | None:
+        """Return the nearest place that differs from ``now``, and the trail from there.
 
-    def go_forward(self, now: Place, trace: Trace | None) -> tuple[Place, Trail] | None:
-        """Return the place after ``now`` that differs from it, and what is left."""
-        found = _nearest(self.forward, now, trace)
-        if found is None:
-            return None
-        place, forward = found
-        return place, Trail((*self.back, now), forward)
+        None where there is none.
+        """
+        places = self.forward if forward else self.back
+        for at in range(len(places) - 1, -1, -1):
+            place = places[at] if trace is None else limited(places[at], trace)
+            if place.seen != now.seen:
+                left, passed = places[:at], self.back if forward else self.forward
+                to = ((*passed, now), left) if forward else (left, (*passed, now))
+                return place, Trail(*to)
+        return None
 
 
 def _only_steps(one: Place, other: Place) -> bool:
     return one.seen[:-1] == other.seen[:-1] and one.step != other.step
-
-
-def _nearest(
-    places: tuple[Place, ...], now: Place, trace: Trace | None
-) -> tuple[Place, tuple[Place, ...]] | None:
-    """Return the last place that the Trace has and that is not ``now``."""
-    for at in range(len(places) - 1, -1, -1):
-        place = places[at] if trace is None else limited(places[at], trace)
-        if place.seen != now.seen:
-            return place, places[:at]
-    return None
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -24,7 +24,7 @@ from visformer.pictures.words.modified_run import change_words, export_words
 from visformer.program.diagnostics import Health
 from visformer.program.guard import contain_overrides, separately
 from visformer.program.memory import Memory
-from visformer.session import forcing, openings, runs, side_requests
+from visformer.session import openings, runs, side_requests
 from visformer.session.navigation import click_source
 from visformer.session.pending import read_answers
 from visformer.session.receive import receive
@@ -494,7 +494,7 @@ def wire(window: MainWindow) -> None:
     """Connect what explains and what teaches with the window's State."""
     _wire_teaching(window)
     session = window.session
-    window.candidates.chosen.connect(lambda id: session.do(forcing.force, id))
+    window.candidates.chosen.connect(lambda id: session.do(runs.force, id))
     window.candidates.failed.connect(lambda words: session.set(error=words))
     window.candidates.typed.connect(
         lambda text: session.do(side_requests.find_tokens, text)
@@ -514,11 +514,11 @@ def _wire_teaching(window: MainWindow) -> None:
     """Let the bar, and an emptied reference box, change the window's run."""
 
     def teach(fed: bool) -> None:
-        window.session.do(forcing.teach, fed=fed)
+        window.session.do(runs.teach, fed=fed)
 
     def drop(text: str = "") -> None:
         if not text:
-            window.session.do(forcing.drop_reference)
+            window.session.do(runs.drop_reference)
 
     window.candidates.teaching.chosen.connect(teach)
     window.candidates.teaching.dropped.connect(window.reference.clear)

@@ -132,15 +132,10 @@ class MaskFields(QWidget):
 
     def _draw_layers(self) -> None:
         count = self._state.model.layers(self._state.kind) if self._state.model else 0
-        layer = self._state.views.mask_layer
-        with QSignalBlocker(self.layers):
-            if self.layers.count() != count + 1:
-                self.layers.clear()
-                self.layers.addItem(_("all layers"), None)
-                for index in range(count):
-                    self.layers.addItem(layer_words(index), index)
-            at = 0 if layer is None else min(layer + 1, count)
-            self.layers.setCurrentIndex(max(0, at))
+        layers: dict[int | None, str] = {None: _("all layers")}
+        layers |= {layer: layer_words(layer) for layer in range(count)}
+        chosen = self._state.views.mask_layer
+        _fill(self.layers, layers, chosen if chosen in layers else None)
 
     def _draw_masked_value(self) -> None:
         state = self._state
