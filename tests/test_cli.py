@@ -222,6 +222,22 @@ def test_a_translation_is_one_line_whatever_the_model_makes(
     assert capsys.readouterr().out == "a b c\n c   d \n"
 
 
+def test_a_byte_order_mark_is_dropped_from_the_first_line_alone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+
+    def translate(_model: object, lines: list[str], **_: object) -> list[str]:
+        read.extend(lines)
+        return lines
+
+    monkeypatch.setattr("visformer.core.translation.translate", translate)
+    text = b"\xef\xbb\xbfx\n\xef\xbb\xbfy\n"
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(text)))
+    assert main(["translate", "--checkpoint", str(folder), "--device", "cpu"]) == 0
+    assert read == ["x", "\ufeffy"]
+
+
 def test_inspect_names_sizes_and_checks(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

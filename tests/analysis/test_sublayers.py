@@ -99,6 +99,7 @@ def test_queries_keys_and_values_follow_from_what_is_read(name: str) -> None:
             assert close(weights.value(memory)[:, part], trace.values(kind, 1, head))
             derived = trace.attention_heads(kind, 1, head).weights()[0]
             assert close(derived, trace.attention(kind, 1, head))
+        assert close(rows.memory(kind, slice(1, 3)), memory[1:3])
 
 
 def test_a_block_of_rows_is_those_rows_of_the_whole() -> None:

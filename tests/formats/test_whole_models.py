@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import pickletools
 import struct
 import sys
 import time
@@ -28,7 +29,7 @@ from visformer.errors import CheckpointError
 from visformer.formats.inert_pickle import MOST_BYTES
 from visformer.formats.loading import checkpoint_files, load
 from visformer.formats.weight_file import read_weights
-from visformer.formats.whole_model import MAGIC
+from visformer.formats.whole_model import MAGIC, read_whole
 
 WAYS: dict[str, dict[str, Any]] = {
     "zip": {},
@@ -413,3 +414,18 @@ def test_tensors_of_other_kinds_are_no_weights(tmp_path: Path) -> None:
     torch.save(made, tmp_path / "m.pt")
     found: dict[str, Tensor] = read_weights(tmp_path / "m.pt").tensors
     assert {*found} == {*state(MAKERS["scratch"])}
+
+
+def test_a_key_twice_in_a_legacy_file_is_refused() -> None:
+    made, numbers = io.BytesIO(), torch.arange(3.0)
+    torch.save({"w": numbers}, made, _use_new_zipfile_serialization=False)
+    made.seek(0)
+    for _part in range(4):  # magic, version, system, value
+        assert [*pickletools.genops(made)]
+    start = made.tell()
+    keys, rest = pickle.load(made), made.read()
+    head = made.getvalue()[:start]
+    once = read_whole(head + pickle.dumps(keys, 2) + rest)
+    assert torch.equal(once.value["w"], numbers)
+    with pytest.raises(ValueError, match="a storage of another size"):
+        read_whole(head + pickle.dumps(2 * keys, 2) + 2 * rest)

@@ -14,6 +14,7 @@ from visformer.pictures.candidates import (
     kept_words,
     named_rows,
     others_words,
+    rest_of,
 )
 from visformer.values.distribution import WholeDistribution
 
@@ -129,3 +130,8 @@ def test_a_fed_token_that_the_model_would_say_too() -> None:
     summary = candidate_table(trace.until(1)).summary
     assert summary.startswith("fed from the reference: “t0”, rank 1\nthe model would")
     assert "the model would say the same" in summary
+
+
+def test_what_is_left_beside_all_tokens_is_never_negative() -> None:
+    assert (rest_of(0.75), rest_of(1.0000001)) == (0.25, 0.0)
+    assert np.isnan(rest_of(float("nan")))

@@ -163,3 +163,20 @@ def test_what_is_drawn_is_known_of_an_earlier_run_only(
     answer(session, engine, fed(trace, {2: "forced"}, wrong=(2,)))
     session.do(runs.force, 31 if drawn else trace.steps[2].candidates[0].id)
     assert (engine.last.prefix == ()) == drawn
+
+
+@pytest.mark.parametrize("same", [False, True])
+def test_the_models_own_choice_is_that_after_the_same_tokens(
+    session: Session, engine: Engine, same: bool
+) -> None:
+    session.do(runs.choose_tokens, Strategy(name="sample", seed=3), None)
+    trace = make_trace(source=6, target=5)
+    session.do(runs.translate, "one two")
+    answer(session, engine, trace)
+    session.set(step=3)
+    session.do(forcing.force, 7)
+    forced = fed(trace, {2: "forced"}, wrong=(2,))
+    ids = forced.target_ids.copy()
+    ids[2] += not same  # the token that the row of this step reads
+    answer(session, engine, replace(forced, target_ids=ids))
+    assert forcing.own_choice(session.state) == (trace.steps[2].id if same else None)

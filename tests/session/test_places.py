@@ -7,7 +7,7 @@ from dataclasses import replace
 from tests.traces import make_trace
 from visformer.session import navigation, runs
 from visformer.session.navigation import ways
-from visformer.session.state import MOST_PLACES, Session
+from visformer.session.state import MOST_PLACES, Place, Session, limited
 
 
 def session() -> Session:
@@ -50,6 +50,13 @@ def test_step_after_step_is_one_way() -> None:
     assert (one.state.tab, one.state.step) == ("masks", 3)
     one.do(navigation.forward)
     assert one.state.step == 7
+
+
+def test_a_place_is_limited_to_what_a_run_has_and_to_what_follows_its_prompt() -> None:
+    trace = replace(make_trace(target=9, layers=3, heads=4), prompt=4)
+    far, near = Place("masks", "cross", 7, 8, 99), Place("masks", "cross", 0, 0, 1)
+    assert limited(far, trace) == Place("masks", "cross", 2, 3, 9)
+    assert limited(near, trace) == Place("masks", "cross", 0, 0, 4)
 
 
 def test_going_elsewhere_forgets_what_was_ahead() -> None:

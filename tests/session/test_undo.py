@@ -239,6 +239,8 @@ def test_history_is_bounded_in_edits_and_bytes() -> None:
         made(session, engine, seed=turn % 3)
     assert len(session.state.history.undo) == MOST_EDITS
     assert len(session.state.runs) == MOST_EDITS + 1
+    kept = [one.wish.sentence for one in session.state.history.undo]
+    assert kept == [f"line {turn}" for turn in range(19, MOST_EDITS + 19)]
     edit = session.state.history.undo[-1]
     wide = make_trace(source=400, target=400, layers=6, heads=8)
     count = MOST_BYTES // Run(trace=wide).bytes + 2

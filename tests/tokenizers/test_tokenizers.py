@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.formats.folders import PIECES, pieces
 from tests.models import BOS, EOS, PAD, UNK, VOCABULARY, letters
+from visformer import paths
 from visformer.errors import CheckpointError, InputError
 from visformer.tokenizers.tokenizer import (
     SentencePieceSide,
@@ -342,3 +343,16 @@ def test_a_tokenizers_file_neither_pads_nor_cuts_what_is_split() -> None:
     made.enable_truncation(2)
     side = HuggingFaceSide(made.to_str().encode(), "tokenizer.json")
     assert [token.id for token in side.encode("a a a")] == [1, 1, 1]
+
+
+def test_the_four_bytes_of_a_character_are_put_together_again() -> None:
+    side = read_sentencepiece(paths.checkpoint() / "tokenizer.model")
+    ids = [token.id for token in side.encode("a 😀")]
+    assert [side.token(id) for id in ids[-4:]] == [
+        "<0xF0>",
+        "<0x9F>",
+        "<0x98>",
+        "<0x80>",
+    ]
+    assert side.decode(ids) == "a 😀"
+    assert side.decode(ids[:-1]) == "a "

@@ -11,7 +11,9 @@ import pytest
 from tests.general_traces import SCALES, Shape, any_trace
 from visformer.errors import InputError
 from visformer.values.arrays import Floats, softmax
+from visformer.values.encodings import sinusoid
 from visformer.values.facts import KINDS, Kind
+from visformer.values.rollout import running_rollout
 from visformer.values.score_bias import DistanceBias
 from visformer.values.trace import Trace
 
@@ -127,3 +129,34 @@ def test_what_was_not_kept_is_refused_in_one_sentence() -> None:
 def test_a_model_that_is_not_known_says_so() -> None:
     with pytest.raises(InputError, match="Only the attention of “any” is known"):
         _ = any_trace().model.config
+
+
+def test_the_rows_before_a_length_hold_no_longer_prompt() -> None:
+    trace = replace(any_trace(), prompt=3)
+    assert [trace.until(length).prompt for length in (0, 2, 3, 4)] == [0, 2, 3, 3]
+
+
+def test_of_pads_with_the_id_of_the_end_the_first_ends_the_sentence() -> None:
+    trace = any_trace(source=5)
+    ids = np.array([7, 0, 7, 0, 0])
+    for eos, pads in ((0, [4]), (9, [1, 3, 4])):
+        model = replace(trace.model, pad=0, eos=eos, source_pad=None)
+        padded = replace(trace, model=model, source_ids=ids)
+        assert np.flatnonzero(padded.pads("source")).tolist() == pads
+
+
+def test_cross_attention_rolls_out_through_every_layer_of_the_encoder() -> None:
+    trace = any_trace()
+    cross = trace.attention("cross", 1).mean(0)
+    every = [trace.attention("encoder", layer).mean(0) for layer in range(2)]
+    *_first, encoder = running_rollout(every)
+    np.testing.assert_allclose(trace.rollout("cross"), cross @ encoder, atol=1e-6)
+
+
+def test_sinusoids_are_those_of_the_paper() -> None:
+    angles = np.array([5, 5 / 100])  # at position 5: 10000^(2i / 4) is 1 and 100
+    sines, cosines = np.sin(angles), np.cos(angles)
+    row, halves = sinusoid(6, 4)[5], sinusoid(6, 4, interleaved=False)[5]
+    expected = [sines[0], cosines[0], sines[1], cosines[1]]
+    np.testing.assert_allclose(row, expected, rtol=1e-6)
+    np.testing.assert_allclose(halves, [*sines, *cosines], rtol=1e-6)

@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 from tests.general_traces import Shape, any_trace
-from tests.traces import make_trace
+from tests.traces import fed, make_trace
 from visformer.errors import InputError
 from visformer.trace_file.file_blocks import MAGIC, BlockFile
 from visformer.trace_file.stored_arrays import StoredArray, StoredRows
 from visformer.trace_file.trace_file import read_trace, write_trace
 from visformer.values.change_text import parse
 from visformer.values.facts import KINDS, Kind
-from visformer.values.step import Candidates
+from visformer.values.step import Candidates, Origin, step_origins
 from visformer.values.trace import Trace
 
 
@@ -155,6 +155,17 @@ def test_a_lone_surrogate_is_written_as_a_question_mark(tmp_path: Path) -> None:
 
 
 # ---- numbers that stay in the file -------------------------------------------------
+
+
+def test_who_chose_is_read_without_the_texts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("visformer.trace_file.file_blocks.VERIFIED", 0)
+    origins: dict[int, Origin] = {1: "forced", 70: "rule", 71: "reference"}
+    trace = fed(make_trace(target=80), origins)
+    trace.save(tmp_path / "a.vis")
+    found = step_origins(read_trace(tmp_path / "a.vis").steps)
+    assert found == tuple(origins.get(row, "model") for row in range(80))
 
 
 def test_numbers_are_read_when_asked(
