@@ -174,9 +174,9 @@ def test_the_models_own_choice_is_that_after_the_same_tokens(
     session.do(runs.translate, "one two")
     answer(session, engine, trace)
     session.set(step=3)
-    session.do(forcing.force, 7)
+    session.do(runs.force, 7)
     forced = fed(trace, {2: "forced"}, wrong=(2,))
     ids = forced.target_ids.copy()
     ids[2] += not same  # the token that the row of this step reads
     answer(session, engine, replace(forced, target_ids=ids))
-    assert forcing.own_choice(session.state) == (trace.steps[2].id if same else None)
+    assert runs.own_choice(session.state) == (trace.steps[2].id if same else None)
