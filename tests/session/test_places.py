@@ -7,7 +7,7 @@ from dataclasses import replace
 from tests.traces import make_trace
 from visformer.session import navigation, runs
 from visformer.session.navigation import ways
-from visformer.session.state import MOST_PLACES, Place, Session, limited
+from visformer.session.state import MOST_PLACES, Session, limited
 
 
 def session() -> Session:
@@ -54,9 +54,11 @@ def test_step_after_step_is_one_way() -> None:
 
 def test_a_place_is_limited_to_what_a_run_has_and_to_what_follows_its_prompt() -> None:
     trace = replace(make_trace(target=9, layers=3, heads=4), prompt=4)
-    far, near = Place("masks", "cross", 7, 8, 99), Place("masks", "cross", 0, 0, 1)
-    assert limited(far, trace) == Place("masks", "cross", 2, 3, 9)
-    assert limited(near, trace) == Place("masks", "cross", 0, 0, 4)
+    place = session().state.place._replace(kind="cross")
+    assert limited(place._replace(layer=7, head=8, step=99), trace) == place._replace(
+        layer=2, head=3, step=9
+    )
+    assert limited(place._replace(step=1), trace) == place._replace(step=4)
 
 
 def test_going_elsewhere_forgets_what_was_ahead() -> None:
