@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from visformer.watching.watcher import watch as watch
     from visformer.watching.wrapped import WrappedModel as WrappedModel
     from visformer.watching.wrapped import wrap as wrap
-    from visformer.watching.wrapped_decoding import WrappedDecoding as WrappedDecoding
 
 __version__ = "0.1.0"
 _MODULES = {  # public name -> the module that defines it, imported on first use
@@ -83,7 +82,6 @@ _MODULES = {  # public name -> the module that defines it, imported on first use
     "Watched": "watching.watcher",
     "WatchedAttention": "values.watched_attention",
     "Watcher": "watching.watcher",
-    "WrappedDecoding": "watching.wrapped_decoding",
     "WrappedModel": "watching.wrapped",
     "build": "formats.loading",
     "compare": "watching.comparing",

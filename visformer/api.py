@@ -43,11 +43,10 @@ from visformer.values.intervention import Intervention
 from visformer.values.trace import Trace
 
 if TYPE_CHECKING:
-    from visformer.core.checkpoint import Checkpoint
+    from visformer.core.models import Model
     from visformer.watching.watcher import Watched
-    from visformer.watching.wrapped import WrappedModel
 
-    Shown = Trace | SavedRun | SavedSession | Watched | WrappedModel | str | Path
+    Shown = Trace | SavedRun | SavedSession | Watched | Model | str | Path
 
 MOST_BEAMS = 1000
 
@@ -107,7 +106,8 @@ def show(
     What ``visformer.watch`` saw, and ``attentions`` (for each kind a list with an array
     [B, H, Q, K] of each layer), are shown by a process of their own, with a run for
     each row of the batch: from a notebook too, and without anything that runs Qt.
-    So is what ``visformer.wrap`` wrapped: this process answers what is typed there.
+    So is a model, as ``visformer.wrap`` and ``load`` return them: this process answers
+    what is typed there.
     """
     from visformer.commands.shared import explained_qt
 
@@ -117,9 +117,8 @@ def show(
         return _show_apart(
             traces_of_weights(attentions, source_tokens, target_tokens), block=block
         )
-    wrapped = sys.modules.get("visformer.watching.wrapped")
-    if wrapped is not None and isinstance(trace, wrapped.WrappedModel):
-        return _show_served(trace, block=block)
+    if hasattr(trace, "begin"):
+        return _show_served(cast("Model", trace), block=block)
     watched = sys.modules.get("visformer.watching.watcher")  # nothing was, if not
     if watched is not None and isinstance(trace, watched.Watched):
         if not trace.traces:
@@ -139,7 +138,7 @@ def show(
     return app.show(trace, block=bool(block))
 
 
-def _show_served(wrapped: WrappedModel, *, block: bool) -> int:
+def _show_served(model: Model, *, block: bool) -> int:
     """Show a window of its own process, whose requests this one answers."""
     from visformer.engine.process import serve_model
 
@@ -147,7 +146,7 @@ def _show_served(wrapped: WrappedModel, *, block: bool) -> int:
     key = os.urandom(32)
     with Listener(authkey=key) as listener:
         address: Any = listener.address
-        window = _window("run_served", address, key.hex(), wrapped.name)
+        window = _window("run_served", address, key.hex(), model.name)
 
         def call_in_its_place() -> None:  # or nobody would ever call
             window.wait()
@@ -159,7 +158,7 @@ def _show_served(wrapped: WrappedModel, *, block: bool) -> int:
 
     def serve() -> int:
         with connection:
-            serve_model(wrapped, connection)
+            serve_model(model, connection)
         return window.wait()
 
     if block or window.poll() is not None:
@@ -266,7 +265,7 @@ def inspect(
 
 def translate(
     texts: str | Iterable[str],
-    checkpoint: Checkpoint | str | Path | None = None,
+    checkpoint: Model | str | Path | None = None,
     beam: int = 1,
 ) -> list[str]:
     """Translate texts, or one, in order; blank ones stay empty.
@@ -285,7 +284,7 @@ def translate(
             raise wrong_type("texts", text, allowed)
     whole_number("beam", beam, least=1, most=MOST_BEAMS)
     let_paths_in()
-    from visformer.core.checkpoint import bundled, opened
+    from visformer.core.models import bundled, opened
     from visformer.core.translation import translate as translated
 
     model = bundled() if checkpoint is None else opened(checkpoint)
@@ -294,7 +293,7 @@ def translate(
 
 def let_paths_in() -> None:
     """Tell core, which knows no files, how a checkpoint is opened."""
-    from visformer.core.checkpoint import accept_paths
+    from visformer.core.models import accept_paths
     from visformer.formats.loading import load
 
     accept_paths(lambda path: load(paths.checkpoint() if path is None else path))

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from tests.models import tiny_checkpoint
-from visformer.core.all_tokens import distribution_of, named
+from visformer.core.all_tokens import distribution_of
 from visformer.core.decoding import Decoding
+from visformer.core.vocabulary import named
 from visformer.errors import InputError
 from visformer.values.change_text import parse
 from visformer.values.intervention import NO_CHANGES

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.models import tiny_checkpoint, tiny_model
-from visformer.core.checkpoint import count_blocks
 from visformer.core.decoding import Decoding
+from visformer.core.loaded import count_blocks
 from visformer.formats.loading import build, presets
 from visformer.trace_file.trace_file import read_trace
 

@@ -185,7 +185,7 @@ def test_force_drops_the_tail_and_leaves_old_traces(
     decoding.back(2)
     counted = count_rows(monkeypatch)
     forced = decoding.force("z")
-    assert counted == [1]
+    assert not counted  # the forced token is read by the next row
     assert [s.id for s in forced.steps] == [*ids[:2], 29]
     assert forced.steps[-1].origin == "forced"
     assert decoding.step().target[-1] == "z"
@@ -218,7 +218,7 @@ def test_follow_reuses_what_is_common(
     trace = decoding.follow(
         [(5, "forced"), (6, "forced"), (8, "forced"), (9, "forced")]
     )
-    assert counted == [2]
+    assert counted == [1]
     assert trace.target_ids.tolist() == [BOS, 5, 6, 8]
     assert_same(trace, full_pass(checkpoint, trace))
     assert decoding.common([(5, "forced"), (9, "forced")]) == 1

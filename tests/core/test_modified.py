@@ -14,6 +14,7 @@ from tests.models import tiny_checkpoint, tiny_model
 from visformer import open_trace
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
+from visformer.core.modified import modified_checkpoint
 from visformer.core.passes import run
 from visformer.errors import InputError
 from visformer.values.arrays import softmax
@@ -190,7 +191,7 @@ def test_weights_are_shared_and_the_plain_model_stays() -> None:
     before = {key: p.clone() for key, p in checkpoint.model.state_dict().items()}
     made = parse(["positions none; masked score -5"])
     decoding = Decoding(checkpoint, SOURCE, intervention=made)
-    other = decoding.checkpoint.model
+    other = modified_checkpoint(checkpoint, made).model
     assert (
         other.target_embedding.weight.data_ptr()
         == checkpoint.model.target_embedding.weight.data_ptr()

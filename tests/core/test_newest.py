@@ -8,8 +8,10 @@ import torch
 
 import visformer
 from tests.core.variants import SMALL
+from visformer.core.incremental import DecoderRows
 from visformer.core.passes import run
-from visformer.core.search import NewestRows, search
+from visformer.core.search import search
+from visformer.values.row_columns import Columns
 
 SOURCE = [4, 5, 6, 7]
 
@@ -29,10 +31,13 @@ def test_rows_after_a_pad_are_those_of_the_whole_pass(
     real = source != pad
     with torch.no_grad():
         memory = model.encode(source, real[:, None]).output
-    newest = NewestRows(checkpoint, memory, real, 9)
+    newest = DecoderRows(checkpoint, memory, real, 9)
+    column = Columns(checkpoint.facts).output("decoder")
     for length in range(1, 8):
         made = torch.tensor([row[:length] for row in ids])
-        output = newest.output(made).numpy()
+        with torch.inference_mode():
+            rows, _masks = newest.computed(made, length - 1)
+        output = rows[:, 0, column].numpy()
         full = run(checkpoint, source, made)
         for row, trace in enumerate(full):
             expected = trace.decoder_output[-1]

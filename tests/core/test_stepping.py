@@ -10,16 +10,17 @@ import torch
 from torch import nn
 
 from tests.core.variants import ODD, assert_same, difference, small
+from tests.long_work import drained
 from visformer.core.check import check
 from visformer.core.decoding import Decoding
 from visformer.core.incremental import DecoderState
 from visformer.core.packed import Affine
 from visformer.core.search import search
 from visformer.core.side_runs import run_texts
-from visformer.engine.messages import Answer, Decode, Numbered, Started, Stepped
+from visformer.engine.messages import Answer, Decode, Numbered, Refused
+from visformer.engine.mirror import Decoded, Mirror
 from visformer.engine.process import Server
 from visformer.formats.loading import presets
-from visformer.values.recording import Recording
 from visformer.values.step import Choice
 from visformer.values.trace import Trace
 
@@ -122,7 +123,7 @@ def test_a_padded_row_changes_the_rows_before_it_in_scratch() -> None:
     decoding.follow([(5, "forced"), (0, "forced"), (6, "forced")])
     before = decoding.trace
     after = decoding.follow([*((s.id, s.origin) for s in before.steps), (7, "forced")])
-    assert decoding.changed == 0
+    assert decoding.kept == 0
     assert difference(after.decoder_rows[2], before.decoder_rows[2]) > 1e-3
     assert difference(after.decoder_rows[:2], before.decoder_rows[:2]) <= 2e-5
     choices = [(step.id, step.origin) for step in before.steps]
@@ -132,32 +133,30 @@ def test_a_padded_row_changes_the_rows_before_it_in_scratch() -> None:
 
 
 class Pipe:
-    """The window's end of the engine's pipe: mirrors the rows, as ``Engine`` does."""
+    """The window's end of the engine's pipe."""
 
     def __init__(self) -> None:
-        self.recording: Recording | None = None
+        self.mirror = Mirror()
+        self.decoded: Decoded | None = None
 
     def poll(self) -> bool:
         return False
 
     def send(self, answer: Answer) -> None:
-        if isinstance(answer, Started) and answer.start is not None:
-            self.recording = Recording(answer.start, answer.limit)
-        elif self.recording is not None and isinstance(answer, Started):
-            self.recording.shorten(answer.kept)
-        elif self.recording is not None and isinstance(answer, Stepped):
-            self.recording.append(answer.row)
+        assert not isinstance(answer, Refused), answer.reason
+        if self.mirror.mirrors(answer):
+            self.decoded = self.mirror.take(answer)
 
     def trace(self) -> Trace:
-        assert self.recording is not None
-        return self.recording.trace()
+        assert self.decoded is not None
+        return self.decoded.trace
 
 
 @pytest.mark.parametrize("preset", presets())
 def test_the_window_gets_the_rows_that_a_step_changed(preset: str) -> None:
     checkpoint, pipe = small(preset, seed=2), Pipe()
     server = Server(pipe)  # type: ignore[arg-type]
-    server.checkpoint = checkpoint
+    server.model = checkpoint
     forced = (Choice(5, "forced"), Choice(0, "forced"))
     prefixes = [(), forced, (*forced, Choice(6, "forced")), forced, forced[:1]]
     for number, prefix in enumerate(prefixes):
@@ -170,6 +169,10 @@ def test_the_window_gets_the_rows_that_a_step_changed(preset: str) -> None:
         expected = again.finish()
         assert difference(made.decoder_rows, expected.decoder_rows) <= 2e-5
         assert [s.id for s in made.steps] == [s.id for s in expected.steps]
+        assert pipe.decoded is not None
+        for length, one in enumerate(pipe.decoded.passes):
+            again.follow([s.choice for s in expected.steps[:length]])
+            assert difference(one.decoder_rows, again.trace.decoder_rows) <= 2e-5
 
 
 @pytest.mark.parametrize("preset", presets())
@@ -182,7 +185,7 @@ def test_search_finds_what_decoding_finds(preset: str) -> None:
         assert [step.id for step in steps] == ids
         assert not set(ids) & {id for (id,) in checkpoint.generation.forbidden}
     assert len(search(checkpoint, sources, beam=3)) == 4
-    traces = run_texts(checkpoint, ["4 5 6", "7 8"])
+    traces = drained(run_texts(checkpoint, ["4 5 6", "7 8"]))
     assert [len(trace.source) for trace in traces] == [len(traces[0].source)] * 2
 
 

@@ -40,7 +40,7 @@ def acts() -> dict[str, Callable[[], object]]:
     decoding = visformer.Decoding(checkpoint, SOURCE)
     trace = run(checkpoint, [SOURCE], [[BOS, 5]])[0]
     return {
-        "begin": lambda: visformer.Decoding(checkpoint, SOURCE),
+        "begin": lambda: visformer.Decoding(checkpoint, SOURCE).start,
         "step": decoding.step,
         "follow": lambda: decoding.follow([(7, "forced")]),
         "run": lambda: run(checkpoint, [SOURCE], [[BOS, 5]]),

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -18,8 +18,9 @@ import torch
 
 import visformer
 from tests.models import tiny_checkpoint
-from visformer.core.all_tokens import named
 from visformer.core.decoding import Decoding
+from visformer.core.model import Layer
+from visformer.core.vocabulary import named
 from visformer.engine import process
 from visformer.engine.messages import (
     Answer,
@@ -40,6 +41,7 @@ from visformer.engine.messages import (
     Shuffled,
     Started,
     Stepped,
+    Stop,
 )
 from visformer.engine.process import LESS_PRIORITY, Server, serve
 from visformer.formats import loading
@@ -87,7 +89,7 @@ class Pipe:
 
 def server_on(pipe: Pipe) -> Server:
     server = Server(pipe)  # type: ignore[arg-type]
-    server.checkpoint = CHECKPOINT
+    server.model = CHECKPOINT
     return server
 
 
@@ -136,6 +138,29 @@ def test_a_running_decode_stops_for_a_newer_request(newer: Request) -> None:
     assert server.newest() == (2, newer)  # it is carried out next
 
 
+def test_the_encoder_stops_between_layers_and_goes_on_where_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pipe = Pipe()
+    server = server_on(pipe)
+    first = Decode(source="abcdef", limit=3)
+    pipe.requests = [Numbered(2, Stop())]
+    server.answer(Numbered(1, first))
+    assert not pipe.sent  # one layer of two was computed
+    assert server.newest() == (2, Stop())
+    ran: list[object] = []
+    own = Layer.forward
+
+    def forward(layer: Layer, *given: Any) -> object:
+        ran.append(layer)
+        return own(layer, *given)
+
+    monkeypatch.setattr(Layer, "forward", forward)
+    server.answer(Numbered(3, first))
+    assert ran == [[*CHECKPOINT.model.encoder][1]]  # the decoder's rows are of a cache
+    assert pipe.of(Stepped) == [3, 3, 3]
+
+
 def test_passes_stop_for_a_newer_request() -> None:
     pipe = Pipe()
     server = server_on(pipe)
@@ -155,7 +180,7 @@ def test_passes_stop_for_a_newer_request() -> None:
 def decoded(pipe: Pipe, number: int) -> list[int]:
     """Return the tokens that a request's steps chose, from the first."""
     rows = [a.row for a in pipe.sent if isinstance(a, Stepped) and a.number == number]
-    return [row.step.id for row in rows]
+    return [row.step.id for row in rows if row.step]
 
 
 def test_rows_at_other_positions_are_sent_again() -> None:
@@ -167,7 +192,7 @@ def test_rows_at_other_positions_are_sent_again() -> None:
     )
     pipe = Pipe()
     server = server_on(pipe)
-    server.checkpoint = checkpoint
+    server.model = checkpoint
     fed = tuple(Choice(id, "reference") for id in (5, 6, 7))
     server.answer(Numbered(1, Decode(source="abc", limit=5, reference="bcd")))
     server.answer(Numbered(2, Decode(source="abc", limit=5, prefix=fed)))
@@ -187,7 +212,7 @@ def test_the_same_sentence_is_decoded_anew_by_another_model(
     server.answer(Numbered(1, request))
     server.answer(Numbered(2, Open(path="other", device="cpu")))
     server.answer(Numbered(3, request))
-    assert server.checkpoint is other
+    assert server.model is other
     chosen = [
         [step.id for step in Decoding(model, "abcdef", limit=8).finish().steps]
         for model in (CHECKPOINT, other)

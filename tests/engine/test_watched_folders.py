@@ -76,7 +76,7 @@ def test_a_model_is_opened_and_decoded(folders: dict[str, Path]) -> None:
     assert asking.opened.model.layout == "transformers"
     assert (asking.opened.positions.size, asking.opened.asks) == (0, False)
     passes, trace = asking.decoded(Decode(source="the cat sees a dog"))
-    assert all(one.settled for one in passes)
+    assert all(one.kept == len(one.trace) for one in passes)
     assert len(passes) < len(trace) == passes[-1].limit == 10
     assert trace.model == asking.opened.model
     forced = (*(s.choice for s in trace.steps[:2]), Choice(7, "forced"))
@@ -112,7 +112,7 @@ def test_changes_of_the_run_are_whole_passes(folders: dict[str, Path]) -> None:
     off = Decode(source="the cat", intervention=parse(["causal off"]))
     passes, trace = asking.decoded(off)
     assert [len(one.trace) for one in passes] == list(range(len(trace) + 1))
-    assert (passes[0].settled, passes[0].limit) == (False, 10)
+    assert {(one.kept, one.limit) for one in passes} == {(0, 10)}
     (refused,) = asking.ask(Decode(source="a", intervention=parse(["positions none"])))
     assert "not positions" in refused.reason
 

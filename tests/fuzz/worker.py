@@ -182,7 +182,7 @@ def start(use: str) -> None:
     names = ["sympy"]
     if use != "native":
         names.append("transformers.models.marian.modeling_marian")
-        names.append("visformer.watching.wrapped_decoding")
+        names.append("visformer.watching.wrapped")
     for name in names:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)

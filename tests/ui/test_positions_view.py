@@ -22,7 +22,6 @@ from tests.states import ran
 from tests.traces import make_trace
 from tests.ui.exports import csv_of
 from tests.ui.windows import make_view, named, show, words
-from visformer.engine.process import _positions
 from visformer.formats.loading import build
 from visformer.session.state import State
 from visformer.ui.views.positions.curves import Curves
@@ -204,7 +203,9 @@ def opened(preset: str, **sizes: Any) -> State:
     """Return the State right after a fresh model of a preset was opened."""
     small: dict[str, Any] = {"d_model": 16, "heads": 2, "feed_forward": 32}
     checkpoint = build(preset, **{**small, "max_positions": 40, **sizes})
-    return State(opened=opened_model(checkpoint.facts, _positions(checkpoint)))
+    positions = checkpoint.extras.positions
+    assert positions is not None
+    return State(opened=opened_model(checkpoint.facts, positions()))
 
 
 def test_a_learned_table_is_the_models_and_is_called_learned(

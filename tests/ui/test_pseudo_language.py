@@ -10,6 +10,7 @@ import pytest
 from PySide6.QtWidgets import QComboBox, QLineEdit
 
 from tests.general_traces import Shape, any_trace
+from tests.long_work import drained
 from tests.models import tiny_checkpoint
 from tests.pseudo import Unmarked
 from tests.states import ran
@@ -151,7 +152,7 @@ def test_a_modified_run(running: Reader, missing: Unmarked) -> None:
 
 def test_a_batch(running: Reader, missing: Unmarked) -> None:
     session = running.window.session
-    traces = tuple(run_texts(running.checkpoint, ("abcde", "ab")))
+    traces = tuple(drained(run_texts(running.checkpoint, ("abcde", "ab"))))
     session.set(tab="masks", **ran(batch=traces), intervention=parse(["hide 2"]))
     running.every_tab()
     rows = running.window.tabs.view("masks").findChildren(QComboBox)

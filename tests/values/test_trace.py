@@ -8,6 +8,7 @@ import pytest
 
 from tests.traces import make_trace, rows_of, with_config
 from visformer.errors import InputError
+from visformer.values import recording as recordings
 from visformer.values.arrays import read_only, softmax
 from visformer.values.facts import KINDS, Kind
 from visformer.values.recording import Recording
@@ -147,7 +148,9 @@ def test_recording_rebuilds_the_trace() -> None:
         trace.steps,
         trace.text,
     )
-    assert [row.id for row in recording.rows(2)] == list(trace.target_ids[2:])
+    assert [row.id for row in rows_of(recording.trace())[2:]] == list(
+        trace.target_ids[2:]
+    )
 
 
 def test_rows_are_given_out_as_they_came() -> None:
@@ -157,7 +160,7 @@ def test_rows_are_given_out_as_they_came() -> None:
     recording = Recording(trace.until(0), limit=6)
     for row in rows:
         recording.append(row)
-    for at, given in enumerate(recording.rows(1), 1):
+    for at, given in enumerate(recordings.rows_of(recording.trace(), 1) or (), 1):
         assert (given.id, given.token) == (rows[at].id, rows[at].token)
         assert given.step is rows[at].step
         assert given.values.tolist() == trace.decoder_rows[at].tolist()

@@ -70,7 +70,7 @@ def test_stepping_is_the_models_own_greedy_loop(decoding: Any) -> None:
         same = [one for one in watched.attentions if one.kind == kind]
         for layer, one in enumerate(same):
             assert apart(trace.attention(kind, layer), one.weights[0]) <= 2e-5
-    assert decoding.watched.certificate.passed
+    assert trace.certificate.passed
     assert trace.model.name == "Healthy"
 
 
@@ -84,12 +84,20 @@ def test_a_draw_tells_its_own_distribution(decoding: Any) -> None:
         assert step.drawn == (pytest.approx(share, rel=1e-4), 0.5, 2, 1.0)
 
 
-def test_going_back_computes_nothing(decoding: Any) -> None:
-    decoding.step(3)
-    passes = len(decoding._passes)
+def test_going_back_computes_nothing() -> None:
+    model, calls = built("healthy"), []
+
+    def call(source: Tensor, target: Tensor) -> Any:
+        calls.append(target)
+        return model(source, target)
+
+    wrapped = visformer.wrap(call, bos=2, eos=1, pad=0)
+    decoding = visformer.Decoding(wrapped, "3 4 5 6")
+    assert len(decoding.step(3)) == 3
+    passes = len(calls)
     assert len(decoding.back(2)) == 1
     assert len(decoding.step(2)) == 3
-    assert len(decoding._passes) == passes
+    assert len(calls) == passes == 3
     assert len(decoding.back(5)) == 0
     assert decoding.trace.attention("encoder", 0).shape == (4, 4, 4)
     assert decoding.trace.attention("cross", 0).shape == (4, 0, 4)

@@ -38,7 +38,7 @@ from visformer.ui.views.attention.overview import Overview
 from visformer.ui.window.window import MainWindow
 from visformer.values.arrays import Floats
 from visformer.values.facts import ModelFacts
-from visformer.values.recording import Recording
+from visformer.values.recording import Recording, rows_of
 
 TOKENS, KEYS = 64, 40  # of source and target; key presses of each kind
 BLOCK = 10  # steps between two looks at the computer's pace
@@ -124,9 +124,10 @@ def new_step() -> list[Measurement]:
 def _steps(pace: Pace) -> Iterator[tuple[float, list[float]]]:
     """Show the last steps of a run; yield the pace, and the seconds of each of some."""
     whole = random_recording(small(4), TOKENS, TOKENS, limit=TOKENS)
-    known, *rows = whole.rows(TOKENS - KEYS - 1)
+    every = rows_of(whole.trace(), 0) or ()
+    known, *rows = every[TOKENS - KEYS - 1 :]
     growing = Recording(whole.trace().until(0), TOKENS)  # nothing is derived yet
-    for row in [*whole.rows(0)[: TOKENS - KEYS - 1], known]:
+    for row in [*every[: TOKENS - KEYS - 1], known]:
         growing.append(row)
     with shown_window(growing.trace()) as window:
         paints = pictures(window)

@@ -4,26 +4,38 @@ from __future__ import annotations
 
 import numpy as np
 
-from visformer.core.checkpoint import Checkpoint, OwnDecoding
-from visformer.core.decoding import Decoding
+from visformer.core.loaded import Loaded
 from visformer.core.mask_rules import RULES, padded
+from visformer.core.models import Model, SourceTokens
+from visformer.core.native_run import NativeRun
 from visformer.core.passes import run
 from visformer.values.facts import KINDS
+from visformer.values.intervention import NO_CHANGES
 from visformer.values.trace import Trace
 
 TOLERANCE = 2e-5  # of the largest magnitude, at least 1
 LENGTH = 12
 
 
-def check(checkpoint: Checkpoint | OwnDecoding) -> dict[str, object]:
-    """Compare cached decoding, the full pass and a batch row on random ids.
+def check(model: Model) -> dict[str, object]:
+    """Compare a model's ways to compute a row, on a few ids.
 
     Every entry is the largest difference divided by max(1, largest magnitude); float32
-    rounding stays below 2e-5. Positions that restart at each step are excluded: by the
-    model's own rule they differ from a full pass.
+    rounding stays below 2e-5.
     """
-    if not isinstance(checkpoint, Checkpoint):
-        return _judged(checkpoint.differences())
+    report = {} if model.extras.differences is None else model.extras.differences()
+    small = all(
+        isinstance(v, int) or float(str(v)) <= TOLERANCE for v in report.values()
+    )
+    return {**report, "tolerance": TOLERANCE, "passed": small}
+
+
+def differences(checkpoint: Loaded) -> dict[str, object]:
+    """Compare cached decoding, the full pass and a batch row on random ids.
+
+    Positions that restart at each step are excluded: by the model's own rule they
+    differ from a full pass.
+    """
     tokenizer, config = checkpoint.tokenizer, checkpoint.config
     if config.encoder_norm_length or config.decoder_norm_length:
         return _check_whole(checkpoint)
@@ -31,11 +43,11 @@ def check(checkpoint: Checkpoint | OwnDecoding) -> dict[str, object]:
     length = min(LENGTH, config.max_positions - 1)
     drawn: list[int] = generator.integers(0, tokenizer.source.size, length).tolist()
     source = [id for id in drawn if id != tokenizer.source_pad] or [tokenizer.eos]
-    decoding = Decoding(checkpoint, source, limit=length)
-    cached = decoding.finish()
-    if config.position_axis == "restart":
-        cached = decoding.feed([step.id for step in cached.steps])
-    target = cached.target_ids.tolist()
+    decoded = NativeRun(checkpoint, SourceTokens(source), NO_CHANGES, length)
+    fed, target = config.position_axis == "restart", [tokenizer.bos]
+    while len(target) < length:
+        target.append(int(decoded.to(target, fed=fed).logits[-1].argmax()))
+    cached = decoded.to(target, fed=fed).trace((), length)
     full = run(checkpoint, [source], [target])[0]
     padding = RULES[config.mask_rule]
     longer = [*source, tokenizer.eos] if padding.source_keys else source
@@ -46,16 +58,14 @@ def check(checkpoint: Checkpoint | OwnDecoding) -> dict[str, object]:
         padded([target, target], tokenizer.pad),
         source_lengths=lengths,
     )[0]
-    return _judged(
-        {
-            "cached decoding against the full pass": _difference(cached, full),
-            "batch row against the single sentence": _difference(batch, full),
-            "attention rows that do not sum to 1": _odd_rows(full),
-        }
-    )
+    return {
+        "cached decoding against the full pass": _difference(cached, full),
+        "batch row against the single sentence": _difference(batch, full),
+        "attention rows that do not sum to 1": _odd_rows(full),
+    }
 
 
-def _check_whole(checkpoint: Checkpoint) -> dict[str, object]:
+def _check_whole(checkpoint: Loaded) -> dict[str, object]:
     """Check a model whose norms allow only one length, and thus no single steps."""
     config, generator = checkpoint.config, np.random.default_rng(0)
     rows = config.source_vocabulary, config.target_vocabulary
@@ -68,19 +78,10 @@ def _check_whole(checkpoint: Checkpoint) -> dict[str, object]:
         run(checkpoint, source, target)[0],
         run(checkpoint, source[:1], target[:1])[0],
     )
-    return _judged(
-        {
-            "batch row against the single sentence": _difference(batch, full),
-            "attention rows that do not sum to 1": _odd_rows(full),
-        }
-    )
-
-
-def _judged(report: dict[str, object]) -> dict[str, object]:
-    small = all(
-        isinstance(v, int) or float(str(v)) <= TOLERANCE for v in report.values()
-    )
-    return {**report, "tolerance": TOLERANCE, "passed": small}
+    return {
+        "batch row against the single sentence": _difference(batch, full),
+        "attention rows that do not sum to 1": _odd_rows(full),
+    }
 
 
 def _difference(trace: Trace, full: Trace) -> float:

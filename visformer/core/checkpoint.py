@@ -1,215 +1,128 @@
-"""Checkpoint: a model with its weights and tokenizer, and what is known about them."""
+"""Checkpoint: a native model, and how it reads, runs and searches."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from pathlib import Path
-from typing import Any, Protocol, cast
+from collections.abc import Sequence
+from functools import partial
+from typing import cast
 
 import torch
-from torch import Tensor
 
 from visformer.arguments import wrong_type
-from visformer.core.generation import Generation
-from visformer.core.model import Transformer
-from visformer.core.packed import ModelStamp, PackedDecoder, packable
+from visformer.core.all_tokens import distribution_of
+from visformer.core.check import differences
+from visformer.core.incremental import warm_up
+from visformer.core.lens_rows import read_streams
+from visformer.core.loaded import Loaded
+from visformer.core.models import BatchRow, Extras, SourceTokens
+from visformer.core.native_run import NativeRun
+from visformer.core.passes import run
+from visformer.core.rows import as_ids, source_pieces
+from visformer.core.search import search
+from visformer.core.side_runs import layer_parameters, run_pairs, run_shuffled
+from visformer.core.vocabulary import TokenizerVocabulary
 from visformer.errors import InputError
 from visformer.language import _
-from visformer.tokenizers.tokenizer import Tokenizer
 from visformer.values.arrays import Floats, Ids
-from visformer.values.config import ModelConfig
-from visformer.values.facts import BlockParameters, Description, ModelFacts
-from visformer.values.finding import Finding
+from visformer.values.distribution import WholeDistribution
+from visformer.values.intervention import Intervention
 from visformer.values.lens import LensRow
-from visformer.values.row_columns import Columns
+from visformer.values.not_finite import not_finite_words
 from visformer.values.trace import Trace
 
 
-@dataclass(slots=True, eq=False)
-class _Derived:
-    """What was derived from a model that scripts may edit."""
-
-    opened: ModelStamp  # of the model as it was opened
-    stamp: ModelStamp  # of the model that the facts describe
-    facts: ModelFacts | None = None
-    rewritten: bool = False  # in a way that no stamp shows
-    packed: PackedDecoder | None = None
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Checkpoint:
+class Checkpoint(Loaded):
     """An open checkpoint, ready to run: ``model`` is in eval mode on its device."""
 
-    name: str
-    layout: str
-    config: ModelConfig
-    model: Transformer
-    tokenizer: Tokenizer
-    digest: str  # SHA-256 of the weights file; "" for a fresh model
-    assumed: tuple[str, ...] = ()  # what the file did not say, one line each
-    findings: tuple[Finding, ...] = ()  # what is unusual or wrong
-    generation: Generation = field(default_factory=Generation)
-    _derived: _Derived = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        stamp = ModelStamp(self.model)
-        object.__setattr__(self, "_derived", _Derived(opened=stamp, stamp=stamp))
-
-    def __repr__(self) -> str:
-        """Name the model, where it is from, and its size."""
-        config, facts = self.config, self.facts
-        layers = f"{config.encoder_layers}+{config.decoder_layers} layers"
-        sizes = f"{layers}, {config.heads} heads, width {config.d_model}"
-        millions = f"{facts.parameters / 1e6:.3g} M parameters"
-        where = f"{self.layout}, on {facts.device}"
-        return f"<Checkpoint {self.name} ({where}): {sizes}, {millions}>"
-
-    @cached_property
-    def ends(self) -> tuple[int, ...]:
-        """The ids that end a sentence."""
-        return (self.tokenizer.eos, *self.generation.ends)
-
-    def most_tokens(self, source: int) -> int:
-        """Return the most target tokens for a source of this many tokens."""
-        most = self.generation.max_tokens
-        return min(2 * source + 50 if most is None else most, self.config.max_positions)
+    @property
+    def vocabulary(self) -> NativeVocabulary:
+        """Its source and target tokens."""
+        return NativeVocabulary(self)
 
     @property
-    def device(self) -> torch.device:
-        """The device that holds the weights."""
-        return self.model.output.weight.device
-
-    @property
-    def packed(self) -> PackedDecoder | None:
-        """The decoder's weights as they are now, packed for decoding.
-
-        They are packed again after every kind of edit of ``model``. None if the
-        decoder's own modules have to run (``edits.packable``).
-        """
-        derived = self._derived
-        if derived.packed is not None and not derived.packed.is_current():
-            derived.rewritten |= derived.packed.is_stamped()
-            derived.packed, derived.facts = None, None
-        if derived.packed is None and packable(self.model):
-            derived.packed = PackedDecoder(self.model, Columns(self.facts))
-        return derived.packed
-
-    def logits_from(self, packed: PackedDecoder | None, output: Tensor) -> Tensor:
-        """Project decoder output [N, D] -> [N, V], with the property's ``packed``."""
-        if packed is not None:
-            return packed.logits(output)
-        logits: Tensor = self.model.output(output)
-        return logits
-
-    @property
-    def facts(self) -> ModelFacts:
-        """What a Trace says about its model: the same object until it is edited.
-
-        An edited model no longer matches its file, so it has no digest.
-        """
-        derived = self._known()
-        if derived.facts is None:
-            own = derived.opened.holds() and not derived.rewritten
-            derived.facts = self._describe(self.digest if own else "")
-        return derived.facts
-
-    @property
-    def stamp(self) -> ModelStamp:
-        """A stamp that shows later whether the model was edited."""
-        return self._known().stamp
-
-    def _known(self) -> _Derived:
-        """Return what was derived, without what an edit has made outdated."""
-        derived = self._derived
-        if not derived.stamp.holds():
-            derived.stamp, derived.facts = ModelStamp(self.model), None
-        return derived
-
-    def _describe(self, digest: str) -> ModelFacts:
-        tokenizer = self.tokenizer
-        return ModelFacts(
-            **Description.of(self.config)._asdict(),
-            name=self.name,
-            digest=digest,
-            layout=self.layout,
-            device=str(self.device),
-            parameters=sum(p.numel() for p in self.model.parameters()),
-            pad=tokenizer.pad,
-            bos=tokenizer.bos,
-            eos=tokenizer.eos,
-            source_pad=tokenizer.source_pad,
-            blocks=count_blocks(self.model),
+    def extras(self) -> Extras:
+        """What it can answer beyond runs: everything."""
+        return Extras(
+            lens=self._lens,
+            distribution=self._distribution,
+            weights=partial(layer_parameters, self),
+            shuffle=partial(run_shuffled, self),
+            positions=self._positions,
+            warm_up=lambda: warm_up(self.packed),
+            differences=partial(differences, self),
         )
 
+    def can(self, change: Intervention, source: SourceTokens) -> None:
+        """Raise InputError for a change that does not fit the model or the source."""
+        change.check(self.facts, len(source.ids))
 
-Opener = Callable[[str | Path | None], Checkpoint]  # None: the bundled one
-_openers: list[Opener] = []  # none while nobody has told how
+    def begin(
+        self, source: SourceTokens, change: Intervention, limit: int | None
+    ) -> NativeRun:
+        """Begin a run; nothing is encoded yet."""
+        return NativeRun(self, source, change, limit)
 
+    def batch(
+        self, rows: Sequence[BatchRow], changes: Sequence[Intervention] = ()
+    ) -> list[Trace]:
+        """Run padded rows, each with its change if there are any: a Trace per row."""
+        return run_pairs(self, rows, changes)
 
-def accept_paths(opener: Opener) -> None:
-    """Let ``opened`` take the path of a checkpoint, which ``opener`` reads."""
-    _openers[:] = [opener]
+    def search(
+        self, sources: Sequence[SourceTokens], beams: int | None
+    ) -> list[list[int]]:
+        """Return the best target ids of each source, the end of sentence included.
 
+        Raises InputError where the model's numbers are not finite.
+        """
+        rows = [source.ids for source in sources]
+        found = search(self, rows, beam=beams or self.generation.beams)
+        for row, ids in zip(rows, found, strict=True):
+            if not ids:  # its numbers are NaN, as a pass shows
+                trace = run(self, [row], [[self.tokenizer.bos]])[0]
+                raise InputError(not_finite_words(trace))
+        return found
 
-def bundled() -> Any:
-    """Return the bundled checkpoint; TypeError while nobody has told where it is."""
-    return _openers[0](None) if _openers else opened(cast("Any", None))
-
-
-class OwnDecoding(Protocol):
-    """A model that is run in a way of its own: a wrapped one, one of transformers."""
-
-    @property
-    def name(self) -> str:
-        """What to call it."""
-
-    def begin_decoding(self, *args: Any, **kwargs: Any) -> Any:
-        """Return what is used as a ``Decoding``."""
-
-    def batch(self, texts: Sequence[str]) -> list[Trace]:
-        """Run texts as one padded batch; InputError where that cannot be."""
-
-    def differences(self) -> dict[str, object]:
-        """Return how far its ways to compute are apart, by what is compared."""
-
-    def lens(
-        self, hidden: Floats, chosen: Ids, *, temperature: float
+    def _lens(
+        self, hidden: Floats, chosen: Ids, temperature: float
     ) -> tuple[LensRow, ...]:
-        """Read streams [N, L + 1, D] of rows that chose some ids; () if it cannot."""
+        return read_streams(self, hidden, chosen, temperature=temperature)
 
-    def translate(self, texts: Sequence[str], beam: int | None) -> list[str]:
-        """Return what it makes of each text; InputError where it makes nothing."""
+    def _distribution(self, stream: Floats, *_pass: object) -> WholeDistribution:
+        return distribution_of(self, stream)
 
-
-def opened(checkpoint: Checkpoint | str | Path | OwnDecoding) -> Any:
-    """Return a checkpoint, read from its path where that is given.
-
-    It is a ``Checkpoint`` or an ``OwnDecoding``. Raises TypeError for anything else,
-    and what reading it raises.
-    """
-    if isinstance(checkpoint, Checkpoint) or hasattr(checkpoint, "begin_decoding"):
-        return checkpoint
-    if isinstance(checkpoint, str | Path) and _openers:
-        return _openers[0](checkpoint)
-    raise wrong_type(
-        "checkpoint", checkpoint, _("what visformer.load returns, or its path")
-    )
+    def _positions(self) -> Floats:
+        table = self.model.position_table("source").detach().cpu().numpy()
+        return cast("Floats", table)
 
 
-def opened_to_run(checkpoint: Checkpoint | str | Path | OwnDecoding) -> Checkpoint:
-    """Return a checkpoint as ``opened``; InputError if its model is not run here."""
-    made = opened(checkpoint)
-    if not isinstance(made, Checkpoint):
-        raise InputError(
-            _(
-                "“{name}” is run by its own program, which takes no batch: use "
-                "visformer.Decoding and its feed.",
-                name=made.name,
-            )
+class NativeVocabulary(TokenizerVocabulary):
+    """The source and target tokens of a native model."""
+
+    def __init__(self, loaded: Loaded) -> None:
+        super().__init__(loaded.tokenizer)
+        self._loaded = loaded
+
+    def read(self, source: str | Sequence[int]) -> SourceTokens:
+        """Return a source, cut to the model's positions.
+
+        Raises InputError for an empty one, and for ids outside the vocabulary.
+        """
+        pieces, cut_from = source_pieces(self._loaded, source)
+        typed = isinstance(source, str)
+        return SourceTokens(
+            ids=[piece.id for piece in pieces],
+            tokens=tuple(piece.token for piece in pieces),
+            spans=tuple((p.start, p.end) for p in pieces) if typed else (),
+            cut_from=cut_from,
+            text=source if isinstance(source, str) else "",
         )
-    return made
+
+    def reference(self, target: str | Sequence[int]) -> list[int]:
+        """Return the ids of a target; those of a text end with the sentence's end."""
+        if isinstance(target, str):
+            return [*self.tokenizer.encode_target(target), self.tokenizer.eos]
+        return as_ids("reference", target, text=True)
 
 
 def available_devices() -> tuple[str, ...]:
@@ -237,43 +150,8 @@ def choose_device(device: str | torch.device | None = None) -> torch.device:
         return torch.device(there[0])
     if not any(name == device or name.split(":")[0] == device for name in there):
         raise InputError(
-            _(
-                "There is no device “{device}” here. Choose from {choices}.",
-                device=device,
-                choices=", ".join(there),
-            )
+            "There is no device “{device}” here. Choose from {choices}.",
+            device=device,
+            choices=", ".join(there),
         )
     return torch.device(device)
-
-
-def count_blocks(model: Transformer) -> tuple[BlockParameters, ...]:
-    """Count the model's parameters by block; the counts sum to their total number.
-
-    Blocks are named after the modules: ``encoder.0.self_attention`` is in layer 0,
-    ``output`` is the output projection. A tensor used by two blocks counts in the
-    first; the second names the first as ``shared``.
-    """
-    counts: dict[str, int] = {}
-    shared: dict[str, str] = {}
-    owners: dict[int, str] = {}
-    for name, parameter in model.named_parameters(remove_duplicate=False):
-        block = _block(name)
-        owner = owners.setdefault(id(parameter), block)
-        counts.setdefault(block, 0)
-        if owner == block:
-            counts[block] += parameter.numel()
-        else:
-            shared[block] = owner
-    return tuple(
-        BlockParameters(block, count, shared.get(block, ""))
-        for block, count in counts.items()
-    )
-
-
-def _block(name: str) -> str:
-    """Return the block of a parameter: the part of its layer, or its module."""
-    parts = name.split(".")
-    if "layers" in parts:  # encoder.layers.0.self_attention.query.weight
-        at = parts.index("layers")
-        return ".".join((parts[at - 1], *parts[at + 1 : at + 3]))
-    return ".".join(parts[:-1]) or name

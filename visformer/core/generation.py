@@ -35,6 +35,7 @@ class Generation:
     no_repeat: int = 0  # n: no sequence of n tokens occurs twice; 0: any may
     repetition_penalty: float = 1.0  # of generated tokens (Keskar et al. 2019)
     renormalise: bool = False  # normalise the remaining probabilities
+    in_turn: bool = False  # draws follow one another from one generator
 
     @property
     def restricts(self) -> bool:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from visformer.core.checkpoint import Checkpoint
+from visformer.core.loaded import Loaded
 from visformer.core.mask_rules import RULES, causal_mask, make_masks
+from visformer.core.model import StackRecord
+from visformer.core.modified import LayeredMasks, modified_masks
 from visformer.core.packed import Function, PackedDecoder, PackedLayer
 from visformer.core.parts import (
     Attention,
@@ -18,9 +21,11 @@ from visformer.core.parts import (
     split_heads,
     through_sublayers,
 )
-from visformer.core.rows import memory_rows
+from visformer.core.rows import memory_rows, stack_rows
 from visformer.values.arrays import Floats
 from visformer.values.encodings import PASS_LOOKUP, STEP_LOOKUP, Lookup
+from visformer.values.intervention import NO_CHANGES, Intervention
+from visformer.values.row_columns import Columns
 
 CHUNK = 1024  # rows computed at once, so that [H, Q, K] stays small
 
@@ -301,50 +306,90 @@ def _on_arrays(function: Function) -> Callable[[Floats], Floats]:
     return lambda x: function(torch.from_numpy(x)).numpy()
 
 
-class WholeRows:
-    """Keeps no row: every step is a pass over all of them.
+class DecoderRows:
+    """The decoder rows of B sentences: of a cache where that is exact, else of passes.
 
-    A hook or a custom module may change any row, so only a pass over the same ids gives
-    the same result as ``run``.
+    A hook, a custom module or a change may let any row read any token; so may a pad
+    (``settled``). Then only a pass over the same ids gives what ``run`` gives.
     """
 
-    length = 0
-
     @torch.no_grad()
-    def __init__(self, checkpoint: Checkpoint, memory: Tensor, real: Tensor) -> None:
+    def __init__(
+        self,
+        checkpoint: Loaded,
+        memory: Tensor,
+        real: Tensor,
+        limit: int,
+        change: Intervention = NO_CHANGES,
+    ) -> None:
         """``memory`` [B, S, D] is the encoder output, ``real`` bool [B, S]."""
-        config, self.whole_pass = checkpoint.config, False
-        self._axis = config.position_axis
-        ids = torch.full((len(memory), 1), checkpoint.tokenizer.bos)
-        ids = ids.to(memory.device)
-        masks = make_masks(
-            config.mask_rule, real, torch.ones_like(ids, dtype=torch.bool)
+        self._checkpoint, self._memory, self._real = checkpoint, memory, real
+        self._change, self._packed = change, checkpoint.packed
+        self.fed = False  # whether rows have the positions of one whole pass
+        self._cache: DecoderState | None = None
+        if self._packed is not None:
+            self._cache = DecoderState(self._packed, memory, real, limit)
+            self.memory_rows = self._cache.memory_rows  # [B, S, 2 L D]
+        else:
+            start = torch.full((len(memory), 1), checkpoint.tokenizer.bos)
+            record, _masks = self._pass(start.to(memory.device))
+            self.memory_rows = memory_rows(record)
+
+    def settled(self, ids: Tensor) -> bool:
+        """Whether no later token changes the rows of ids [B, T].
+
+        A row without an allowed key attends to all keys, unless masked scores are
+        infinite, which makes it NaN for good.
+        """
+        config, tokenizer = self._checkpoint.config, self._checkpoint.tokenizer
+        if self._change.reaches_back or self._packed is None:
+            return False
+        padding, pads = RULES[config.mask_rule], ids == tokenizer.pad
+        if config.masked_value == -math.inf or not bool(pads.any()):
+            return True
+        return not (
+            padding.target_rows or (padding.target_keys and bool(pads[:, 0].any()))
         )
+
+    def computed(self, ids: Tensor, first: int) -> tuple[Tensor, LayeredMasks | None]:
+        """Compute the rows of ids [B, T] from ``first`` on, [B, n, W].
+
+        Also returns the masks of a pass, if there was one.
+        """
+        cache, config = self._cache, self._checkpoint.config
+        if cache is None or self._change.whole or not self.settled(ids):
+            ids = ids.to(self._memory.device)
+            record, masks = self._pass(ids)
+            return stack_rows(record, final_norm=config.final_norm)[:, first:], masks
+        cache.shorten(first)
+        cache.whole_pass, length = self.fed, cache.length
+        # passes may have made rows that it lacks
+        fresh = ids[:, length:].to(self._memory.device)
+        seen = ids != self._checkpoint.tokenizer.pad
+        visible = None if bool(seen.all()) else seen[:, length:].to(fresh.device)
+        return cache.extend(fresh, visible)[:, first - length :], None
+
+    def _pass(self, ids: Tensor) -> tuple[StackRecord, LayeredMasks]:
+        """Compute all rows of ids [B, T] together; returns the masks, too."""
+        checkpoint, config = self._checkpoint, self._checkpoint.config
+        shown, count = ids != checkpoint.tokenizer.pad, ids.shape[1]
+        original = make_masks(config.mask_rule, self._real, shown)
+        opened = make_masks(config.mask_rule, self._real, shown, causal=False).decoder
+        original = original._replace(cross=original.cross.expand(-1, count, -1))
+        masks = modified_masks(self._change, config, original, opened)
+        lookup = (PASS_LOOKUP if self.fed else STEP_LOOKUP)[config.position_axis]
         record = checkpoint.model.decode(
-            ids, memory, masks.decoder, masks.cross, self.lookup
+            ids, self._memory, masks.decoder, masks.cross, lookup
         )
-        self.memory_rows = memory_rows(record)  # [B, S, 2 L D]
+        return record, masks
 
-    @property
-    def lookup(self) -> Lookup:
-        """How the rows look up their positions."""
-        return (PASS_LOOKUP if self.whole_pass else STEP_LOOKUP)[self._axis]
-
-    def shorten(self, length: int) -> None:
-        """Do nothing: no row is kept."""
+    def logits(self, rows: Tensor) -> Tensor:
+        """Project rows [N, W] to logits [N, V]."""
+        columns = Columns(self._checkpoint.facts)
+        output = rows[:, columns.output("decoder")]
+        return self._checkpoint.logits_from(self._packed, output)
 
     def select(self, rows: Tensor) -> None:
-        """Do nothing: no row is kept."""
-
-
-def rows_after(
-    checkpoint: Checkpoint,
-    packed: PackedDecoder | None,
-    memory: Tensor,
-    real: Tensor,
-    limit: int,
-) -> DecoderState | WholeRows:
-    """Return the store of the decoder's rows; ``packed`` is ``checkpoint.packed``."""
-    if packed is None:
-        return WholeRows(checkpoint, memory, real)
-    return DecoderState(packed, memory, real, limit)
+        """Keep (and repeat) these sentences of the same memory: int [B]."""
+        if self._cache is not None:
+            self._cache.select(rows)

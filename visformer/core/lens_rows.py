@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from visformer.core.checkpoint import Checkpoint
+from visformer.core.loaded import Loaded
 from visformer.core.rows import check_ids, host
 from visformer.core.sampling import most_probable, ranks
 from visformer.core.threads import few_threads
@@ -21,7 +21,7 @@ WRONG_STREAMS = N_("The residual streams have shape {found}, but must have {expe
 
 @torch.inference_mode()
 def read_streams(
-    checkpoint: Checkpoint, hidden: Floats, chosen: Ids, *, temperature: float = 1.0
+    checkpoint: Loaded, hidden: Floats, chosen: Ids, *, temperature: float = 1.0
 ) -> tuple[LensRow, ...]:
     """Read streams [N, L + 1, D] of N rows that chose the token ids ``chosen`` [N].
 

@@ -9,6 +9,7 @@ from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules import module as torch_module
 
 from visformer.core.mask_rules import make_masks
 from visformer.core.parts import (
@@ -118,6 +119,13 @@ class Stack(nn.Module):
         """Iterate over the layers, from the first to the last."""
         return iter(cast("Iterator[Layer]", self.layers))
 
+    @property
+    def has_hooks(self) -> bool:
+        """Whether calling it does more than ``forward``."""
+        own = self._forward_hooks, self._forward_pre_hooks
+        every = torch_module._global_forward_hooks
+        return any((*own, every, torch_module._global_forward_pre_hooks))
+
     def forward(
         self,
         x: Tensor,
@@ -126,6 +134,18 @@ class Stack(nn.Module):
         cross_mask: LayerMasks = (),
     ) -> StackRecord:
         """Run [B, T, D] through all layers; the rest is as in ``Layer``."""
+        *_layers, record = self.by_layer(x, mask, memory, cross_mask)
+        assert record is not None
+        return record
+
+    def by_layer(
+        self,
+        x: Tensor,
+        mask: LayerMasks,
+        memory: Tensor | None = None,
+        cross_mask: LayerMasks = (),
+    ) -> Iterator[StackRecord | None]:
+        """Do what ``forward`` does; yield None after each layer, the record at last."""
         hidden, attention, cross = [x], [], []
         masks = itertools.zip_longest(_each(mask), _each(cross_mask))
         for layer, (self_mask, cross_mask) in zip(self, masks, strict=False):
@@ -133,7 +153,8 @@ class Stack(nn.Module):
             hidden.append(x)
             attention.append(projected[0])
             cross.extend(projected[1:])
-        return StackRecord(hidden, attention, cross, self.norm(x))
+            yield None
+        yield StackRecord(hidden, attention, cross, self.norm(x))
 
 
 def _each(mask: LayerMasks) -> Iterable[Tensor]:
@@ -274,6 +295,17 @@ class Transformer(nn.Module):
         """Run the encoder over ids [B, S]; masks broadcast to [B, S, S]."""
         record: StackRecord = self.encoder(self.embed("source", ids), mask)
         return record
+
+    def encode_by_layer(
+        self, ids: Tensor, mask: LayerMasks
+    ) -> Iterator[StackRecord | None]:
+        """Do what ``encode`` does; yield None after each layer, the record at last.
+
+        An encoder with hooks of its own is one piece.
+        """
+        x, encoder = self.embed("source", ids), self.encoder
+        whole = type(encoder) is not Stack or encoder.has_hooks
+        yield from [encoder(x, mask)] if whole else encoder.by_layer(x, mask)
 
     def decode(
         self,

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from visformer.arguments import wrong_type
-from visformer.core.checkpoint import Checkpoint
+from visformer.core.loaded import Loaded
 from visformer.core.mask_rules import Masks
 from visformer.core.model import LayerMasks
 from visformer.core.parts import Attention
@@ -38,9 +38,7 @@ def as_intervention(given: Intervention | str | None) -> Intervention:
     raise wrong_type("intervention", given, allowed)
 
 
-def modified_checkpoint(
-    checkpoint: Checkpoint, intervention: Intervention
-) -> Checkpoint:
+def modified_checkpoint(checkpoint: Loaded, intervention: Intervention) -> Loaded:
     """Return the checkpoint whose modules ask for the changes at every point.
 
     Weights and hooks are shared, not copied. If only masks are modified, which are

@@ -187,7 +187,7 @@ class PackedDecoder:
 
     def logits(self, output: Tensor) -> Tensor:
         """Project decoder output [N, D] -> [N, V]."""
-        if len(output) > 1 or output.device.type != "cpu":
+        if len(output) != 1 or output.device.type != "cpu":
             return self.output(output)
         return torch.from_numpy(self.output.product(output[0].numpy()))[None]
 

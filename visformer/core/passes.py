@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 
 from visformer.arguments import is_several, wrong_type
-from visformer.core.checkpoint import Checkpoint, opened_to_run
 from visformer.core.lens_rows import read_streams
+from visformer.core.loaded import Loaded
 from visformer.core.mask_rules import RULES, Masks, make_masks, real_tokens
 from visformer.core.model import StackRecord
+from visformer.core.models import Model, SourceTokens, opened
 from visformer.core.modified import (
     LayeredMasks,
     as_intervention,
@@ -39,7 +40,6 @@ from visformer.core.rows import (
 from visformer.core.threads import few_threads, work
 from visformer.errors import InputError
 from visformer.language import _, ngettext
-from visformer.tokenizers.tokenizer import Token
 from visformer.values.arrays import Floats, read_only
 from visformer.values.facts import KINDS, Description, Kind, ModelFacts
 from visformer.values.intervention import Intervention
@@ -56,7 +56,7 @@ GivenMasks = Mapping[Kind, np.ndarray | Tensor]
 
 @torch.inference_mode()
 def run(
-    checkpoint: Checkpoint | str | Path,
+    checkpoint: Loaded | Model | str | Path,
     source_ids: IdRows | Texts | None,
     target_ids: IdRows | Texts,
     *,
@@ -79,7 +79,7 @@ def run(
     that do not fit.
     """
     changed = as_intervention(intervention)
-    checkpoint = modified_checkpoint(opened_to_run(checkpoint), changed)
+    checkpoint = modified_checkpoint(_native(checkpoint), changed)
     model, facts = checkpoint.model, checkpoint.facts
     texts = _texts(source_ids)
     if texts:
@@ -116,6 +116,18 @@ def run(
         ]
 
 
+def _native(given: Loaded | Model | str | Path) -> Loaded:
+    """Return a native model; InputError for one that is run by its own program."""
+    made = given if isinstance(given, Loaded) else opened(given)
+    if not isinstance(made, Loaded):
+        raise InputError(
+            "“{name}” is run by its own program, which takes no batch: use "
+            "visformer.Decoding and its feed.",
+            name=made.name,
+        )
+    return made
+
+
 def _texts(given: Any) -> list[str]:
     """Return the texts that are given in place of ids; none for ids."""
     texts = [given] if isinstance(given, str) else given
@@ -128,13 +140,13 @@ def _padded(rows: Sequence[Sequence[int]], pad: int) -> IdRows:
     return [[*row, *[pad] * (longest - len(row))] for row in rows]
 
 
-def _decoder_alone(checkpoint: Checkpoint) -> ModelFacts:
+def _decoder_alone(checkpoint: Loaded) -> ModelFacts:
     alone = Description.of(checkpoint.config, ("decoder",))
     return replace(checkpoint.facts, **alone._asdict())
 
 
 def _allowed(
-    checkpoint: Checkpoint,
+    checkpoint: Loaded,
     source: Tensor,
     target: Tensor,
     given_lengths: Lengths | None,
@@ -155,14 +167,14 @@ def _allowed(
 def _source(
     ids: IdRows | Texts | None,
     lengths: Lengths | None,
-    checkpoint: Checkpoint,
+    checkpoint: Loaded,
     target: Tensor,
 ) -> Tensor:
     """Return the source [B, S]; S = 0 if the decoder runs alone."""
     if ids is None:
         if lengths is not None:
             raise InputError(
-                _("source_lengths needs source_ids. Leave it out, or give both.")
+                "source_lengths needs source_ids. Leave it out, or give both."
             )
         return target[:, :0]
     source = _batch(ids, checkpoint, source=True)
@@ -170,22 +182,20 @@ def _source(
     return source
 
 
-def _nothing_encoded(target: Tensor, checkpoint: Checkpoint) -> StackRecord:
+def _nothing_encoded(target: Tensor, checkpoint: Loaded) -> StackRecord:
     """Return the record of an encoder that did not run, over no tokens."""
     width = checkpoint.config.d_model
     nothing = torch.zeros(len(target), 0, width, device=checkpoint.device)
     return StackRecord([nothing], [], [], nothing)
 
 
-def _check_pair(checkpoint: Checkpoint, source: Tensor, target: Tensor) -> None:
+def _check_pair(checkpoint: Loaded, source: Tensor, target: Tensor) -> None:
     if len(source) != len(target):
         raise InputError(
-            _(
-                "The numbers of sources ({sources:,}) and targets ({targets:,}) "
-                "differ, but must be equal.",
-                sources=len(source),
-                targets=len(target),
-            )
+            "The numbers of sources ({sources:,}) and targets ({targets:,}) "
+            "differ, but must be equal.",
+            sources=len(source),
+            targets=len(target),
         )
     config = checkpoint.config
     length = config.decoder_norm_length
@@ -202,22 +212,18 @@ def _check_pair(checkpoint: Checkpoint, source: Tensor, target: Tensor) -> None:
         )
     if config.position_axis == "batch" and len(source) > config.max_positions:
         raise InputError(
-            _(
-                "The batch has {n:,} sentences, but the model's {most:,} positions run "
-                "along the batch. Give fewer sentences.",
-                n=len(source),
-                most=config.max_positions,
-            )
+            "The batch has {n:,} sentences, but the model's {most:,} positions run "
+            "along the batch. Give fewer sentences.",
+            n=len(source),
+            most=config.max_positions,
         )
 
 
-def _lengths(checkpoint: Checkpoint, given: Lengths, source: Tensor) -> Tensor:
+def _lengths(checkpoint: Loaded, given: Lengths, source: Tensor) -> Tensor:
     if not RULES[checkpoint.config.mask_rule].by_length:
         raise InputError(
-            _(
-                "source_lengths is only for models that mask by length; this one "
-                "recognises padding by its id. Leave it out."
-            )
+            "source_lengths is only for models that mask by length; this one "
+            "recognises padding by its id. Leave it out."
         )
     lengths = torch.tensor(as_ids("source_lengths", given), dtype=torch.int64)
     if lengths.shape != source.shape[:1] or bool((lengths < 0).any()):
@@ -249,11 +255,9 @@ def _given(
         raise wrong_type("masks", given, _("a dict of masks by kind of attention"))
     if unknown := set(given) - set(KINDS):
         raise InputError(
-            _(
-                "There is no mask “{kind}”. Choose from {choices}.",
-                kind=unknown.pop(),
-                choices=", ".join(KINDS),
-            )
+            "There is no mask “{kind}”. Choose from {choices}.",
+            kind=unknown.pop(),
+            choices=", ".join(KINDS),
         )
     masks = []
     for kind, mask, shape in zip(KINDS, rule_masks, shapes, strict=True):
@@ -261,14 +265,11 @@ def _given(
             mask = _given_mask(kind, given[kind])
             if mask.dtype != torch.bool or mask.shape != (batch, *shape):
                 raise InputError(
-                    _(
-                        "The {kind} mask must be bool {expected}, but is {dtype} "
-                        "{found}.",
-                        kind=kind,
-                        expected=[batch, *shape],
-                        dtype=mask.dtype,
-                        found=list(mask.shape),
-                    )
+                    "The {kind} mask must be bool {expected}, but is {dtype} {found}.",
+                    kind=kind,
+                    expected=[batch, *shape],
+                    dtype=mask.dtype,
+                    found=list(mask.shape),
                 )
         masks.append(mask.to(source.device).expand(batch, *shape))
     return Masks(*masks)
@@ -290,18 +291,16 @@ def _rows(argument: str, ids: IdRows | Texts, size: int) -> Tensor:
         check_ids(row, size)
     if len(lengths := sorted(set(map(len, rows)))) > 1:
         raise InputError(
-            _(
-                "The rows of {argument} have {least} to {most} tokens: pad them to "
-                "one length.",
-                argument=argument,
-                least=lengths[0],
-                most=lengths[-1],
-            )
+            "The rows of {argument} have {least} to {most} tokens: pad them to "
+            "one length.",
+            argument=argument,
+            least=lengths[0],
+            most=lengths[-1],
         )
     return torch.tensor(rows, dtype=torch.int64)
 
 
-def _batch(ids: IdRows | Texts, checkpoint: Checkpoint, *, source: bool) -> Tensor:
+def _batch(ids: IdRows | Texts, checkpoint: Loaded, *, source: bool) -> Tensor:
     side, positions = checkpoint.tokenizer, checkpoint.config.max_positions
     size = side.source.size if source else side.target.size
     if texts := [] if source else _texts(ids):
@@ -310,25 +309,21 @@ def _batch(ids: IdRows | Texts, checkpoint: Checkpoint, *, source: bool) -> Tens
     batch = _rows("source_ids" if source else "target_ids", ids, size)
     if batch.dim() != 2:
         raise InputError(
-            _(
-                "The ids must have shape [batch, length], but have {shape}.",
-                shape=list(batch.shape),
-            )
+            "The ids must have shape [batch, length], but have {shape}.",
+            shape=list(batch.shape),
         )
     if batch.shape[1] > positions:
         raise InputError(
-            _(
-                "There are {n:,} tokens, but the model has only {most:,} positions.",
-                n=batch.shape[1],
-                most=positions,
-            )
+            "There are {n:,} tokens, but the model has only {most:,} positions.",
+            n=batch.shape[1],
+            most=positions,
         )
     check_ids(batch.flatten().tolist(), size)
     return batch.to(checkpoint.device)
 
 
 def _trace(
-    checkpoint: Checkpoint,
+    checkpoint: Loaded,
     facts: ModelFacts,
     text: str,
     source: Tensor,
@@ -341,12 +336,9 @@ def _trace(
 ) -> Trace:
     """Extract one row from a batch's records."""
     final, tokenizer = checkpoint.config.final_norm, checkpoint.tokenizer
-    pieces = [Token(i, tokenizer.source.token(i), 0, 0) for i in source.tolist()]
     start = empty_trace(
         checkpoint,
-        source.tolist(),
-        pieces,
-        0,
+        SourceTokens(source.tolist(), text=text),
         encoder=stack_rows(encoded, final_norm=final)[row],
         memory=memory_rows(decoded)[row],
         mask=host_mask(allowed.encoder, row),
@@ -357,7 +349,6 @@ def _trace(
     return replace(
         start,
         model=facts,
-        source_text=text,
         encoder_rows=start.encoder_rows[:, : Columns(facts).width("encoder")],
         target=tuple(tokenizer.target.token(i) for i in ids),
         target_ids=read_only(np.array(ids, np.int64)),
@@ -370,7 +361,7 @@ def _trace(
 
 
 def _own_weights(
-    checkpoint: Checkpoint,
+    checkpoint: Loaded,
     start: Trace,
     allowed: LayeredMasks,
     encoded: StackRecord,
@@ -404,7 +395,7 @@ def _own_weights(
     return weights
 
 
-def _steps(checkpoint: Checkpoint, output: Tensor, ids: list[int]) -> tuple[Step, ...]:
+def _steps(checkpoint: Loaded, output: Tensor, ids: list[int]) -> tuple[Step, ...]:
     token = checkpoint.tokenizer.target.token
     distribution = Distribution(checkpoint.model.output(output), token)
     chosen = [*ids[1:], int(distribution.best[-1, 0])]

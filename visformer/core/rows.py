@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from visformer.arguments import is_several, whole_number, wrong_type
-from visformer.core.checkpoint import Checkpoint
+from visformer.core.loaded import Loaded
 from visformer.core.model import StackRecord
+from visformer.core.models import SourceTokens
 from visformer.core.sampling import most_probable
 from visformer.errors import InputError
 from visformer.language import _, ngettext
@@ -55,7 +56,7 @@ def memory_rows(record: StackRecord) -> Tensor:
 
 
 def source_pieces(
-    checkpoint: Checkpoint, source: str | Sequence[int]
+    checkpoint: Loaded, source: str | Sequence[int]
 ) -> tuple[list[Token], int]:
     """Turn a text or ids into source tokens, cut to the model's positions.
 
@@ -79,7 +80,7 @@ def source_pieces(
     return pieces, cut
 
 
-def check_source_length(checkpoint: Checkpoint, tokens: int) -> None:
+def check_source_length(checkpoint: Loaded, tokens: int) -> None:
     """Raise InputError if the encoder's norms need another number of tokens."""
     length = checkpoint.config.encoder_norm_length
     if length and tokens != length:
@@ -96,7 +97,7 @@ def check_source_length(checkpoint: Checkpoint, tokens: int) -> None:
 
 
 def _source_pieces(
-    checkpoint: Checkpoint, source: str | Sequence[int]
+    checkpoint: Loaded, source: str | Sequence[int]
 ) -> tuple[list[Token], int]:
     tokenizer, limit = checkpoint.tokenizer, checkpoint.config.max_positions
     if isinstance(source, str):
@@ -110,10 +111,10 @@ def _source_pieces(
     return pieces[:limit], len(pieces) if len(pieces) > limit else 0
 
 
-def text_pieces(checkpoint: Checkpoint, text: str) -> list[Token]:
+def text_pieces(checkpoint: Loaded, text: str) -> list[Token]:
     """Return the source tokens of a text, however many; InputError for none."""
     if not text.strip():
-        raise InputError(_("The source is empty. Type a sentence to translate."))
+        raise InputError("The source is empty. Type a sentence to translate.")
     return checkpoint.tokenizer.encode_source(text)
 
 
@@ -131,12 +132,10 @@ def as_ids(argument: str, given: object, *, text: bool = False) -> list[int]:
     shape = getattr(given, "shape", (1,))
     if len(shape) != 1:
         raise InputError(
-            _(
-                "{argument} has the shape {shape}, but must be {allowed}.",
-                argument=argument,
-                shape=list(shape),
-                allowed=allowed,
-            )
+            "{argument} has the shape {shape}, but must be {allowed}.",
+            argument=argument,
+            shape=list(shape),
+            allowed=allowed,
         )
     if isinstance(given, np.ndarray | Tensor):
         given = given.tolist()
@@ -146,7 +145,7 @@ def as_ids(argument: str, given: object, *, text: bool = False) -> list[int]:
 def check_ids(ids: Sequence[int], size: int) -> None:
     """Raise InputError unless there are ids and all are in 0..size - 1."""
     if len(ids) == 0:
-        raise InputError(_("There are no ids. Give at least one token."))
+        raise InputError("There are no ids. Give at least one token.")
     for id in ids:
         if not 0 <= int(id) < size:
             raise InputError(
@@ -160,10 +159,8 @@ def check_ids(ids: Sequence[int], size: int) -> None:
 
 
 def empty_trace(
-    checkpoint: Checkpoint,
-    source: str | Sequence[int],
-    pieces: Sequence[Token],
-    truncated_from: int,
+    checkpoint: Loaded,
+    source: SourceTokens,
     *,
     encoder: Tensor,
     memory: Tensor,
@@ -175,16 +172,14 @@ def empty_trace(
     ``encoder`` [S, E] and ``memory`` [S, M] are rows as in ``Columns``; ``mask`` is the
     encoder's, as in a Trace.
     """
-    bias = checkpoint.model.output.bias
-    length = len(pieces)
-    ids = np.array([piece.id for piece in pieces], np.int64)
-    typed = isinstance(source, str)
+    bias, token = checkpoint.model.output.bias, checkpoint.tokenizer.source.token
+    length = len(source.ids)
     return Trace(
         model=checkpoint.facts,
-        source_text=str(source) if typed else "",
-        source=tuple(piece.token for piece in pieces),
-        source_ids=read_only(ids),
-        source_spans=tuple((p.start, p.end) for p in pieces) if typed else (),
+        source_text=source.text,
+        source=source.tokens or tuple(map(token, source.ids)),
+        source_ids=read_only(np.array(source.ids, np.int64)),
+        source_spans=source.spans,
         target=(),
         target_ids=np.zeros(0, np.int64),
         steps=(),
@@ -197,7 +192,7 @@ def empty_trace(
             "cross": np.zeros((0, length), bool),
         },
         intervention=intervention,
-        truncated_from=truncated_from,
+        truncated_from=source.cut_from,
         output_weight=host(checkpoint.model.output.weight),
         output_bias=None if bias is None else host(bias),
     )

@@ -30,30 +30,21 @@ def as_strategy(given: Strategy | str | None) -> Strategy:
     raise wrong_type("strategy", given, allowed)
 
 
-def choose(logits: Tensor, strategy: Strategy, step: int) -> Choice:
+def choose(
+    logits: Tensor, strategy: Strategy, step: int, *, in_turn: bool = False
+) -> Choice:
     """Choose a token from logits [V].
 
     Sampling uses a generator seeded by the strategy's seed and the step, so that the
-    same step of the same sentence draws the same token however it was reached.
+    same step of the same sentence draws the same token however it was reached. With
+    ``in_turn`` all steps draw from one generator, as in transformers' ``generate``.
     """
-    generator = torch.Generator().manual_seed(strategy.seed * 1_000_003 + step)
-    return _chosen(logits, strategy, generator)
-
-
-def choose_as_generate(logits: Tensor, strategy: Strategy, step: int) -> Choice:
-    """Choose a token from logits [V] as transformers' ``generate`` does.
-
-    Its steps draw one after the other from one generator, which the seed starts.
-    """
-    generator = torch.Generator().manual_seed(strategy.seed)
-    if strategy.name != "greedy":
+    seed = strategy.seed if in_turn else strategy.seed * 1_000_003 + step
+    generator = torch.Generator().manual_seed(seed)
+    if in_turn and strategy.name != "greedy":
         any_row = torch.ones(len(logits))
         for _earlier in range(step):
             torch.multinomial(any_row, 1, generator=generator)
-    return _chosen(logits, strategy, generator)
-
-
-def _chosen(logits: Tensor, strategy: Strategy, generator: torch.Generator) -> Choice:
     best = int(logits.numpy(force=True).argmax())  # torch's takes ten times as long
     if strategy.name == "greedy":
         return Choice(best, "model")

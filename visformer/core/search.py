@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from visformer.core.checkpoint import Checkpoint
 from visformer.core.generation import Generation
-from visformer.core.incremental import WholeRows, rows_after
+from visformer.core.incremental import DecoderRows
+from visformer.core.loaded import Loaded
 from visformer.core.mask_rules import (
     RULES,
     encoder_mask,
-    make_masks,
     padded,
     real_tokens,
 )
@@ -69,7 +68,7 @@ class Beams:
 
 
 def search(
-    checkpoint: Checkpoint, sources: Sequence[Sequence[int]], *, beam: int
+    checkpoint: Loaded, sources: Sequence[Sequence[int]], *, beam: int
 ) -> list[list[int]]:
     """Return the best target ids of each source, the end-of-sentence token included.
 
@@ -109,7 +108,7 @@ def _together(config: ModelConfig, first: Sequence[int], other: Sequence[int]) -
 
 @torch.inference_mode()
 def _search(
-    checkpoint: Checkpoint, sources: Sequence[Sequence[int]], beam: int
+    checkpoint: Loaded, sources: Sequence[Sequence[int]], beam: int
 ) -> list[list[int]]:
     config, model, device = checkpoint.config, checkpoint.model, checkpoint.device
     pad = checkpoint.tokenizer.source_pad
@@ -120,17 +119,17 @@ def _search(
     limits = torch.tensor(
         [checkpoint.most_tokens(len(s)) for s in sources], device=device
     )
-    newest = NewestRows(
+    rows = DecoderRows(
         checkpoint,
         memory.repeat_interleave(beam, 0),
         real.repeat_interleave(beam, 0),
         int(limits.max()),
     )
-    return _expand(checkpoint, newest, limits, beam)
+    return _expand(checkpoint, rows, limits, beam)
 
 
 def _expand(
-    checkpoint: Checkpoint, newest: NewestRows, limits: Tensor, beam: int
+    checkpoint: Loaded, rows: DecoderRows, limits: Tensor, beam: int
 ) -> list[list[int]]:
     """Extend the beams of all sentences until each has ended or reached its limit."""
     rules, ends = checkpoint.generation, checkpoint.ends
@@ -143,7 +142,7 @@ def _expand(
     scores[:, 0] = 0.0  # all beams start the same: only one may branch
     for length in range(1, int(limits.max()) + 1):
         last = limits == length
-        steps = _next(checkpoint, newest, consumed, last.repeat_interleave(beam), beam)
+        steps = _next(checkpoint, rows, consumed, last.repeat_interleave(beam), beam)
         total = scores[:, :, None] + steps.view(count, beam, -1)
         # enough for ``beam`` of them to continue, even if all beams end in every way
         top, flat = best_first(total.flatten(1), beam * max(2, 1 + len(ends)))
@@ -159,20 +158,21 @@ def _expand(
         consumed = grown.gather(
             1, order[:, :, None].expand(-1, -1, length + 1)
         ).flatten(0, 1)
-        newest.select((first + parents.gather(1, order)).flatten())
+        rows.select((first + parents.gather(1, order)).flatten())
     return [sentence.best() for sentence in beams]
 
 
 def _next(
-    checkpoint: Checkpoint,
-    newest: NewestRows,
+    checkpoint: Loaded,
+    rows: DecoderRows,
     consumed: Tensor,
     last: Tensor,
     beam: int,
 ) -> Tensor:
     """Score the next tokens of the rows so far, [N, t] -> [N, V]."""
     rules = checkpoint.generation
-    steps = newest.logits(consumed)
+    newest, _masks = rows.computed(consumed, consumed.shape[1] - 1)
+    steps = rows.logits(newest[:, 0])
     if beam > 1:
         steps = steps.log_softmax(-1)
     if rules.restricts:
@@ -191,54 +191,3 @@ def _collect(beams: list[Beams], grown: Tensor, top: Tensor, ended: Tensor) -> N
         score = top[row, column].item()
         if not beams[row].closed and score != -math.inf:
             beams[row].add(score, grown[row, column, 1:].tolist())
-
-
-class NewestRows:
-    """Decodes the last token of every hypothesis, with a cache if that is exact.
-
-    It is not exact if a pad was chosen whose row has no allowed key and therefore
-    attends to everything, future tokens included: each token then changes that row,
-    which others may read, so every step is a whole pass. A masked score of -inf makes
-    such a row NaN permanently.
-    """
-
-    def __init__(
-        self, checkpoint: Checkpoint, memory: Tensor, real: Tensor, limit: int
-    ) -> None:
-        """``memory`` [B, S, D] is the encoder output, ``real`` bool [B, S]."""
-        config, tokenizer = checkpoint.config, checkpoint.tokenizer
-        padding = RULES[config.mask_rule]
-        # padded from the start
-        padded = padding.target_keys and tokenizer.bos == tokenizer.pad
-        self._leaks = config.masked_value > -math.inf and (
-            padding.target_rows or padded
-        )
-        self._checkpoint, self._memory, self._real = checkpoint, memory, real
-        self._packed = packed = checkpoint.packed
-        self._state = rows_after(checkpoint, packed, memory, real, limit)
-        self._whole = False
-
-    @torch.inference_mode()
-    def logits(self, ids: Tensor) -> Tensor:
-        """Return the logits [B, V] of what follows the last of ids [B, T]."""
-        return self._checkpoint.logits_from(self._packed, self.output(ids))
-
-    @torch.inference_mode()
-    def output(self, ids: Tensor) -> Tensor:
-        """Return the decoder output [B, D] of the last of ids [B, T]."""
-        checkpoint = self._checkpoint
-        visible = ids != checkpoint.tokenizer.pad  # nothing reads a chosen pad
-        self._whole |= self._leaks and not bool(visible.all())
-        if self._whole or isinstance(self._state, WholeRows):
-            masks = make_masks(checkpoint.config.mask_rule, self._real, visible)
-            record = checkpoint.model.decode(
-                ids, self._memory, masks.decoder, masks.cross, self._state.lookup
-            )
-            return record.output[:, -1]
-        last = visible[:, -1:]
-        rows = self._state.extend(ids[:, -1:], None if bool(last.all()) else last)
-        return rows[:, 0, self._state.packed.columns.output("decoder")]
-
-    def select(self, rows: Tensor) -> None:
-        """Keep (and repeat) these hypotheses, each of the same sentence: int [B]."""
-        self._state.select(rows)

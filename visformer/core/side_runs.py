@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from typing import cast
 
 from torch import Tensor, nn
 
-from visformer.core.checkpoint import Checkpoint, OwnDecoding
+from visformer.core.loaded import Loaded
 from visformer.core.mask_rules import RULES, padded
 from visformer.core.model import Layer, norm_length
+from visformer.core.models import BatchRow, Model, WorkDone
 from visformer.core.parts import Attention, FeedForward
 from visformer.core.passes import run
 from visformer.core.rows import host, source_pieces
-from visformer.core.search import search
 from visformer.errors import InputError
 from visformer.language import N_, _
 from visformer.values.changes.position_change import permutation
 from visformer.values.facts import StackName
-from visformer.values.intervention import Intervention
+from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.layer_weights import (
     AttentionWeights,
     FeedForwardWeights,
@@ -31,41 +31,65 @@ from visformer.values.trace import Trace
 
 
 def run_texts(
-    checkpoint: Checkpoint | OwnDecoding, sources: Sequence[str]
-) -> list[Trace]:
+    model: Model, texts: Sequence[str]
+) -> Generator[WorkDone, None, list[Trace]]:
     """Translate each text greedily, then run all as one padded batch: a Trace per text.
 
     Raises InputError if a text is empty.
     """
-    if not sources or not all(text.strip() for text in sources):
-        raise InputError(_("Each line of the batch needs a sentence."))
-    if not isinstance(checkpoint, Checkpoint):
-        return checkpoint.batch(sources)
-    tokenizer = checkpoint.tokenizer
-    rows = [[p.id for p in source_pieces(checkpoint, text)[0]] for text in sources]
-    translations = search(checkpoint, rows, beam=1)
-    # the last choice is never read: a row consumes the token before it
-    targets = [[tokenizer.bos, *ids[:-1]] for ids in translations]
-    lengths = [len(row) for row in rows]
-    traces = run(
-        checkpoint,
-        padded(rows, tokenizer.source_pad),
-        padded(targets, tokenizer.pad),
-        source_lengths=lengths
-        if RULES[checkpoint.config.mask_rule].by_length
-        else None,
-    )
-    return [
-        replace(trace, source_text=text)
-        for trace, text in zip(traces, sources, strict=True)
-    ]
+    if not texts or not all(text.strip() for text in texts):
+        raise InputError("Each line of the batch needs a sentence.")
+    rows, writes = [], "cross" in model.facts.kinds
+    for done, text in enumerate(texts):
+        yield WorkDone(done, len(texts), _("sentences"))
+        source, target = model.vocabulary.read(text), list[int]()
+        if writes:
+            # the last choice is never read: a row consumes the token before it
+            target = [model.facts.bos, *model.search([source], 1)[0][:-1]]
+        rows.append(BatchRow(source, target))
+    return model.batch(rows)
+
+
+def run_pairs(
+    loaded: Loaded, rows: Sequence[BatchRow], changes: Sequence[Intervention] = ()
+) -> list[Trace]:
+    """Run padded rows in one pass, or one for each of their ``changes``."""
+    tokenizer, rule = loaded.tokenizer, RULES[loaded.config.mask_rule]
+    sources = padded([row.source.ids for row in rows], tokenizer.source_pad)
+    targets = padded([row.target for row in rows], tokenizer.pad)
+    lengths = [len(row.source.ids) for row in rows]
+
+    def run_some(at: list[int], change: Intervention) -> list[Trace]:
+        some = [lengths[i] for i in at] if rule.by_length else None
+        return run(
+            loaded,
+            sources[at],
+            targets[at],
+            source_lengths=some,
+            intervention=change,
+        )
+
+    return by_change(rows, changes, run_some)
+
+
+def by_change(
+    rows: Sequence[BatchRow],
+    changes: Sequence[Intervention],
+    run_some: Callable[[list[int], Intervention], list[Trace]],
+) -> list[Trace]:
+    """Return a Trace per row; rows of one change, by their indices, run together."""
+    changes = changes or [NO_CHANGES] * len(rows)
+    made: dict[int, Trace] = {}
+    for change in dict.fromkeys(changes):
+        at = [i for i, one in enumerate(changes) if one == change]
+        made |= zip(at, run_some(at, change), strict=True)
+    return [replace(made[i], source_text=row.source.text) for i, row in enumerate(rows)]
 
 
 def run_shuffled(
-    checkpoint: Checkpoint,
+    checkpoint: Loaded,
     source: str,
     target: Sequence[int],
-    *,
     intervention: Intervention | None = None,
     seed: int = 0,
 ) -> tuple[tuple[int, ...], Trace, Trace]:
@@ -76,7 +100,7 @@ def run_shuffled(
     """
     ids = [piece.id for piece in source_pieces(checkpoint, source)[0]]
     if len(ids) < 3:
-        raise InputError(_("Shuffling needs a sentence of at least two words."))
+        raise InputError("Shuffling needs a sentence of at least two words.")
     moved = permutation(len(ids) - 1, seed).tolist()
     order = (*moved, len(ids) - 1)
     # separately: positions that run along the batch would differ between the two
@@ -104,7 +128,7 @@ _JOINT_NORMS: dict[StackName, str] = {
 
 
 def layer_parameters(
-    checkpoint: Checkpoint, stack: StackName, layer: int
+    checkpoint: Loaded, stack: StackName, layer: int
 ) -> LayerParameters:
     """Copy the weights of a layer.
 

@@ -209,11 +209,20 @@ class Stepped(Answer):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Passed(Answer):
-    """A whole Trace, of a step that changed the rows before it."""
+    """A whole Trace: of a watched model, or of a step that changed rows before it."""
 
     trace: Trace
     limit: int
-    settled: bool = False  # whether it holds the earlier steps too, as they were
+    kept: int = 0  # rows that no later token changes; all, if it holds earlier steps
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progressed(Answer):
+    """How far long work has come."""
+
+    done: int
+    of: int
+    part: str  # what is counted, as words on screen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

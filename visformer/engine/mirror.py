@@ -28,6 +28,7 @@ class Mirror:
     def __init__(self) -> None:
         self._recording: Recording | None = None
         self._passes: tuple[Trace, ...] = ()  # if the decode comes as whole passes
+        self._last: Trace | None = None  # before any pass that changed its rows
 
     def mirrors(self, answer: Answer) -> bool:
         """Tell whether an answer is a part of a decode."""
@@ -53,17 +54,18 @@ class Mirror:
         self._passes, recording = (), self._recording
         if recording is None:
             return None
-        return Decoded(
-            number=answer.number, trace=recording.trace(), limit=recording.limit
-        )
+        self._last = trace = recording.trace()
+        return Decoded(number=answer.number, trace=trace, limit=recording.limit)
 
     def _pass(self, answer: Passed) -> Decoded:
         trace = answer.trace
         if self._passes:
             trace = _of_one_run(trace, self._passes[0])
-        self._recording = None
-        earlier = self._passes[: len(trace)]
-        self._passes = () if answer.settled else (*earlier, trace)
+        earlier, last = self._passes[: len(trace)], self._last
+        if last is not None and not earlier:  # none of its rows was changed
+            earlier = tuple(map(last.until, range(min(len(last) + 1, len(trace)))))
+        self._passes = () if answer.kept == len(trace) else (*earlier, trace)
+        self._recording, self._last = None, trace if not self._passes else None
         return Decoded(
             number=answer.number, trace=trace, limit=answer.limit, passes=self._passes
         )

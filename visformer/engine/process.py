@@ -15,13 +15,13 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -44,6 +44,7 @@ from visformer.engine.messages import (
     Parameters,
     ParametersDone,
     Passed,
+    Progressed,
     Ready,
     Refused,
     Request,
@@ -62,16 +63,20 @@ from visformer.language import _
 from visformer.own_process import limit_memory
 from visformer.values.arrays import Floats
 from visformer.values.intervention import NO_CHANGES, Intervention
-from visformer.values.recording import Row
+from visformer.values.recording import rows_of
 from visformer.values.trace import Trace
 
 if TYPE_CHECKING:
-    from visformer.core.checkpoint import Checkpoint
     from visformer.core.decoding import Decoding
-    from visformer.core.stepping import Stepping
+    from visformer.core.models import Model, WorkDone
+    from visformer.values.distribution import WholeDistribution
+    from visformer.values.layer_weights import LayerParameters
+    from visformer.values.lens import LensRow
 
 LESS_PRIORITY = 5  # of Linux: a third of the time that each other thread gets
+SOON = 0.2  # seconds that work takes before anybody is told how far it is
 MOST_WORDS = 120  # characters of an unexpected error
+log = logging.getLogger(__name__)
 NO_POSITIONS: Floats = np.zeros((0, 0), np.float32)
 
 
@@ -99,7 +104,7 @@ def serve(connection: Connection, parent: int, crashes: str, spare: bool) -> Non
         Server(connection).serve()
 
 
-def serve_model(model: Served, connection: Connection) -> None:
+def serve_model(model: Model, connection: Connection) -> None:
     """Answer the requests on a model of this program, until its window is closed."""
     with contextlib.suppress(EOFError, OSError):
         Server(connection, model).serve()
@@ -131,25 +136,23 @@ def _named(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}".partition("\n")[0][:MOST_WORDS]
 
 
-class Served(Protocol):
-    """A model that runs in somebody's own program; decoded with as a checkpoint."""
-
-    def opened(self, number: int, path: str) -> Opened:
-        """Say what the model is."""
+# long work is a generator: each yield is a place to stop, and may say how far it is
+Stops = Generator["WorkDone | None", None, None]
+Handler = Callable[["Server", int, Any], Stops | None]
 
 
 class Server:
-    """One open checkpoint and its current decode.
+    """One open model and its current decode.
 
-    Or a model of somebody's own program, ``served`` from there: no other is opened.
+    If it is a ``served`` one of somebody's own program, no other is opened.
     """
 
-    def __init__(self, connection: Connection, served: Served | None = None) -> None:
-        self._connection, self.served = connection, served
-        self._waiting: Numbered | None = None  # received while a decode ran
+    def __init__(self, connection: Connection, served: Model | None = None) -> None:
+        self._connection, self.model = connection, served
+        self.is_serving = served is not None
+        self._waiting: Numbered | None = None  # received while a request ran
         self.send: Callable[[Answer], None] = connection.send
-        self.checkpoint = cast("Checkpoint | None", served)
-        self.decodes = Decodes(self.send, self._interrupted)
+        self.decodes = Decodes(self.send)
 
     def serve(self) -> None:
         """Answer one request after the other, until nobody is there to ask."""
@@ -183,10 +186,19 @@ class Server:
         return self._waiting is not None
 
     def answer(self, numbered: Numbered) -> None:
-        """Carry out a request; errors are answered, not raised."""
+        """Carry out a request; errors are answered, not raised.
+
+        Long work ends early where a newer request waits at one of its stops.
+        """
         number, request = numbered
         try:
-            HANDLERS[type(request)](self, number, request)
+            began = time.monotonic()
+            work = HANDLERS[type(request)](self, number, request) or _nothing_left()
+            for progress in work:
+                if progress is not None and time.monotonic() - began >= SOON:
+                    self.send(Progressed(number=number, **progress._asdict()))
+                if self._interrupted():
+                    work.close()
         except VisformerError as error:
             self.send(Refused(number=number, reason=str(error)))
         except (*GONE, KeyboardInterrupt, SystemExit):
@@ -204,10 +216,14 @@ class Server:
                 "There is not enough memory for this: try a shorter sentence or a "
                 "smaller model, or close other programs."
             )
-        if self.served is not None:
+        if self.is_serving:
             return _("Your model raised {error}.", error=_named(error))
         self.send(Logged(number=0, text=stack_words(error)))
         return _("Unexpected error: {error}", error=_named(error))
+
+
+def _nothing_left() -> Stops:
+    yield from ()
 
 
 def _stands_alone(request: Request) -> bool:
@@ -216,14 +232,12 @@ def _stands_alone(request: Request) -> bool:
 
 
 def _open(server: Server, number: int, request: Open) -> None:
-    from visformer.core.checkpoint import Checkpoint, available_devices, choose_device
-    from visformer.core.incremental import warm_up
+    from visformer.core.checkpoint import choose_device
     from visformer.formats.layouts.native import dropout_rates, label_smoothing
     from visformer.formats.loading import checkpoint_files
-    from visformer.tokenizers.sides import NumberSide
 
-    if server.served is not None:
-        server.send(server.served.opened(number, request.path))
+    if server.is_serving:
+        server.send(_opened(server, number, request))
         return
     files = checkpoint_files(request.path, request.overrides)
     if request.ask != "never":
@@ -231,35 +245,39 @@ def _open(server: Server, number: int, request: Open) -> None:
         if asked is not None:
             server.send(Asked(number=number, path=request.path, form=asked))
             return
-    checkpoint = files.load(choose_device(request.device))
-    source, positions = checkpoint.tokenizer.source, NO_POSITIONS
-    if isinstance(checkpoint, Checkpoint):
-        warm_up(checkpoint.packed)
-        positions = _positions(checkpoint)
-    server.checkpoint = checkpoint
+    server.model = files.load(choose_device(request.device))
     server.decodes.forget()
+    if warm_up := server.model.extras.warm_up:
+        warm_up()
+    opened = _opened(server, number, request)
     server.send(
-        Opened(
-            number=number,
-            path=request.path,
-            model=checkpoint.facts,
-            positions=positions,
-            devices=available_devices(),
-            findings=checkpoint.findings,
-            assumed=checkpoint.assumed,
-            numbers=source.size if isinstance(source, NumberSide) else 0,
+        replace(
+            opened,
             guessed_heads=files.guessed_heads,
-            asks=files.asks or getattr(checkpoint, "multilingual", False),
+            asks=files.asks or opened.asks,
             smoothing=label_smoothing(Path(request.path)),
             dropout=dropout_rates(Path(request.path)),
         )
     )
 
 
-def _positions(checkpoint: Checkpoint) -> Floats:
-    """Return the source's table of positions, [P, D]."""
-    table = checkpoint.model.position_table("source").detach().cpu().numpy()
-    return cast("Floats", table)
+def _opened(server: Server, number: int, request: Open) -> Opened:
+    """Say what the open model is."""
+    from visformer.core.checkpoint import available_devices
+
+    model = open_one(server.model)
+    facts, positions = model.facts, model.extras.positions
+    return Opened(
+        number=number,
+        path=request.path,
+        model=facts,
+        positions=positions() if positions else NO_POSITIONS,
+        devices=(facts.device,) if server.is_serving else available_devices(),
+        findings=model.findings,
+        assumed=model.assumed,
+        numbers=model.vocabulary.numbers,
+        asks=model.extras.languages,
+    )
 
 
 def _stop(server: Server, number: int, request: Stop) -> None:
@@ -267,133 +285,101 @@ def _stop(server: Server, number: int, request: Stop) -> None:
     server.send(Stopped(number=number))
 
 
-def _decode(server: Server, number: int, request: Decode) -> None:
-    server.decodes.run(open_one(server.checkpoint), number, request)
+def _decode(server: Server, number: int, request: Decode) -> Stops:
+    yield from server.decodes.run(open_one(server.model), number, request)
 
 
-Handler = Callable[[Server, int, Any], None]
-
-
-def replying(reply: Callable[[Checkpoint | None, int, Any], Answer]) -> Handler:
+def replying(reply: Callable[[Model | None, int, Any], Answer]) -> Handler:
     """Return the handler of a request with exactly one answer."""
 
     def handle(server: Server, number: int, request: Request) -> None:
-        server.send(reply(server.checkpoint, number, request))
+        server.send(reply(server.model, number, request))
 
     return handle
 
 
-log = logging.getLogger(__name__)
+def open_one(model: Model | None) -> Model:
+    """Return the open model; VisformerError if there is none."""
+    if model is None:
+        raise VisformerError("No model is open: open a checkpoint first.")
+    return model
 
 
-def open_one(checkpoint: Checkpoint | None) -> Checkpoint:
-    """Return the open checkpoint; VisformerError if there is none."""
-    if checkpoint is None:
-        raise VisformerError(_("No model is open: open a checkpoint first."))
-    return checkpoint
-
-
-def run_here(checkpoint: Checkpoint | None) -> Checkpoint:
-    """Return the open checkpoint; VisformerError where another program runs it."""
-    from visformer.core.checkpoint import Checkpoint
-
-    made = open_one(checkpoint)
-    if not isinstance(made, Checkpoint):
-        raise VisformerError(
-            _(
-                "“{name}” is run by its own program, so its source is not shuffled.",
-                name=made.name,
-            )
-        )
-    return made
-
-
-def batch(checkpoint: Checkpoint | None, number: int, request: Batch) -> BatchDone:
+def _batch(server: Server, number: int, request: Batch) -> Stops:
     """Run several sentences together."""
     from visformer.core.side_runs import run_texts
 
-    traces = run_texts(open_one(checkpoint), request.sources)
-    return BatchDone(number=number, traces=tuple(map(lean, traces)))
+    traces = yield from run_texts(open_one(server.model), request.sources)
+    server.send(BatchDone(number=number, traces=tuple(map(lean, traces))))
 
 
-def find_tokens(
-    checkpoint: Checkpoint | None, number: int, request: FindTokens
-) -> TokensFound:
+def find_tokens(model: Model | None, number: int, request: FindTokens) -> TokensFound:
     """Find the tokens that are, begin with or contain a text."""
-    from visformer.core.all_tokens import named
-
-    side = open_one(checkpoint).tokenizer.target
-    found = named(request.text, (side.token(id) for id in range(side.size)))
+    found = open_one(model).vocabulary.find(request.text)
     return TokensFound(number=number, text=request.text, tokens=found)
 
 
-def shuffle(checkpoint: Checkpoint | None, number: int, request: Shuffle) -> Shuffled:
+def shuffle(model: Model | None, number: int, request: Shuffle) -> Shuffled:
     """Run a sentence as it is and in another order."""
-    from visformer.core.side_runs import run_shuffled
-
-    order, baseline, shuffled = run_shuffled(
-        run_here(checkpoint),
-        request.source,
-        request.target,
-        intervention=request.intervention,
-        seed=request.seed,
+    made = open_one(model)
+    if made.extras.shuffle is None:
+        raise VisformerError(
+            "“{name}” is run by its own program, so its source is not shuffled.",
+            name=made.name,
+        )
+    order, baseline, shuffled = made.extras.shuffle(
+        request.source, request.target, request.intervention, request.seed
     )
     return Shuffled(
         number=number, order=order, baseline=lean(baseline), shuffled=lean(shuffled)
     )
 
 
-def parameters(
-    checkpoint: Checkpoint | None, number: int, request: Parameters
-) -> ParametersDone:
+Found = TypeVar("Found")
+
+
+def tried(make: Callable[[], Found]) -> Found | None:
+    """Return what a side request asks for; None where the model cannot tell.
+
+    It may be about another model than is open by now, or take too much memory.
+    """
+    try:
+        return make()
+    except (VisformerError, RuntimeError):
+        log.exception("a side request was not answered")
+        return None
+
+
+def parameters(model: Model | None, number: int, request: Parameters) -> ParametersDone:
     """Read the weights of a layer; None if the open model has no such layer."""
-    from visformer.core.side_runs import layer_parameters
 
-    weights = None
-    try:
-        weights = layer_parameters(run_here(checkpoint), request.stack, request.layer)
-    except VisformerError:  # asked for another model than is open by now
-        log.info("no layer %s in the %s", request.layer, request.stack)
-    return ParametersDone(number=number, parameters=weights)
+    def weights() -> LayerParameters | None:
+        ask = open_one(model).extras.weights
+        return ask(request.stack, request.layer) if ask else None
+
+    return ParametersDone(number=number, parameters=tried(weights))
 
 
-def lens(checkpoint: Checkpoint | None, number: int, request: Lens) -> LensDone:
+def lens(model: Model | None, number: int, request: Lens) -> LensDone:
     """Return what each layer would predict; no rows if they are another model's."""
-    from visformer.core.checkpoint import Checkpoint
-    from visformer.core.lens_rows import read_streams
 
-    asked = request.hidden, request.chosen
-    try:
-        made = open_one(checkpoint)
-        if isinstance(made, Checkpoint):
-            rows = read_streams(made, *asked, temperature=request.temperature)
-        else:
-            rows = made.lens(*asked, temperature=request.temperature)
-    except (VisformerError, RuntimeError):  # of another model; or no memory for it
-        log.exception("no lens of %s rows", len(request.chosen))
-        rows = ()
-    return LensDone(number=number, rows=rows)
+    def rows() -> tuple[LensRow, ...]:
+        ask = open_one(model).extras.lens
+        asked = request.hidden, request.chosen, request.temperature
+        return ask(*asked) if ask else ()
+
+    return LensDone(number=number, rows=tried(rows) or ())
 
 
-def all_tokens(
-    checkpoint: Checkpoint | None, number: int, request: AllTokens
-) -> AllTokensDone:
+def all_tokens(model: Model | None, number: int, request: AllTokens) -> AllTokensDone:
     """Return the distribution that a row predicts; None if it is another model's."""
-    from visformer.core.all_tokens import distribution_of
-    from visformer.core.checkpoint import Checkpoint
 
-    made = open_one(checkpoint)
-    try:
-        if isinstance(made, Checkpoint):
-            whole = distribution_of(made, request.stream)
-        else:
-            whole = made.distribution(
-                request.source, request.target, request.intervention, request.row
-            )
-    except (VisformerError, RuntimeError):  # of another model; or no memory for it
-        log.exception("no distribution of row %s", request.row)
-        whole = None
-    return AllTokensDone(number=number, distribution=whole)
+    def whole() -> WholeDistribution | None:
+        ask = open_one(model).extras.distribution
+        a_pass = request.source, request.target, request.intervention, request.row
+        return ask(request.stream, *a_pass) if ask else None
+
+    return AllTokensDone(number=number, distribution=tried(whole))
 
 
 def lean(trace: Trace) -> Trace:
@@ -406,7 +392,7 @@ HANDLERS: dict[type[Request], Handler] = {  # who answers which request
     Open: _open,
     Decode: _decode,
     Stop: _stop,
-    Batch: replying(batch),
+    Batch: _batch,
     Shuffle: replying(shuffle),
     Parameters: replying(parameters),
     Lens: replying(lens),
@@ -421,139 +407,102 @@ MAX_PASSES = 128  # steps kept as one pass each: memory grows with their square
 class Decodes:
     """The engine's current decode; the next one continues from what they share."""
 
-    def __init__(
-        self, send: Callable[[Answer], None], interrupted: Callable[[], bool]
-    ) -> None:
-        """``interrupted`` is asked between steps: True ends the decode there."""
-        self._send, self._interrupted = send, interrupted
+    def __init__(self, send: Callable[[Answer], None]) -> None:
+        self._send = send
         self._decoding: Decoding | None = None
         self._inputs: tuple[str, int | None, Intervention] = ("", None, NO_CHANGES)
+        self._sent: int | None = None  # rows that the window has; None: not in rows
+        self._begun = False  # whether the request's first rows were sent
 
     def forget(self) -> None:
         """Start the next decode from scratch."""
         self._decoding = None
 
-    def run(self, checkpoint: Checkpoint, number: int, request: Decode) -> None:
+    def run(self, model: Model, number: int, request: Decode) -> Stops:
         """Carry out a request: send what changed, then every further step."""
-        decoding, fresh = self._prepared(checkpoint, request)
-        if not decoding.settled:
-            self._finish(number, self._passes(number, request, decoding))
-            return
-        if not decoding.in_rows:
-            self._finish(number, self._watched(number, request, decoding))
-            return
-        kept = 0 if fresh else decoding.common(request.prefix)
+        decoding = self._prepared(model, request)
+        yield from decoding.reading()
         if request.reference:
+            known, choices = 0, decoding.reference(request.reference)
             decoding.feed(request.reference)
-            kept = 0
         else:
-            decoding.follow(request.prefix)
-            kept = min(kept, decoding.changed)
-        start = lean(decoding.start) if fresh else None
-        self._send(Started(number=number, start=start, limit=decoding.limit, kept=kept))
-        for row in decoding.rows(kept):
-            self._send_row(number, row)
+            choices = decoding.after_prompt(request.prefix)
+            known = decoding.common(choices)
+            decoding.follow(choices)
+        self._sent = None if self._sent is None else min(self._sent, known)
+        self._begun = False
+        if decoding.kept < decoding.rows:
+            for length in range(len(choices)):  # each is a pass of its own
+                decoding.follow(choices[:length])
+                self._send_trace(number, decoding)
+                yield None
+            decoding.follow(choices)
+        self._send_trace(number, decoding)
         times: list[float] = []
         if not request.reference:
-            times = self._go_on(decoding, lambda: self._send_step(number, decoding))
-        self._finish(number, times)
-
-    def _go_on(self, decoding: Stepping, send: Callable[[], None]) -> list[float]:
-        """Decode until the end or a newer request -> each step's milliseconds."""
-        times: list[float] = []
-        while not (decoding.ended or self._interrupted()):
-            began = time.perf_counter()
-            decoding.step()
-            times.append(1e3 * (time.perf_counter() - began))
-            send()
-        return times
-
-    def _finish(self, number: int, times: list[float]) -> None:
+            with contextlib.suppress(GeneratorExit):  # it is finished then, too
+                yield from self._go_on(number, decoding, times)
         step_ms = float(np.median(times)) if times else None
         self._send(Finished(number=number, step_ms=step_ms))
 
-    def _watched(self, number: int, request: Decode, decoding: Stepping) -> list[float]:
-        """Send passes of a model that is watched, each of which holds all before it.
+    def _go_on(self, number: int, decoding: Decoding, times: list[float]) -> Stops:
+        """Decode until the end; ``times`` get each step's milliseconds.
 
-        The longer the text, the more steps lie between two of them: each is a pass
-        over everything.
+        The longer a watched text, the more steps lie between two Traces of it: each is
+        made by a pass over everything.
         """
-        decoding.follow(
-            decoding.reference(request.reference)
-            if request.reference
-            else decoding.after_prompt(request.prefix)
-        )
-        times: list[float] = []
-        self._send_pass(number, decoding)
         wait, unsent = 1, 0
-        while not (request.reference or decoding.ended or self._interrupted()):
-            began = time.perf_counter()
-            decoding.advance()
-            times.append(1e3 * (time.perf_counter() - began))
-            unsent += 1
-            if unsent == wait or decoding.ended:
-                self._send_pass(number, decoding)
-                wait, unsent = 1 + len(times) // 4, 0
+        with contextlib.suppress(GeneratorExit):  # what was decoded is sent
+            while not decoding.ended:
+                yield None
+                began = time.perf_counter()
+                decoding.advance()
+                times.append(1e3 * (time.perf_counter() - began))
+                unsent += 1
+                if unsent == wait or decoding.ended:
+                    self._send_trace(number, decoding)
+                    rare = self._sent is None and decoding.kept == decoding.rows
+                    wait, unsent = 1 + rare * len(times) // 4, 0
         if unsent:
-            self._send_pass(number, decoding)
-        return times
+            self._send_trace(number, decoding)
 
-    def _passes(self, number: int, request: Decode, decoding: Stepping) -> list[float]:
-        """Send each step as a whole pass: earlier rows change with every token."""
-        choices = decoding.after_prompt(request.prefix)
-        if request.reference:
-            choices = decoding.reference(request.reference)
-        for length in range(len(choices) + 1):
-            if length and self._interrupted():
-                return []
-            decoding.follow(choices[:length])
-            self._send_pass(number, decoding)
-        if request.reference:
-            return []
-        return self._go_on(decoding, lambda: self._send_pass(number, decoding))
-
-    def _send_pass(self, number: int, decoding: Stepping) -> None:
-        trace, limit = lean(decoding.trace), decoding.limit
-        settled = decoding.settled
-        self._send(Passed(number=number, trace=trace, limit=limit, settled=settled))
-
-    def _prepared(
-        self, checkpoint: Checkpoint, request: Decode
-    ) -> tuple[Decoding, bool]:
-        """Return the decoding to continue, and whether it is a new one."""
+    def _prepared(self, model: Model, request: Decode) -> Decoding:
+        """Return the decoding to continue, or a new one."""
         from visformer.core.decoding import Decoding
 
         inputs = (request.source, request.limit, request.intervention)
         if self._decoding is not None and self._inputs == inputs:
             self._decoding.strategy = request.strategy
-            return self._decoding, False
-        self._decoding = None
-        decoding = Decoding(
-            checkpoint,
+            return self._decoding
+        self._decoding = self._sent = None
+        self._decoding = Decoding(
+            model,
             request.source,
             strategy=request.strategy,
             limit=request.limit,
             intervention=request.intervention,
         )
-        if not decoding.settled:
+        self._inputs = inputs
+        return self._decoding
+
+    def _send_trace(self, number: int, decoding: Decoding) -> None:
+        """Send the rows that the window lacks, or a Trace that is more than its rows.
+
+        That is one of a watched model, or one whose rows a later token changes.
+        """
+        trace, sent = decoding.trace, min(self._sent or 0, decoding.rows)
+        settled = decoding.kept == decoding.rows
+        if not settled:
             decoding.limit = min(decoding.limit, MAX_PASSES)
-        self._decoding, self._inputs = decoding, inputs
-        return decoding, True
-
-    def _send_step(self, number: int, decoding: Decoding) -> None:
-        """Send the new row, preceded by the earlier rows that it changed."""
-        rows = decoding.rows(decoding.changed)
-        if len(rows) > 1:
-            self._send(
-                Started(
-                    number=number,
-                    start=None,
-                    limit=decoding.limit,
-                    kept=decoding.changed,
-                )
-            )
+        limit, rows = decoding.limit, rows_of(trace, sent) if settled else None
+        if rows is None:
+            kept = len(trace) if settled else decoding.kept
+            self._send(Passed(number=number, trace=lean(trace), limit=limit, kept=kept))
+            self._sent = None
+            return
+        if not self._begun or sent != self._sent:
+            start = lean(decoding.start) if self._sent is None else None
+            self._send(Started(number=number, start=start, limit=limit, kept=sent))
         for row in rows:
-            self._send_row(number, row)
-
-    def _send_row(self, number: int, row: Row) -> None:
-        self._send(Stepped(number=number, row=row))
+            self._send(Stepped(number=number, row=row))
+        self._sent, self._begun = len(trace), True

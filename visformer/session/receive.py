@@ -17,6 +17,7 @@ from visformer.engine.messages import (
     LensDone,
     Opened,
     ParametersDone,
+    Progressed,
     Refused,
     Replaced,
     Shuffled,
@@ -55,6 +56,7 @@ def _refused(state: State, event: Refused) -> Next:
 RECEIVED: dict[type[Event], Callable[[State, Any], Next]] = {
     Decoded: runs.decoded,
     Finished: runs.finished,
+    Progressed: runs.progressed,
     Opened: openings.opened,
     Asked: openings.asked,
     BatchDone: side_requests.batch_done,

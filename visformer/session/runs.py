@@ -11,7 +11,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from visformer.engine.messages import Decode, Down, Finished, Refused, Replaced, Silent
+from visformer.engine.messages import (
+    Decode,
+    Down,
+    Finished,
+    Progressed,
+    Refused,
+    Replaced,
+    Silent,
+)
 from visformer.engine.mirror import Decoded
 from visformer.language import _, ngettext
 from visformer.pictures.attention.strips import source_line
@@ -410,6 +418,20 @@ def _notice(state: State, event: Decoded, source: str) -> str:
 
 def _broken_words(state: State) -> str:
     return "" if state.trace is None else not_finite_words(state.trace)
+
+
+def progressed(state: State, event: Progressed) -> Next:
+    """Say how far long work has come, until that part of it is done."""
+    doing, _colon, _said = state.busy.partition(":")
+    if event.done < event.of:
+        doing = _(
+            "{doing}: {done:,} of {of:,} {part}",
+            doing=doing,
+            done=event.done,
+            of=event.of,
+            part=event.part,
+        )
+    return Next(replace(state, busy=doing))
 
 
 def finished(state: State, event: Finished) -> Next:

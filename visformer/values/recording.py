@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,7 +25,27 @@ class Row:
     values: Floats  # [Columns.width("decoder")]
     self_mask: Bools  # [t + 1], or [T] where it may see beyond itself
     cross_mask: Bools  # [S]; both after a layer axis where layers differ
-    step: Step
+    step: Step | None = None  # what it predicts, once that is chosen
+
+
+def rows_of(trace: Trace, start: int) -> tuple[Row, ...] | None:
+    """Return the rows of a Trace from ``start`` on; None if it has more than rows.
+
+    The attention of a watched model, for one, is not all in its rows.
+    """
+    if trace.captured or trace.biases or trace.certificate is not None:
+        return None
+    return tuple(
+        Row(
+            id=int(trace.target_ids[at]),
+            token=trace.target[at],
+            values=trace.decoder_rows[at],
+            self_mask=trace.masks["decoder"][..., at, :],
+            cross_mask=trace.masks["cross"][..., at, :],
+            step=trace.steps[at],
+        )
+        for at in range(start, len(trace))
+    )
 
 
 class Recording:
@@ -64,30 +84,6 @@ class Recording:
         ids: list[int] = self._ids[: len(self)].tolist()
         return ids
 
-    @property
-    def steps(self) -> list[Step]:
-        """The steps so far."""
-        return self._steps
-
-    @property
-    def choices(self) -> list[int]:
-        """The token that each step chose."""
-        return [step.id for step in self._steps]
-
-    def rows(self, start: int) -> list[Row]:
-        """Return the rows from ``start`` on, as they were appended."""
-        return [
-            Row(
-                id=int(self._ids[at]),
-                token=self._target[at],
-                values=read_only(self._rows[at]),
-                self_mask=read_only(self._self_mask[..., at, : len(self)]),
-                cross_mask=read_only(self._cross_mask[..., at, :]),
-                step=self._steps[at],
-            )
-            for at in range(start, len(self))
-        ]
-
     def append(self, row: Row) -> None:
         """Add one decoder row."""
         at = len(self)
@@ -96,7 +92,8 @@ class Recording:
         self._self_mask[..., at, : row.self_mask.shape[-1]] = row.self_mask
         self._cross_mask[..., at, :] = row.cross_mask
         self._target.append(row.token)
-        self._steps.append(row.step)
+        if row.step is not None:
+            self._steps.append(row.step)
 
     def shorten(self, length: int) -> None:
         """Forget the rows from ``length`` on; Traces that show them must be dropped.
@@ -110,14 +107,17 @@ class Recording:
             self._cross_mask = _kept(self._cross_mask, length)
             del self._target[length:], self._steps[length:]
 
-    def trace(self) -> Trace:
-        """Return all rows so far as a Trace, sharing the storage."""
+    def trace(self, steps: Sequence[Step] | None = None) -> Trace:
+        """Return all rows so far as a Trace, sharing the storage.
+
+        Its steps are those of the rows, unless others are given.
+        """
         length = len(self)
         return replace(
             self._start,
             target=tuple(self._target),
             target_ids=read_only(self._ids[:length]),
-            steps=tuple(self._steps),
+            steps=tuple(self._steps if steps is None else steps),
             decoder_rows=read_only(self._rows[:length]),
             masks={
                 **self._start.masks,

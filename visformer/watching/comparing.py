@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from visformer.arguments import wrong_type
 from visformer.core.checkpoint import Checkpoint
+from visformer.core.models import SourceTokens
 from visformer.core.modified import as_intervention
 from visformer.core.passes import IdRows, run
 from visformer.errors import InputError, VisformerError
@@ -23,7 +24,7 @@ from visformer.values.intervention import NO_CHANGES
 from visformer.values.trace import Trace
 from visformer.watching.compared_runs import ComparedRun, Comparison, compared
 from visformer.watching.module_calls import same_chances
-from visformer.watching.stepped import SourceTokens, SteppedModel
+from visformer.watching.stepped import SteppedModel
 from visformer.watching.switches import (
     AND,
     Attempt,
@@ -125,7 +126,7 @@ def _again(
         return run(variant, *ids, intervention=changes)  # type: ignore[arg-type]
     change = as_intervention("; ".join(one.words for one in chosen))
     given = [x for x in ids if x is not None]
-    spare.check(change, SourceTokens(given[0][0].tolist()))
+    spare.can(change, SourceTokens(given[0][0].tolist()))
     return spare.watched_batch(given, change)
 
 

@@ -1,51 +1,54 @@
-"""SteppedModel: a model of anybody's that is decoded with by watched passes."""
+"""SteppedModel: a model of anybody's whose runs are watched passes."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
-from typing import Any, NamedTuple
+from functools import cached_property, partial
+from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from visformer.core.all_tokens import whole_distribution
-from visformer.core.sampling import choose, most_probable
+from visformer.core.decoding import Decoding
+from visformer.core.generation import Generation
+from visformer.core.models import (
+    BatchRow,
+    Extras,
+    Reached,
+    SourceTokens,
+    Vocabulary,
+    WorkDone,
+)
+from visformer.core.sampling import most_probable
 from visformer.errors import InputError
-from visformer.language import _
 from visformer.values.arrays import Floats, Ids
 from visformer.values.distribution import WholeDistribution
 from visformer.values.facts import ModelFacts
+from visformer.values.finding import Finding
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.lens import LensRow
-from visformer.values.step import Choice
-from visformer.values.strategy import Strategy
+from visformer.values.step import CANDIDATES, Candidates, Step
 from visformer.values.trace import Trace
 from visformer.watching.streams import Readout, readout_of, streams_of
-from visformer.watching.traces import layers_of
+from visformer.watching.traces import layers_of, with_own_weights
 from visformer.watching.watcher import Watched
 
-# a source and a target -> the logits [V] of what follows
+# source and target -> logits [n, V] of what follows each of the target's last n tokens
 NextLogits = Callable[[Sequence[int], Sequence[int]], Tensor]
 
 
-class SourceTokens(NamedTuple):
-    """What a model is given to read, as ids."""
-
-    ids: list[int]
-    tokens: tuple[str, ...] = ()  # as shown; (): what the ids are called
-    spans: tuple[tuple[int, int], ...] = ()  # of the text
-    cut_from: int = 0  # how many there were, where the model takes fewer
-
-
 class SteppedModel(ABC):
-    """What a ``WrappedDecoding`` steps: how it reads, runs and chooses."""
+    """A Model: how it reads, and how one pass of it is watched."""
 
     bos: int  # what the decoder is given before the first choice
     eos: int
     alone: bool  # a decoder without an encoder: the source is its prompt
     causal = False  # whether what follows a token changes nothing of its row
+    model: nn.Module
+    generation = Generation()
+    assumed: tuple[str, ...]  # what nothing said, or no pass has shown, one line each
 
     @property
     @abstractmethod
@@ -53,92 +56,105 @@ class SteppedModel(ABC):
         """What to call it."""
 
     @property
+    @abstractmethod
+    def facts(self) -> ModelFacts:
+        """What a Trace says about it."""
+
+    @property
+    @abstractmethod
+    def vocabulary(self) -> Vocabulary:
+        """Its source and target tokens."""
+
+    @property
+    @abstractmethod
+    def findings(self) -> tuple[Finding, ...]:
+        """What is unusual or wrong."""
+
+    @property
     def ends(self) -> tuple[int, ...]:
         """The ids that end a sentence."""
         return (self.eos,)
 
-    def begin_decoding(self, source: str | Sequence[int], **settings: Any) -> Any:
-        """Return what ``visformer.Decoding`` is for a checkpoint, and errs as it."""
-        from visformer.watching.wrapped_decoding import WrappedDecoding
-
-        return WrappedDecoding(self, source, **settings)
-
-    @abstractmethod
-    def read(self, source: str | Sequence[int]) -> SourceTokens:
-        """Return a source; TypeError or InputError where there is none."""
-
-    @abstractmethod
-    def reference(self, target: str | Sequence[int]) -> list[int]:
-        """Return the ids of a target; those of a text include what ends it."""
+    @property
+    def extras(self) -> Extras:
+        """What it can answer beyond runs."""
+        return Extras(
+            lens=self.lens,
+            distribution=self._distribution,
+            differences=self._differences,
+        )
 
     @abstractmethod
-    def target_id(self, token: str | int) -> int:
-        """Return the id of exactly one target token; InputError otherwise."""
+    def can(self, change: Intervention, source: SourceTokens) -> None:
+        """Raise InputError for a change that cannot be made of the model's run."""
 
-    @abstractmethod
-    def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Return the target token of each id."""
+    def begin(
+        self, source: SourceTokens, change: Intervention, limit: int | None
+    ) -> WatchedRun:
+        """Begin a run; nothing is computed yet."""
+        return WatchedRun(self, source, change, limit)
 
-    @abstractmethod
-    def text(self, ids: Sequence[int]) -> str:
-        """Return the text of target ids, without what ends it."""
-
-    def batch(self, texts: Sequence[str]) -> list[Trace]:
+    def batch(
+        self, rows: Sequence[BatchRow], changes: Sequence[Intervention] = ()
+    ) -> list[Trace]:
         """Refuse a batch: only the model knows how its padding would be masked."""
-        raise InputError(_("“{name}” takes one text at a time.", name=self.name))
+        raise InputError("“{name}” takes one text at a time.", name=self.name)
+
+    def search(
+        self, sources: Sequence[SourceTokens], beams: int | None
+    ) -> list[list[int]]:
+        """Return what single steps choose after each source."""
+        if beams not in (None, 1):
+            raise InputError(
+                "“{name}” is decoded by single steps: without beams.", name=self.name
+            )
+        found = []
+        for source in sources:
+            decoding = Decoding(self, source.ids)
+            decoding.advance(decoding.limit)
+            found.append(decoding.chosen)
+        return found
 
     def lens(
-        self, hidden: Floats, chosen: Ids, *, temperature: float
+        self, hidden: Floats, chosen: Ids, temperature: float = 1.0
     ) -> tuple[LensRow, ...]:
         """Read streams [N, L + 1, D] of rows that chose some ids; () if it cannot."""
         if self._readout is None:
             return ()
+        pieces = self.vocabulary.pieces
         return self._readout.rows(
-            lambda id: self.pieces([id])[0], hidden, chosen, temperature
+            lambda id: pieces([id])[0], hidden, chosen, temperature
         )
 
     @cached_property
     def _readout(self) -> Readout | None:
-        source, begun = SourceTokens([max(self.bos, 0)] * 3), [max(self.bos, 0)] * 2
-        watched, logits = self.watched_pass(source, begun, NO_CHANGES)
+        watched, logits = self.watched_pass(*self._few_tokens, NO_CHANGES)
         layers = layers_of(watched.last_run)
         found = streams_of(watched.streams, layers, watched.shown[0])
         return readout_of(watched.watcher.model, found.get("decoder"), logits[None])
 
-    def differences(self) -> dict[str, object]:
+    @property
+    def _few_tokens(self) -> tuple[SourceTokens, list[int]]:
+        return SourceTokens([max(self.bos, 0)] * 3), [max(self.bos, 0)] * 2
+
+    def _differences(self) -> dict[str, object]:
         """Return how far what is watched is from the model's own, in a short pass."""
-        source, begun = SourceTokens([max(self.bos, 0)] * 3), [max(self.bos, 0)] * 2
+        source, begun = self._few_tokens
         watched, logits = self.watched_pass(source, begun, NO_CHANGES)
         made: dict[str, object] = {
             "weights computed again, and the model's own": watched.certificate.worst
         }
-        if step := self.unwatched(NO_CHANGES):
+        if step := self.unwatched():
             step(source.ids, begun[:1])
-            apart = (step(source.ids, begun) - logits[-1]).abs().max()
+            apart = (step(source.ids, begun)[-1] - logits[-1]).abs().max()
             made["cached step against the watched pass"] = float(
                 apart / logits[-1].abs().max().clamp(min=1)
             )
         return made
 
-    def translate(self, texts: Sequence[str], beam: int | None) -> list[str]:
-        """Return what the model makes of each text; blank ones stay empty."""
-        if beam not in (None, 1):
-            raise InputError(
-                _("“{name}” is decoded by single steps: without beams.", name=self.name)
-            )
-        return [
-            self.begin_decoding(text).finish().text if text.strip() else ""
-            for text in texts
-        ]
-
-    @abstractmethod
-    def watched_pass(
-        self, source: SourceTokens, target: Sequence[int], change: Intervention
-    ) -> tuple[Watched, Tensor]:
-        """Watch one pass; returns it and the logits [T, V]."""
-
-    def distribution(
+    def _distribution(
         self,
+        _stream: Floats,
         source: Sequence[int],
         target: Sequence[int],
         change: Intervention,
@@ -148,32 +164,22 @@ class SteppedModel(ABC):
         read = SourceTokens([*source])
         _watched, logits = self.watched_pass(read, target, change)
         p, ids, _entropy = most_probable(logits[row : row + 1], logits.shape[-1])
-        pieces = self.pieces(range(p.shape[-1]))
+        pieces = self.vocabulary.pieces(range(p.shape[-1]))
         return whole_distribution(p[0], ids[0], pieces.__getitem__)
+
+    @abstractmethod
+    def watched_pass(
+        self, source: SourceTokens, target: Sequence[int], change: Intervention
+    ) -> tuple[Watched, Tensor]:
+        """Watch one pass; returns it and the logits [T, V]."""
 
     @abstractmethod
     def watched_batch(self, ids: Sequence[Tensor], change: Intervention) -> Watched:
         """Watch one pass over int64 [B, S] and [B, T], or of one side alone."""
 
-    @abstractmethod
-    def check(self, change: Intervention, source: SourceTokens) -> None:
-        """Raise InputError for a change that cannot be made of the model's run."""
-
-    def unwatched(self, change: Intervention) -> NextLogits | None:
+    def unwatched(self) -> NextLogits | None:
         """Return what computes next logits without watching; None: passes do."""
         return None
-
-    def choose(
-        self,
-        logits: Tensor,
-        strategy: Strategy,
-        consumed: Sequence[int],
-        *,
-        step: int,
-        last: bool,
-    ) -> Choice:
-        """Choose the token of a step, which may be the last one, from logits [V]."""
-        return choose(logits, strategy, step)
 
     def most_tokens(self, source: SourceTokens, limit: int | None) -> int:
         """Return how many tokens are chosen at most, where ``limit`` is asked for."""
@@ -183,6 +189,157 @@ class SteppedModel(ABC):
         """Return what a Trace says of the model, from what its pass has shown."""
         return replace(facts, name=self.name, bos=self.bos, eos=self.eos)
 
-    def given(self, source: SourceTokens) -> list[int]:
-        """Return what the decoder reads before the first choice."""
-        return [*source.ids] if self.alone else [self.bos]
+    def given(self, source: SourceTokens) -> tuple[int, ...]:
+        """Return what the decoder reads before the first choice; () without one."""
+        return tuple(source.ids) if self.alone else (self.bos,)
+
+    def rules(self, source: SourceTokens) -> Generation:
+        """Return what restricts the choices after a source."""
+        return self.generation
+
+    @property
+    def masked(self) -> int:
+        """The id of the token that stands for a masked one; -1 where there is none."""
+        return -1
+
+
+class WatchedRun:
+    """One source under one change; its Traces are of passes over all tokens so far.
+
+    What the model does with a cache is its own, so a Trace is of a pass. Passes are
+    kept; of a causal model the longest one, which holds the shorter ones.
+    """
+
+    def __init__(
+        self,
+        model: SteppedModel,
+        source: SourceTokens,
+        change: Intervention,
+        limit: int | None,
+    ) -> None:
+        self._model, self._source, self._change = model, source, change
+        self.given, self.rules = model.given(source), model.rules(source)
+        self.limit = model.most_tokens(source, limit)
+        self._weights = _state_of(model.model)
+        self._steady = model.causal and not change.reaches_back
+        # a changed run has no steps of its own: the cache is of the unchanged one
+        alone = self._steady and not change
+        self._unwatched = model.unwatched() if alone else None
+        self._passes: dict[tuple[int, ...], tuple[Watched, Tensor]] = {}
+        self._traces: dict[tuple[int, ...], Trace] = {}
+
+    @property
+    def start(self) -> Trace:
+        """The Trace before any decoder row (T = 0), with what would fill masks."""
+        made = self._made(self.given, (), 0)
+        return made if self.given else made.whole
+
+    def reading(self) -> Iterator[WorkDone]:
+        """Do nothing: a pass of somebody's model has no parts."""
+        return iter(())
+
+    def to(
+        self, consumed: Sequence[int], *, since: int = 0, fed: bool = False
+    ) -> Reached:
+        """Compute the logits of the rows that consume these ids; a Trace if asked.
+
+        Without a cache, and if a change lets earlier rows read later tokens, by a pass.
+        """
+        ids = tuple(consumed)
+        if self._unwatched is None or self._kept(ids) is not None:
+            logits = self._pass(ids)[1][since if self._steady else 0 :]
+        else:
+            logits = self._unwatched(self._source.ids, ids)
+            if len(logits) < len(ids) - since:  # rows before them were not described
+                logits = self._pass(ids)[1][since:]
+        return Reached(partial(self._later, ids), logits, self._steady * len(ids))
+
+    def _later(self, ids: tuple[int, ...], steps: Sequence[Step], rows: int) -> Trace:
+        return _UnmadeTrace(partial(self._made, ids, tuple(steps), rows))
+
+    def _pass(self, consumed: tuple[int, ...]) -> tuple[Watched, Tensor]:
+        """Watch one pass; returns it and the logits [T, V] of what is consumed."""
+        kept = self._kept(consumed)
+        if kept is None:
+            if _state_of(self._model.model) != self._weights:
+                raise InputError(
+                    "The model's weights have changed since this sentence was "
+                    "started. Call restart, or make a new Decoding."
+                )
+            if self._steady:  # the longer pass holds all that the others held
+                self._passes.clear()
+                self._traces.clear()
+            kept = self._model.watched_pass(self._source, consumed, self._change)
+            self._passes[consumed] = kept
+        watched, logits = kept
+        return watched, logits[: len(consumed) or None]
+
+    def _kept(self, consumed: tuple[int, ...]) -> tuple[Watched, Tensor] | None:
+        """Return a pass that holds the rows of what is consumed; None without one."""
+        if consumed in self._passes or not self._steady:
+            return self._passes.get(consumed)
+        longer = (key for key in self._passes if key[: len(consumed)] == consumed)
+        return next((self._passes[key] for key in longer), None)
+
+    def _made(
+        self, consumed: tuple[int, ...], steps: tuple[Step, ...], rows: int
+    ) -> Trace:
+        """Return the Trace of the first rows of what is consumed."""
+        if consumed not in self._traces:
+            self._traces[consumed] = self._trace(consumed)
+        made = replace(self._traces[consumed], steps=steps).until(rows)
+        return made if self._steady else replace(made, cut_from=None)
+
+    def _trace(self, consumed: tuple[int, ...]) -> Trace:
+        """Return the Trace of all that is consumed, without steps."""
+        watched, logits = self._pass(consumed)
+        if not watched.traces:
+            raise InputError(watched.certificate.sentence)
+        (trace,) = watched.traces
+        model, source = self._model, self._source
+        trace = replace(
+            trace,
+            model=model.described(trace.model),
+            source_text=source.text or trace.source_text,
+            source_spans=source.spans if trace.source else (),
+            truncated_from=source.cut_from,
+            intervention=self._change,
+            steps=(),
+            own_lens=model.lens,
+            prompt=len(self.given) if model.alone else 0,
+            fills=self._fills(logits),
+        )
+        if self._change or not self.given:  # what it says is of the unchanged model
+            trace = with_own_weights(trace, layers_of(watched.last_run), 0)
+        return trace
+
+    def _fills(self, logits: Tensor) -> Mapping[int, Candidates]:
+        """Return what would fill the masked tokens, by logits [S, V]."""
+        fills, masked = {}, self._model.masked
+        for at, id in enumerate(self._source.ids if masked >= 0 else ()):
+            if id == masked:
+                p, best, _entropy = most_probable(logits[at : at + 1], CANDIDATES)
+                named = self._model.vocabulary.pieces(best[0].tolist())
+                fills[at] = Candidates(best[0].numpy(), named, p[0, best[0]].numpy())
+        return fills
+
+
+def _state_of(model: nn.Module) -> list[tuple[int, int]]:
+    """Return what shows later whether a model's parameters were written to."""
+    return [(id(one), one._version) for one in model.parameters()]
+
+
+class _UnmadeTrace(Trace):
+    """A Trace that is made when it is first used: then it is one like any other."""
+
+    def __init__(self, make: Callable[[], Trace]) -> None:
+        object.__getattribute__(self, "__dict__")["make"] = make
+
+    def __getattribute__(self, name: str) -> Any:
+        own: dict[str, Any] = object.__getattribute__(self, "__dict__")
+        if make := own.get("make"):
+            made = vars(make())
+            own.clear()
+            own.update(made)
+            object.__setattr__(self, "__class__", Trace)
+        return object.__getattribute__(self, name)

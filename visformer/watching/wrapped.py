@@ -1,24 +1,25 @@
-"""A function of ids around a model of anybody's, to be decoded with as a checkpoint."""
+"""A function of ids around a model of anybody's: a Model like a checkpoint."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from visformer.arguments import is_several, whole_number, wrong_type, wrong_value
-from visformer.engine.messages import Opened
+from visformer.core.models import SourceTokens
+from visformer.core.vocabulary import named
 from visformer.errors import InputError
 from visformer.language import _
-from visformer.values.intervention import Intervention
+from visformer.values.facts import ModelFacts
+from visformer.values.finding import Finding
+from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.pieces import running_text
-from visformer.watching.stepped import SourceTokens, SteppedModel
+from visformer.watching.stepped import SteppedModel
 from visformer.watching.watched_steps import logits_of
 from visformer.watching.watcher import Watched, watch
 
@@ -54,6 +55,8 @@ def wrap(
 class WrappedModel(SteppedModel):
     """A function around a model; see ``wrap``."""
 
+    model: _Called
+
     def __init__(
         self,
         call: Callable[..., Any],
@@ -64,9 +67,11 @@ class WrappedModel(SteppedModel):
         decode: Callable[[list[int]], Sequence[str]] | None,
     ) -> None:
         self.bos, self.eos = whole_number("bos", bos), whole_number("eos", eos)
-        self.pad, self._encode, self._decode = pad, encode, decode
+        self.pad = pad
         self.alone = _takes_one(call)
         self.model = _Called(call, _named_ids(call))
+        self.read = [self.bos] * 2  # a source that it takes: the last one
+        self._words = WrappedVocabulary(self, encode, decode)
 
     def __repr__(self) -> str:
         """Name the model."""
@@ -82,55 +87,39 @@ class WrappedModel(SteppedModel):
         return type(max(modules, key=size.__getitem__)).__name__
 
     @property
-    def reads_text(self) -> bool:
-        """Whether texts are typed, not ids."""
-        return self._encode is not None
-
-    def opened(self, number: int, path: str) -> Opened:
-        """Say what the model is: by what it does with its first token."""
-        begun = self.begin_decoding([self.bos, self.bos], limit=1)
-        model, certificate = begun.step().model, begun.watched.certificate
-        return Opened(
-            number=number,
-            path=path,
-            model=model,
-            positions=np.zeros((0, 0), np.float32),
-            devices=(model.device,),
-            findings=certificate.findings,
-            assumed=certificate.missed,
-            numbers=0 if self.reads_text else begun.vocabulary,
-        )
+    def vocabulary(self) -> WrappedVocabulary:
+        """Its source and target tokens."""
+        return self._words
 
     @functools.cached_property
-    def tokenizer(self) -> Any:
-        """What the engine looks tokens up in by their pieces."""
-        size = self.begin_decoding([self.bos, self.bos], limit=1).vocabulary
-        pieces = self.pieces(range(size))
-        target = SimpleNamespace(size=size, token=pieces.__getitem__)
-        return SimpleNamespace(target=target)
+    def trial(self) -> tuple[Watched, Tensor]:
+        """A pass that shows what the model is, and its logits."""
+        source = SourceTokens(self.read)
+        return self.watched_pass(source, self.given(source), NO_CHANGES)
 
-    def check(self, change: Intervention, source: SourceTokens) -> None:
+    @property
+    def facts(self) -> ModelFacts:
+        """What a Trace says about it; InputError where no attention is found."""
+        watched, _logits = self.trial
+        if not watched.traces:
+            raise InputError(watched.certificate.sentence)
+        return self.described(watched.traces[0].model)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What is unusual or wrong."""
+        return self.trial[0].certificate.findings
+
+    @property
+    def assumed(self) -> tuple[str, ...]:  # type: ignore[override]
+        """What was not found, one line each."""
+        return self.trial[0].certificate.missed
+
+    def can(self, change: Intervention, source: SourceTokens) -> None:
         """Raise InputError for any change: the model's forward is its own."""
         if change:
             allowed = _("None: a wrapped model runs as it is")
             raise wrong_value("intervention", str(change), allowed)
-
-    def read(self, source: str | Sequence[int]) -> SourceTokens:
-        """Return the ids of a source."""
-        return SourceTokens(self.ids(source))
-
-    def reference(self, target: str | Sequence[int]) -> list[int]:
-        """Return the ids of a target; a text ends with the end of the sentence."""
-        ids = self.ids(target, "target")
-        ends = not isinstance(target, str) or ids[-1] == self.eos
-        return ids if ends else [*ids, self.eos]
-
-    def target_id(self, token: str | int) -> int:
-        """Return the id of one token; InputError for a text of several."""
-        ids = [token] if isinstance(token, int) else self.ids(token, "token")
-        if len(ids) != 1:
-            raise wrong_value("token", token, _("exactly one token"))
-        return ids[0]
 
     def watched_pass(
         self, source: SourceTokens, target: Sequence[int], change: Intervention
@@ -150,7 +139,7 @@ class WrappedModel(SteppedModel):
         watcher = watch(
             model,
             pad=self.pad,
-            tokenizer=lambda id: self.pieces([id])[0],
+            tokenizer=lambda id: self._words.pieces([id])[0],
             sources=None if self.alone else 0,
             targets=0 if self.alone else 1,
         )
@@ -158,7 +147,52 @@ class WrappedModel(SteppedModel):
             watched.output = model(*(side.to(device) for side in ids))
         return watched
 
-    def ids(self, text: str | Sequence[int], argument: str = "source") -> list[int]:
+
+class WrappedVocabulary:
+    """The tokens of a wrapped model: what ``encode`` and ``decode`` make of texts."""
+
+    def __init__(
+        self,
+        model: WrappedModel,
+        encode: Callable[[str], Sequence[int]] | None,
+        decode: Callable[[list[int]], Sequence[str]] | None,
+    ) -> None:
+        self._model, self._encode, self._decode = model, encode, decode
+
+    @property
+    def size(self) -> int:
+        """The number of target tokens, as a pass shows it."""
+        return self._model.trial[1].shape[-1]
+
+    @property
+    def numbers(self) -> int:
+        """How many tokens there are if ids are typed; 0 with ``encode``."""
+        return self.size if self._encode is None else 0
+
+    def read(self, source: str | Sequence[int]) -> SourceTokens:
+        """Return the ids of a source."""
+        self._model.read = self._ids(source, "source")
+        text = source if isinstance(source, str) else ""
+        return SourceTokens(self._model.read, text=text)
+
+    def reference(self, target: str | Sequence[int]) -> list[int]:
+        """Return the ids of a target; a text ends with the end of the sentence."""
+        ids, eos = self._ids(target, "target"), self._model.eos
+        ends = not isinstance(target, str) or ids[-1] == eos
+        return ids if ends else [*ids, eos]
+
+    def one(self, token: str | int) -> int:
+        """Return the id of one token; InputError for a text of several."""
+        ids = [token] if isinstance(token, int) else self._ids(token, "token")
+        if len(ids) != 1:
+            raise wrong_value("token", token, _("exactly one token"))
+        return whole_number("token", ids[0], most=self.size - 1)
+
+    def find(self, text: str) -> tuple[tuple[int, str], ...]:
+        """Return the ids and tokens that a text names, the likest first."""
+        return named(text, self.pieces(range(self.size)))
+
+    def _ids(self, text: str | Sequence[int], argument: str) -> list[int]:
         """Return the ids of a text; TypeError or InputError where it has none."""
         if not isinstance(text, str):
             if not is_several(text):
@@ -201,7 +235,7 @@ class WrappedModel(SteppedModel):
 
     def text(self, ids: Sequence[int]) -> str:
         """Return a text of ids, without the end."""
-        pieces = self.pieces([id for id in ids if id != self.eos])
+        pieces = self.pieces([id for id in ids if id != self._model.eos])
         return running_text(pieces)
 
 
@@ -225,10 +259,8 @@ class _Called(nn.Module):
             shape = getattr(output, "shape", None)
             sizes = "" if shape is None else f" {list(shape)}"
             raise InputError(
-                _(
-                    "call gives {given}, but must give logits [B, T, V].",
-                    given=f"{type(output).__name__}{sizes}",
-                )
+                "call gives {given}, but must give logits [B, T, V].",
+                given=f"{type(output).__name__}{sizes}",
             )
         return logits
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+import visformer
 from tests.formats.hugging_face import families
 from tests.formats.hugging_face.families import FAMILIES, sentences
 from visformer.core.decoding import Decoding
@@ -128,7 +129,7 @@ def compared(folder: Path, name: str, count: int) -> Compared:
         greedy += [s.id for s in trace.steps][-made(trace) :] == own.generated(text)
         theirs = own.generated(text, num_beams=BEAMS)
         read = own.tokenizer.decode(theirs, skip_special_tokens=True)
-        beams += checkpoint.translate([text], BEAMS) == [read]
+        beams += visformer.translate([text], checkpoint, BEAMS) == [read]
         strategy = Strategy("sample", seed=seed, **SAMPLED)  # type: ignore[arg-type]
         drawn = Decoding(checkpoint, text, strategy=strategy).finish()
         torch.manual_seed(seed)

@@ -8,7 +8,7 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -21,9 +21,10 @@ from visformer.engine.process import Decodes
 from visformer.errors import CheckpointError, InputError
 from visformer.formats.hugging_face import library as hub
 from visformer.formats.hugging_face.folder_model import FolderModel
+from visformer.values.trace import Trace
 
 if TYPE_CHECKING:
-    from visformer.core.checkpoint import Checkpoint
+    pass
 
 pytest.importorskip("transformers")
 pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers' own
@@ -129,7 +130,7 @@ def test_rules_of_a_folder_are_followed(copied: Path) -> None:
         assert steps[0].origin == "rule"
         theirs = own.generated(text, num_beams=2)
         read = own.tokenizer.decode(theirs, skip_special_tokens=True)
-        assert model.translate([text], 2) == [read]
+        assert visformer.translate([text], model, 2) == [read]
 
 
 def test_pickled_weights_are_read_by_our_own_reader(
@@ -147,7 +148,7 @@ def test_pickled_weights_are_read_by_our_own_reader(
 def test_weights_in_several_files(copied: Path) -> None:
     from safetensors.torch import load_file, save_file
 
-    expected = opened(copied).translate(["A cat."], 2)
+    expected = visformer.translate(["A cat."], opened(copied), 2)
     tensors = load_file(copied / "model.safetensors")
     (copied / "model.safetensors").unlink()
     halves = [list(tensors)[::2], list(tensors)[1::2]]
@@ -158,7 +159,7 @@ def test_weights_in_several_files(copied: Path) -> None:
     }
     index = copied / "model.safetensors.index.json"
     index.write_text(json.dumps({"weight_map": places}))
-    assert opened(copied).translate(["A cat."], 2) == expected
+    assert visformer.translate(["A cat."], opened(copied), 2) == expected
     index.write_text(json.dumps({"weight_map": {"a": "../part0.safetensors"}}))
     said = refusal(copied)
     assert "index.json: “weight_map” is “../part0.safetensors”, but must be" in said
@@ -230,12 +231,42 @@ def test_a_long_text_is_cut_to_the_positions(copied: Path) -> None:
 def test_all_that_was_decoded_before_a_stop_is_sent(copied: Path) -> None:
     """From the fifth token on only every second pass is."""
     sent: list[Answer] = []
-    going_on = iter([False] * 5)
-    request = Decode(source="The cat sees.", limit=9)
-    decodes = Decodes(sent.append, lambda: next(going_on, True))
-    decodes.run(cast("Checkpoint", opened(copied)), 1, request)
+    work = Decodes(sent.append).run(
+        opened(copied), 1, Decode(source="The cat sees.", limit=9)
+    )
+    for _stop in range(6):  # the first is before the first step
+        next(work)
+    work.close()
     passes = [one.trace for one in sent if isinstance(one, Passed)]
     assert [len(trace.steps) for trace in passes] == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_trace_of_a_step_is_made_when_it_is_used(
+    copied: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, passes = opened(copied), []
+    own = model.watched_pass
+
+    def watched_pass(*given: Any) -> Any:
+        passes.append(given)
+        return own(*given)
+
+    monkeypatch.setattr(model, "watched_pass", watched_pass)
+    decoding = visformer.Decoding(model, "The cat sees.", limit=5)
+    traces = [decoding.step() for _step in range(4)]
+    assert not passes
+    assert isinstance(traces[2], Trace)
+    assert [len(trace) for trace in traces[::-1]] == [4, 3, 2, 1]
+    assert len(passes) == 1  # the longest holds the others
+    assert type(traces[0]) is Trace
+    assert [one.text for one in traces] == [
+        traces[3].until(n).text for n in range(1, 5)
+    ]
+    unused = decoding.step()
+    with torch.no_grad():
+        next(model.model.parameters()).add_(1)
+    with pytest.raises(InputError, match="have changed since"):
+        len(unused)
 
 
 def test_every_position_is_decoded_at(copied: Path) -> None:

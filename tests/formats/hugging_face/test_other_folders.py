@@ -65,7 +65,7 @@ def test_what_reads_and_writes_nothing_is_shown(kind: str, tmp_path: Path) -> No
     for layer, own in enumerate(made.attentions):
         assert abs(trace.attention(shown, layer) - own[0].numpy()).max() < 2e-5
     with pytest.raises(InputError, match="reads text and writes none"):
-        model.translate([TEXT], None)
+        visformer.translate([TEXT], model)
     ran = f"run as {type(model.model).__name__} (config.json says {kind})"
     assert (ran in model.assumed) == (type(model.model).__name__ != kind)
     assert visformer.inspect(tmp_path / "f", check=True)["check"]["passed"]

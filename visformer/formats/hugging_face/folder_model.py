@@ -16,11 +16,12 @@ from torch import Tensor, nn
 from visformer.arguments import is_several, whole_number, wrong_type, wrong_value
 from visformer.core.generation import Generation
 from visformer.core.mask_rules import padded
-from visformer.core.sampling import choose_as_generate
+from visformer.core.models import BatchRow, Extras, SourceTokens
+from visformer.core.side_runs import by_change
 from visformer.core.threads import few_threads
+from visformer.core.vocabulary import TokenizerVocabulary
 from visformer.errors import CheckpointError, InputError, VisformerError, is_memory
 from visformer.formats.hugging_face.changed_attention import AttentionChanges
-from visformer.formats.hugging_face.filled_masks import FilledMasks
 from visformer.formats.hugging_face.library import explained, library
 from visformer.formats.hugging_face.modules import FolderTask, not_of_text
 from visformer.language import _
@@ -29,10 +30,8 @@ from visformer.tokenizers.transformers_side import TransformersSide
 from visformer.values.facts import ModelFacts
 from visformer.values.finding import Finding
 from visformer.values.intervention import NO_CHANGES, Intervention
-from visformer.values.step import Choice
-from visformer.values.strategy import Strategy
 from visformer.values.trace import Trace
-from visformer.watching.stepped import NextLogits, SourceTokens, SteppedModel
+from visformer.watching.stepped import NextLogits, SteppedModel
 from visformer.watching.watcher import Watched, watch
 
 TRIAL = 3  # tokens of a side when a model is tried
@@ -71,6 +70,7 @@ class FolderModel(SteppedModel):
         tokenizer = self.tokenizer
         self.bos, self.eos = tokenizer.bos, tokenizer.eos
         self.alone = self.task == "prompt"
+        self._words = FolderVocabulary(tokenizer, self.task, self.limits.positions)
 
     def __repr__(self) -> str:
         """Name the model, where it is from, and its size."""
@@ -84,6 +84,16 @@ class FolderModel(SteppedModel):
     def name(self) -> str:
         """The folder's name."""
         return self.folder
+
+    @property
+    def vocabulary(self) -> FolderVocabulary:
+        """Its source and target tokens."""
+        return self._words
+
+    @property
+    def extras(self) -> Extras:
+        """What it can answer beyond runs."""
+        return replace(super().extras, languages=self.multilingual)
 
     @property
     def config(self) -> Mapping[str, Any]:
@@ -171,82 +181,17 @@ class FolderModel(SteppedModel):
         """Return what is known of the model, whatever a changed run has shown."""
         return replace(self.facts, stacks=facts.stacks)
 
-    # ---- reading ---------------------------------------------------------------------
-
-    def read(self, source: str | Sequence[int]) -> SourceTokens:
-        """Split a text with its special tokens; ids are taken as they are."""
-        side, most = self._source, self.limits.positions
-        if isinstance(source, str):
-            pieces = _around(side, source)
-        elif is_several(source):
-            ids = [whole_number("source", i, most=side.size - 1) for i in source]
-            pieces = [Token(id, side.token(id), 0, 0) for id in ids]
-        else:
-            raise wrong_type("source", source, _("a text, or ids"))
-        if not pieces and self.alone and self.bos >= 0:
-            pieces = [Token(self.bos, side.token(self.bos), 0, 0)]
-        if not pieces:
-            raise wrong_value("source", str(source), _("at least one token"))
-        length = len(pieces)
-        if most is not None and length > most:
-            kept = most - 1  # the last one ends the text
-            pieces = [*pieces[:kept], pieces[-1]]
-        spans = [(piece.start, piece.end) for piece in pieces]
-        told = isinstance(source, str) and any(end for _start, end in spans)
-        return SourceTokens(
-            ids=[piece.id for piece in pieces],
-            tokens=tuple(piece.token for piece in pieces),
-            spans=tuple(spans) if told else (),
-            cut_from=length if length > len(pieces) else 0,
-        )
-
-    def reference(self, target: str | Sequence[int]) -> list[int]:
-        """Return the ids of a target; a text is given its special tokens."""
-        side = self._target
-        if not isinstance(target, str):
-            if not is_several(target):
-                raise wrong_type("reference", target, _("a text, or ids"))
-            return [whole_number("reference", id, most=side.size - 1) for id in target]
-        pieces = side.encode(target) if self.alone else _around(side, target)
-        ids = [piece.id for piece in pieces]
-        if self.eos < 0:
-            return ids
-        ended = len(ids) - ids[::-1].index(self.eos) if self.eos in ids[1:] else 0
-        return ids[:ended] if ended else [*ids, self.eos]  # a language may follow it
-
-    def target_id(self, token: str | int) -> int:
-        """Return the id of exactly one target token; InputError otherwise."""
-        if isinstance(token, str):
-            return self.tokenizer.target_id(token)
-        return whole_number("token", token, most=self._target.size - 1)
-
-    def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Return the target token of each id."""
-        return [self._target.token(id) for id in ids]
-
-    def text(self, ids: Sequence[int]) -> str:
-        """Return the text of target ids, without special tokens."""
-        return self._target.decode(ids)
-
     @property
     def masked(self) -> int:
         """The id of the token that stands for a masked one; -1 where there is none."""
-        side = self._source
+        side = self.tokenizer.source
         if self.task != "masks" or not isinstance(side, TransformersSide):
             return -1
         return side.mask
 
     @property
-    def _source(self) -> TokenizerSide:
-        return self.tokenizer.source
-
-    @property
-    def _target(self) -> TokenizerSide:
-        return self.tokenizer.target
-
-    @property
     def _rows(self) -> int:
-        return min(self._source.size, self._target.size)
+        return min(self.tokenizer.source.size, self.tokenizer.target.size)
 
     # ---- running ---------------------------------------------------------------------
 
@@ -257,15 +202,15 @@ class FolderModel(SteppedModel):
         inputs = self._inputs(source.ids, target)
         watcher = watch(
             self.model,
-            tokenizer=self._target.token,
+            tokenizer=self.tokenizer.target.token,
             source_tokens=source.tokens or None,
             sources=None if self.alone else "input_ids",
             targets={"seq2seq": "decoder_input_ids", "prompt": "input_ids"}.get(
                 self.task
             ),
         )
-        changed = self._changes.running(change) if change else nullcontext()
-        with torch.no_grad(), self._few_threads(inputs), changed, watcher as watched:
+        changed, few = self.changed(change), self._few_threads(inputs)
+        with torch.no_grad(), few, changed, watcher as watched:
             watched.output = self.model(**inputs)
         logits = getattr(watched.output, "logits", None)  # none without a head
         made = torch.zeros(0, 0) if logits is None else logits[0].detach().float().cpu()
@@ -273,10 +218,14 @@ class FolderModel(SteppedModel):
 
     def watched_batch(self, ids: Sequence[Tensor], change: Intervention) -> Watched:
         """Watch one pass; padding at the end of a row is masked."""
-        with self._changes.running(change) if change else nullcontext():
+        with self.changed(change):
             return watched_ids(self, ids)
 
-    def check(self, change: Intervention, source: SourceTokens) -> None:
+    def changed(self, change: Intervention) -> AbstractContextManager[None]:
+        """Return what lets the module run with a change while it is entered."""
+        return self._changes.running(change) if change else nullcontext()
+
+    def can(self, change: Intervention, source: SourceTokens) -> None:
         """Raise InputError for a change that does not fit, or is out of reach."""
         if change:
             self._changes.check(change, len(source.ids))
@@ -288,10 +237,9 @@ class FolderModel(SteppedModel):
             self.model, self._trial, self._inputs(source.ids, target), self.facts
         )
 
-    def unwatched(self, change: Intervention) -> NextLogits | None:
+    def unwatched(self) -> NextLogits | None:
         """Return what computes next logits with the module's own cache."""
-        steps = self.task in ("seq2seq", "prompt")
-        if change or not steps or not cache_name(self.model):
+        if not self.writes or not cache_name(self.model):
             return None
         step = CachedSteps(self.model, alone=self.alone)
 
@@ -301,15 +249,24 @@ class FolderModel(SteppedModel):
 
         return logits
 
-    def begin_decoding(self, source: str | Sequence[int], **settings: Any) -> Any:
-        """Return what ``visformer.Decoding`` is for a checkpoint, and errs as it."""
-        if self.task in ("masks", "reading"):
-            return FilledMasks(self, source, **settings)
-        return super().begin_decoding(source, **settings)
+    def batch(
+        self, rows: Sequence[BatchRow], changes: Sequence[Intervention] = ()
+    ) -> list[Trace]:
+        """Return a Trace per row, of a padded pass for each of their changes.
 
-    def batch(self, texts: Sequence[str]) -> list[Trace]:
-        """Return a Trace per text, of one padded pass; InputError without padding."""
-        return batch_of(self, texts)
+        Raises InputError for a model that pads nothing, and for one that goes on with a
+        prompt: its prompts are of different lengths.
+        """
+        if self.alone or self.tokenizer.pad < 0:
+            raise InputError(
+                "“{name}” takes one text at a time: it has no padding.",
+                name=self.name,
+            )
+
+        def run_some(at: list[int], change: Intervention) -> list[Trace]:
+            return padded_rows(self, [rows[i] for i in at], change)
+
+        return by_change(rows, changes, run_some)
 
     def _inputs(self, source: Sequence[int], target: Sequence[int]) -> dict[str, Any]:
         read = target if self.alone else source
@@ -334,8 +291,19 @@ class FolderModel(SteppedModel):
 
     # ---- choosing --------------------------------------------------------------------
 
+    @property
+    def writes(self) -> bool:
+        """Whether it chooses tokens."""
+        return self.task in ("seq2seq", "prompt")
+
+    def given(self, source: SourceTokens) -> tuple[int, ...]:
+        """Return what the decoder reads before the first choice; () without one."""
+        return super().given(source) if self.writes else ()
+
     def most_tokens(self, source: SourceTokens, limit: int | None) -> int:
         """Return how many tokens are chosen at most: by the rules, by the positions."""
+        if not self.writes:
+            return 0
         most, prompt = self.generation.max_tokens, len(source.ids)
         if self.alone and self.limits.length is not None:
             most = max(1, self.limits.length - prompt)
@@ -345,49 +313,28 @@ class FolderModel(SteppedModel):
             wanted.append(max(1, self.limits.positions - read + 1))
         return min(one for one in wanted if one is not None)
 
-    def choose(
-        self,
-        logits: Tensor,
-        strategy: Strategy,
-        consumed: Sequence[int],
-        *,
-        step: int,
-        last: bool,
-    ) -> Choice:
-        """Choose as ``generate`` does, under the folder's own rules."""
-        given = len(consumed) - step
-        free, rules = choose_as_generate(logits, strategy, step), self._rules(given)
-        if not rules.restricts:
-            return free
-        restricted = rules.restrict(
-            logits[None].clone(),
-            torch.tensor([[*consumed]]),
-            torch.tensor([last]),
-            self.ends,
-            given=given,
-        )
-        bound = choose_as_generate(restricted[0], strategy, step)
-        return bound.under_rules(free)
-
-    def _rules(self, given: int) -> Generation:
-        """Return the rules after this many given tokens, which some lengths count."""
+    def rules(self, source: SourceTokens) -> Generation:
+        """Return the folder's rules after a source, which some lengths count."""
+        rules = replace(self.generation, in_turn=True)
         if not self.alone or self.limits.fewest is None:
-            return self.generation
-        return replace(self.generation, min_tokens=max(0, self.limits.fewest - given))
+            return rules
+        fewest = max(0, self.limits.fewest - len(source.ids))
+        return replace(rules, min_tokens=fewest)
 
-    def translate(self, texts: Sequence[str], beam: int | None) -> list[str]:
-        """Return what ``generate`` makes of each text; blank ones stay empty."""
-        if self.task not in ("seq2seq", "prompt"):
+    def search(
+        self, sources: Sequence[SourceTokens], beams: int | None
+    ) -> list[list[int]]:
+        """Return what ``generate`` makes of each source."""
+        if not self.writes:
             words = _("“{name}” reads text and writes none.", name=self.name)
             raise InputError(words)
-        return [self._generated(text, beam) if text.strip() else "" for text in texts]
+        return [self._generated(source, beams) for source in sources]
 
-    def _generated(self, text: str, beam: int | None) -> str:
-        source = self.read(text)
+    def _generated(self, source: SourceTokens, beams: int | None) -> list[int]:
         ids, model = self._tensor(source.ids), self.model
         config = generate_config(
-            self._rules(len(source.ids)),
-            beams=self.generation.beams if beam is None else beam,
+            self.rules(source),
+            beams=self.generation.beams if beams is None else beams,
             tokens=self.most_tokens(source, None),
             special=(self.bos, self.ends, self.tokenizer.pad),
         )
@@ -398,7 +345,74 @@ class FolderModel(SteppedModel):
                 attention_mask=torch.ones_like(ids),
                 generation_config=config,
             )
-        return self.text(made[0, ids.shape[1] if self.alone else 1 :].tolist())
+        found: list[int] = made[0, ids.shape[1] if self.alone else 1 :].tolist()
+        return found
+
+
+class FolderVocabulary(TokenizerVocabulary):
+    """What a folder's tokenizer makes of texts, special tokens included."""
+
+    def __init__(
+        self, tokenizer: Tokenizer, task: FolderTask, positions: int | None
+    ) -> None:
+        """``positions`` is how many tokens a source has at most; None: any number."""
+        super().__init__(tokenizer)
+        self._task, self._positions = task, positions
+
+    def read(self, source: str | Sequence[int]) -> SourceTokens:
+        """Split a text with its special tokens; ids are taken as they are."""
+        side, bos, most = self.tokenizer.source, self.tokenizer.bos, self._positions
+        if isinstance(source, str):
+            pieces = _around(side, source)
+        elif is_several(source):
+            ids = [whole_number("source", i, most=side.size - 1) for i in source]
+            pieces = [Token(id, side.token(id), 0, 0) for id in ids]
+        else:
+            raise wrong_type("source", source, _("a text, or ids"))
+        if not pieces and self._task == "prompt" and bos >= 0:
+            pieces = [Token(bos, side.token(bos), 0, 0)]
+        if not pieces:
+            raise wrong_value("source", str(source), _("at least one token"))
+        length = len(pieces)
+        if most is not None and length > most:
+            kept = most - 1  # the last one ends the text
+            pieces = [*pieces[:kept], pieces[-1]]
+        spans = [(piece.start, piece.end) for piece in pieces]
+        known = isinstance(source, str) and any(end for _start, end in spans)
+        return SourceTokens(
+            ids=[piece.id for piece in pieces],
+            tokens=tuple(piece.token for piece in pieces),
+            spans=tuple(spans) if known else (),
+            cut_from=length if length > len(pieces) else 0,
+            text=source if isinstance(source, str) else "",
+        )
+
+    def reference(self, target: str | Sequence[int]) -> list[int]:
+        """Return the ids of a target; a text is given its special tokens."""
+        side, eos = self.tokenizer.target, self.tokenizer.eos
+        if self._task in ("masks", "reading") and target:
+            raise wrong_value("reference", str(target)[:40], _nothing())
+        if not isinstance(target, str):
+            if not is_several(target):
+                raise wrong_type("reference", target, _("a text, or ids"))
+            return [whole_number("reference", id, most=side.size - 1) for id in target]
+        prompt = self._task == "prompt"
+        pieces = side.encode(target) if prompt else _around(side, target)
+        ids = [piece.id for piece in pieces]
+        if eos < 0:
+            return ids
+        ended = len(ids) - ids[::-1].index(eos) if eos in ids[1:] else 0
+        return ids[:ended] if ended else [*ids, eos]  # a language may follow it
+
+    def one(self, token: str | int) -> int:
+        """Return the id of one token; InputError where none is chosen."""
+        if self._task in ("masks", "reading"):
+            raise wrong_value("token", token, _nothing())
+        return super().one(token)
+
+    def text(self, ids: Sequence[int]) -> str:
+        """Return the text of target ids, without special tokens."""
+        return self.tokenizer.target.decode(ids)
 
 
 def _around(side: TokenizerSide, text: str) -> list[Token]:
@@ -406,6 +420,10 @@ def _around(side: TokenizerSide, text: str) -> list[Token]:
     return (
         side.around(text) if isinstance(side, TransformersSide) else side.encode(text)
     )
+
+
+def _nothing() -> str:
+    return _("nothing: this model reads text and writes none")
 
 
 NAMES = "past_key_values", "cache"  # of the cache: until transformers 5.23, and since
@@ -426,7 +444,10 @@ class CachedSteps:
 
     @torch.no_grad()
     def __call__(self, source: Sequence[int], target: Sequence[int]) -> Tensor:
-        """Return the logits [V] after a target of at least one token."""
+        """Return the logits [n, V] after each token of a target not read before.
+
+        A target that does not go on with the one before it is read as a whole.
+        """
         target = tuple(target)
         if not self._alone and (self._source != tuple(source) or self._cache is None):
             self._cache, self._source = None, tuple(source)
@@ -445,7 +466,7 @@ class CachedSteps:
             inputs["encoder_outputs"] = self._encoded
         output = self._module(**inputs, use_cache=True, return_dict=True)
         self._cache, self._read = getattr(output, self._name), target
-        logits: Tensor = output.logits[0, -1].float().cpu()
+        logits: Tensor = output.logits[0].float().cpu()
         return logits
 
     def _tensor(self, ids: Sequence[int]) -> Tensor:
@@ -495,30 +516,24 @@ def generate_config(
     return library().GenerationConfig(**told)
 
 
-def batch_of(model: FolderModel, texts: Sequence[str]) -> list[Trace]:
-    """Decode each text, then run all as one batch, whose padding is masked.
-
-    Raises InputError for a model that pads nothing, and for one that goes on with a
-    prompt: its prompts are of different lengths.
-    """
-    pad = model.tokenizer.pad
-    if model.alone or pad < 0:
-        raise InputError(
-            _("“{name}” takes one text at a time: it has no padding.", name=model.name)
-        )
-    sources = [model.read(text) for text in texts]
+def padded_rows(
+    model: FolderModel, rows: Sequence[BatchRow], change: Intervention
+) -> list[Trace]:
+    """Run rows as one batch, whose padding is masked: a Trace per row."""
+    pad, sources = model.tokenizer.pad, [row.source for row in rows]
     ids = padded([source.ids for source in sources], pad).to(model.device)
-    shown = [[*s.tokens, *model.pieces([pad] * ids.shape[1])] for s in sources]
+    pads = model.vocabulary.pieces([pad] * ids.shape[1])
+    shown = [[*source.tokens, *pads] for source in sources]
     sides, lengths = [ids], [[len(source.ids) for source in sources]]
     if model.task == "seq2seq":
-        rows = [_consumed(model, text) for text in texts]
-        sides.append(padded(rows, pad))
-        lengths.append([len(row) for row in rows])
+        sides.append(padded([row.target for row in rows], pad))
+        lengths.append([len(row.target) for row in rows])
     tokens = [tokens[: ids.shape[1]] for tokens in shown]
-    watched = _watched_rows(model, sides, lengths, source_tokens=tokens)
+    with model.changed(change):
+        watched = _watched_rows(model, sides, lengths, source_tokens=tokens)
     return [
-        replace(trace, model=model.described(trace.model), source_text=text)
-        for trace, text in zip(watched.traces, texts, strict=True)
+        replace(trace, model=model.described(trace.model), intervention=change)
+        for trace in watched.traces
     ]
 
 
@@ -536,7 +551,7 @@ def _watched_rows(
         inputs[f"{side}attention_mask"] = _real(real, ids.to(model.device))
     watcher = watch(
         model.model,
-        tokenizer=lambda id: model.pieces([id])[0],
+        tokenizer=model.tokenizer.target.token,
         source_tokens=source_tokens,
         sources=None if model.alone else "input_ids",
         targets={"seq2seq": "decoder_input_ids", "prompt": "input_ids"}.get(model.task),
@@ -554,7 +569,7 @@ def watched_ids(model: FolderModel, ids: Sequence[Tensor]) -> Watched:
     needed = 2 if model.task == "seq2seq" else 1
     if len(ids) < needed:
         raise InputError(
-            _("“{name}” reads a source and a target: give both.", name=model.name)
+            "“{name}” reads a source and a target: give both.", name=model.name
         )
     lengths = []
     for one in ids[:needed]:
@@ -562,13 +577,6 @@ def watched_ids(model: FolderModel, ids: Sequence[Tensor]) -> Watched:
         real = places * (one != model.tokenizer.pad)
         lengths.append(real.amax(1).clamp(min=1).tolist())
     return _watched_rows(model, ids[:needed], lengths)
-
-
-def _consumed(model: FolderModel, text: str) -> list[int]:
-    """Return what the decoder reads of a text's own translation."""
-    decoding = model.begin_decoding(text)
-    ids: list[int] = decoding.finish().target_ids.tolist()
-    return ids
 
 
 def _real(lengths: list[int], ids: Tensor) -> Tensor:

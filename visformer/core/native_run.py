@@ -1,0 +1,195 @@
+"""NativeRun: one source through a native model; its decoder rows are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from visformer.core.incremental import DecoderRows
+from visformer.core.lens_rows import read_streams
+from visformer.core.loaded import Loaded
+from visformer.core.mask_rules import RULES, encoder_mask, real_tokens
+from visformer.core.models import Reached, SourceTokens, WorkDone
+from visformer.core.modified import (
+    host_mask,
+    layer_masks,
+    modified_checkpoint,
+)
+from visformer.core.rows import empty_trace, host, stack_rows
+from visformer.core.threads import few_threads, work
+from visformer.errors import InputError
+from visformer.language import _
+from visformer.values.arrays import Bools
+from visformer.values.intervention import Intervention
+from visformer.values.recording import Recording, Row
+from visformer.values.step import Step
+from visformer.values.trace import Trace
+
+
+class NativeRun:
+    """One source under one change; rows are computed once, unless a change forbids it.
+
+    The model may be edited and hooked before a run, but not within it.
+    """
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        source: SourceTokens,
+        change: Intervention,
+        limit: int | None,
+    ) -> None:
+        self._stamp = loaded.stamp
+        self._checkpoint = made = modified_checkpoint(loaded, change)
+        self._change = change
+        self.given, self.rules = (made.tokenizer.bos,), made.generation
+        most = made.most_tokens(len(source.ids))
+        self.limit = min(limit or most, made.config.max_positions)
+        self._reading = self._read(source)
+        self._start: Trace | None = None
+        self._rows: DecoderRows
+        self._recording: Recording
+
+    @property
+    def start(self) -> Trace:
+        """The Trace before any decoder row (T = 0)."""
+        for _layer in self._reading:
+            pass
+        assert self._start is not None
+        return self._start
+
+    def reading(self) -> Iterator[WorkDone]:
+        """Encode the source layer by layer, from where it was left."""
+        # no generator: one that is closed while it yields from this leaves it open
+        return iter(partial(next, self._reading, None), None)
+
+    def _read(self, source: SourceTokens) -> Iterator[WorkDone]:
+        self._check_edits()
+        checkpoint, config = self._checkpoint, self._checkpoint.config
+        pad, layers = checkpoint.tokenizer.source_pad, config.encoder_layers
+        ids = torch.tensor([source.ids], device=checkpoint.device)
+        real = real_tokens(config.mask_rule, ids, pad)  # [1, S]
+        original = encoder_mask(config.mask_rule, real)
+        original = original.expand(-1, len(source.ids), -1)
+        mask = layer_masks(self._change, "encoder", layers, original, original)
+        encoding = checkpoint.model.encode_by_layer(ids, mask)
+        amount, record, done = work(checkpoint.model, len(source.ids)), None, 0
+        while record is None:
+            with torch.inference_mode(), few_threads(amount):
+                record = next(encoding)
+            if record is None:
+                done += 1
+                yield WorkDone(done, layers, _("encoder layers"))
+        self._memory = record.output
+        with torch.inference_mode(), few_threads(amount):
+            self._rows = DecoderRows(
+                checkpoint, self._memory, real, self.limit, self._change
+            )
+        start = empty_trace(
+            checkpoint,
+            source,
+            encoder=stack_rows(record, final_norm=config.final_norm)[0],
+            memory=self._rows.memory_rows[0],
+            mask=host_mask(mask, 0),
+            intervention=self._change,
+        )
+        told = real[0].cpu().numpy()
+        self._readable: Bools = told | (not RULES[config.mask_rule].source_keys)
+        start = replace(start, own_lens=partial(read_streams, checkpoint))
+        self._recording = Recording(start, self.limit)
+        self._start = self._recording.trace()
+
+    def to(
+        self, consumed: Sequence[int], *, since: int = 0, fed: bool = False
+    ) -> Reached:
+        """Compute the rows that consume these ids, from the first missing one on.
+
+        Raises InputError if the model was edited since the run began.
+        """
+        source = self.start
+        self._check_edits()
+        self._use_positions(fed)
+        ids, recording = torch.tensor([[*consumed]]), self._recording
+        known, count = _common(recording.ids, consumed), len(consumed)
+        settled = self._rows.settled(ids)
+        first = known if settled or known == len(recording) == count else 0
+        recording.shorten(first)
+        tokens = count - (first if settled and not self._change.whole else 0)
+        with torch.inference_mode(), few_threads(work(self._checkpoint.model, tokens)):
+            rows = self._memory.new_empty(0, source.columns.width("decoder"))
+            if first < count:
+                rows = self._record(ids, first)
+            if since < first:
+                kept = recording.trace().decoder_rows[since:]
+                rows = torch.tensor(kept, device=self._checkpoint.device)
+            logits = self._rows.logits(rows)
+        return Reached(self._trace, logits, settled * count)
+
+    def _check_edits(self) -> None:
+        if not self._stamp.holds():
+            raise InputError(
+                "The model's weights or hooks have changed since this sentence was "
+                "started. Call restart, or make a new Decoding."
+            )
+
+    def _trace(self, steps: Sequence[Step], rows: int) -> Trace:
+        return self._recording.trace(steps).until(rows)
+
+    def _use_positions(self, fed: bool) -> None:
+        """Drop the rows if they need other positions from now on."""
+        restarts = self._checkpoint.config.position_axis == "restart"
+        if restarts and self._rows.fed != fed:
+            self._rows.fed = fed
+            self._recording.shorten(0)
+
+    def _record(self, ids: Tensor, first: int) -> Tensor:
+        """Record the rows from ``first`` on; returns them, [n, W] as in ``Columns``."""
+        checkpoint, consumed = self._checkpoint, ids[0].tolist()
+        computed, masks = self._rows.computed(ids, first)
+        rows: Tensor = computed[0]
+        if masks is not None:
+            decoder, cross = host_mask(masks.decoder, 0), host_mask(masks.cross, 0)
+        for at, values in enumerate(host(rows), first):
+            self_mask, cross_mask = (
+                may_read(checkpoint, self._readable, consumed, at)
+                if masks is None
+                else (decoder[..., at, :], cross[..., at, :])
+            )
+            row = Row(
+                id=consumed[at],
+                token=checkpoint.tokenizer.target.token(consumed[at]),
+                values=values,
+                self_mask=self_mask,
+                cross_mask=cross_mask,
+            )
+            self._recording.append(row)
+        return rows
+
+
+def _common(one: Sequence[int], other: Sequence[int]) -> int:
+    """Return how many ids two sequences share from the start."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def may_read(
+    checkpoint: Loaded, readable: Bools, consumed: Sequence[int], at: int
+) -> tuple[Bools, Bools]:
+    """Return what row ``at`` may attend to: bool [at + 1] of the target, and [S].
+
+    ``readable`` bool [S] are the source tokens that a row of a real token may read.
+    """
+    padding = RULES[checkpoint.config.mask_rule]
+    pad, seen = checkpoint.tokenizer.pad, np.ones(at + 1, bool)
+    if padding.target_keys:
+        seen = np.array(consumed[: at + 1]) != pad
+    cross, nothing = readable, np.zeros_like
+    if consumed[at] == pad:
+        seen = nothing(seen) if padding.target_rows else seen
+        cross = nothing(cross) if padding.cross_rows else cross
+    return seen, cross
