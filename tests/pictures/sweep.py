@@ -16,6 +16,7 @@ from tests.pictures.swept_runs import SweptRun
 from visformer import language
 from visformer.engine.messages import Opened
 from visformer.pictures import (
+    cache,
     candidates,
     fills,
     logit_lens,
@@ -314,6 +315,8 @@ def _output(run: SweptRun, trace: Trace, scene: Scene) -> None:
         output.output_words(trace, row)
     output.flow_words(trace)
     output.softmax_words(trace, scene.lens)
+    cache.kept_words(trace)
+    cache.cost_words(trace)
     table = candidates.candidate_table(trace)
     candidates.kept_words(table)
     candidates.others_words(table, 3)

@@ -14,6 +14,7 @@ import visformer
 from tests.catalogue import in_the_code
 from tests.pictures import (
     claims_computed,
+    claims_figures,
     claims_masks,
     claims_numbers,
     claims_read,
@@ -27,7 +28,7 @@ from tests.pictures.swept_runs import CHANGES, RUNS, swept_run
 TABLES = tuple(
     module.CLAIMS
     for module in (
-        *(claims_computed, claims_masks, claims_numbers),
+        *(claims_computed, claims_figures, claims_masks, claims_numbers),
         *(claims_read, claims_shown, claims_stated),
     )
 )

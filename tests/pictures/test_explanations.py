@@ -130,7 +130,7 @@ def test_each_form_names_what_is_strong() -> None:
 
 def test_what_was_fed_is_not_said_to_come_out() -> None:
     trace = fed(make_trace(), {3: "reference"}, wrong=(3,))
-    for place in (("output",), ("architecture",)):
+    for place in (("output", "next"), ("architecture",)):
         said = explanation(place, scene(trace))
         assert "fed: “w” 0.0300; the model would say: “t3”" in said
 

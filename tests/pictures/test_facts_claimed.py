@@ -337,10 +337,10 @@ def test_maps_of_layers_are_spoken_of_where_there_are_any() -> None:
     checkpoint, trace = decoded()
     forced = fed(trace, {3: "forced"}, wrong=(3,), id=9)
     for rows, maps in ((None, False), (lens_of(checkpoint, forced), True)):
-        said = explanation(("output",), scene(forced, lens=rows))
+        said = explanation(("output", "next"), scene(forced, lens=rows))
         assert ("The maps show what each layer would have said." in said) == maps
         assert "forced: “w” 0.0300" in said
-    said = explanation(("output",), scene(any_trace()))
+    said = explanation(("output", "next"), scene(any_trace()))
     assert "map" not in said
 
 
@@ -349,7 +349,7 @@ def test_a_probability_of_nan_has_no_rank() -> None:
     rows = lens_of(checkpoint, trace)
     assert rank_words(trace, rows).count("–") == 2  # after both layers
     assert settled_layer(trace, rows) is None
-    said = explanation(("output",), scene(trace, lens=rows))
+    said = explanation(("output", "next"), scene(trace, lens=rows))
     assert "is the best from layer" not in said
     assert "all probabilities are NaN" in said
 

@@ -32,7 +32,7 @@ from visformer.ui.views.attention.attention import AttentionView
 from visformer.ui.views.computation.computation import ComputationView
 from visformer.ui.views.masks.mask_lab import MaskLab
 from visformer.ui.views.masks.masks import MasksPage, MasksView
-from visformer.ui.views.output.output import OutputView
+from visformer.ui.views.output.output import NextToken, OutputView
 from visformer.ui.views.positions.position_lab import PositionLab
 from visformer.ui.views.positions.positions import PositionsView
 from visformer.ui.views.view import PagedView
@@ -203,7 +203,8 @@ def check_masks(window: MainWindow, kinds: tuple[Kind, ...]) -> None:
 
 
 def check_output(window: MainWindow) -> None:
-    output, trace = view(window, OutputView, "output"), shown(window)
+    output = view(window, OutputView, "output").page(NextToken)
+    trace = shown(window)
     there = "decoder" in trace.model.stacks and trace.model.stacks["decoder"].output
     assert output._output.isVisibleTo(output) == there
     if there and len(trace):

@@ -22,7 +22,7 @@ from visformer.pictures import logit_lens
 from visformer.pictures.output import known_rows
 from visformer.session import side_requests as asking
 from visformer.session.runs import show_trace
-from visformer.ui.views.output.output import OutputView
+from visformer.ui.views.output.output import NextToken, OutputView
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.colour_map import inks
 from visformer.ui.widgets.heatmap import HeatMap
@@ -64,13 +64,13 @@ def give(window: MainWindow, engine: FakeEngine) -> None:
     window.receive(LensDone(number=len(engine.lenses), rows=rows))
 
 
-def view_of(window: MainWindow) -> OutputView:
+def view_of(window: MainWindow) -> NextToken:
     view = window.tabs.view("output")
     assert isinstance(view, OutputView)
-    return view
+    return view.page(NextToken)
 
 
-def said(view: OutputView, name: str) -> str:
+def said(view: NextToken, name: str) -> str:
     labels = view.findChildren(QLabel)
     return next(label.text() for label in labels if label.accessibleName() == name)
 
@@ -80,7 +80,7 @@ def known(window: MainWindow) -> Mapping[int, LensRow]:
     return known_rows(state.visible, state.lens)
 
 
-def heat_map(view: OutputView, name: str) -> HeatMap:
+def heat_map(view: NextToken, name: str) -> HeatMap:
     maps = view.findChildren(HeatMap)
     return next(found for found in maps if found.accessibleName().startswith(name))
 

@@ -21,7 +21,7 @@ from visformer.ui.views.computation.computation import ComputationView
 from visformer.ui.views.masks.mask_lab import MaskLab
 from visformer.ui.views.masks.mask_maps import MaskMaps
 from visformer.ui.views.masks.masks import MasksView
-from visformer.ui.views.output.output import OutputView
+from visformer.ui.views.output.output import NextToken, OutputView
 from visformer.ui.widgets.number_table import NumberTable
 from visformer.ui.window import presenting
 from visformer.ui.window.window import MainWindow
@@ -295,7 +295,7 @@ def test_comparisons_are_presented_as_comparisons(pair: Pair) -> None:
     QApplication.processEvents()
     output = window.tabs.view("output")
     assert isinstance(output, OutputView)
-    assert output.bars.isVisible()
+    assert output.page(NextToken).bars.isVisible()
     window.session.set(tab="masks")
     window.presentation.end()
     assert page.mask_map.isVisible()

@@ -24,7 +24,7 @@ STEPS = 30
 PLACES = (
     *(("computation", stage) for stage in ("product", "mask", "softmax")),
     *(("masks", page) for page in ("masks", "lab")),
-    ("output", ""),
+    ("output", "next"),
 )
 PARTS = HeatMap, QTableView, BarChart
 

@@ -11,11 +11,12 @@ from typing import ClassVar, NamedTuple
 
 from visformer.values.arrays import Floats, Ids
 from visformer.values.distribution import WholeDistribution
-from visformer.values.facts import ModelFacts, StackName
+from visformer.values.facts import ModelFacts, SentenceSide, StackName
 from visformer.values.finding import Finding
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.layer_weights import LayerParameters
 from visformer.values.lens import LensRow
+from visformer.values.near_words import NearWords
 from visformer.values.questions import Overrides, Questionnaire, WhenToAsk
 from visformer.values.recording import Row
 from visformer.values.step import Choice
@@ -135,6 +136,16 @@ class FindTokens(Request):
     is_side_request: ClassVar[bool] = True
 
     text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nearest(Request):
+    """Return the tokens whose embeddings are nearest to a token's."""
+
+    is_side_request: ClassVar[bool] = True
+
+    side: SentenceSide
+    asked: int | str  # its id, or a text that names it
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +286,13 @@ class TokensFound(Answer):
 
     text: str
     tokens: tuple[tuple[int, str], ...]  # ids and tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class NearestDone(Answer):
+    """The tokens of a ``Nearest``."""
+
+    near: NearWords | None  # None: the embeddings of the open model are not known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,6 +38,8 @@ from visformer.engine.messages import (
     Lens,
     LensDone,
     Logged,
+    Nearest,
+    NearestDone,
     Numbered,
     Open,
     Opened,
@@ -382,6 +384,17 @@ def all_tokens(model: Model | None, number: int, request: AllTokens) -> AllToken
     return AllTokensDone(number=number, distribution=tried(whole))
 
 
+def nearest(model: Model | None, number: int, request: Nearest) -> NearestDone:
+    """Find a token's nearest tokens; None where the embeddings are not known."""
+    from visformer.core.all_tokens import near_words
+    from visformer.core.loaded import Loaded
+
+    made, near = open_one(model), None
+    if isinstance(made, Loaded):
+        near = near_words(made, request.side, request.asked)
+    return NearestDone(number=number, near=near)
+
+
 def lean(trace: Trace) -> Trace:
     """Return the Trace without what stays in the engine: output, own weights."""
     bare = replace(trace, output_weight=None, output_bias=None, own_logits=None)
@@ -398,6 +411,7 @@ HANDLERS: dict[type[Request], Handler] = {  # who answers which request
     Lens: replying(lens),
     AllTokens: replying(all_tokens),
     FindTokens: replying(find_tokens),
+    Nearest: replying(nearest),
 }
 
 

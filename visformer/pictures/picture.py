@@ -177,6 +177,7 @@ class Numbers:
     flags: tuple[int, ...] = ()  # rows of yes (1) and no (0)
     full: tuple[float, ...] = ()  # of each row what a full bar stands for; (): ``by``
     kept: Bools | None = None  # [R, C]: False where the run keeps no number
+    counts: bool = False  # whole numbers, written in full
 
     def keeps(self, row: int, column: int) -> bool:
         """Tell whether there is a number in a cell."""

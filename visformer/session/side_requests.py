@@ -29,6 +29,7 @@ from visformer.language import _
 from visformer.pictures.computation import subject
 from visformer.pictures.fills import listed_row
 from visformer.pictures.output import known_rows, missing
+from visformer.session import looking_up
 from visformer.session.pending import LensAsked
 from visformer.session.run import Run, RunOrigin
 from visformer.session.runs import fixed_words
@@ -205,7 +206,11 @@ def _is_open(state: State, trace: Trace) -> bool:
     return state.opened is not None and same_model(state.opened.model, trace.model)
 
 
-WANTS: dict[str, Callable[[State], Next]] = {"computation": _weights, "output": _lens}
+WANTS: dict[str, Callable[[State], Next]] = {
+    "computation": _weights,
+    "output": _lens,
+    "positions": looking_up.needed,
+}
 
 
 def parameters_done(state: State, event: ParametersDone) -> Next:

@@ -26,6 +26,7 @@ from visformer.values.facts import Kind, ModelFacts
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.layer_weights import LayerParameters
 from visformer.values.lens import LensRows
+from visformer.values.near_words import NearWords
 from visformer.values.trace import Trace
 
 Dimensions = Mapping[Axis, int]  # one of each axis, at most
@@ -141,6 +142,8 @@ class State:
     found: TokensFound | None = None  # tokens that what was typed names
     unfolded: bool = False  # every next token is listed, not the best alone
     distribution: RowDistribution | None = None  # what is listed then
+    near: NearWords | None = None  # the tokens nearest to the one that was looked up
+    near_of: Opened | None = None  # of which model they were asked
     tab: str = "attention"
     stage: str = "softmax"  # of the Computation tab
     stage_options: StageOptions = AT_FIRST

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from visformer.analysis.leaks import leaks
 from visformer.language import N_, _, ngettext
 from visformer.pictures.attention.maps import layer_and_head
+from visformer.pictures.cache import recomputes
 from visformer.pictures.logit_lens import settled_layer
 from visformer.pictures.look import Form
 from visformer.pictures.output import current_row
@@ -235,6 +236,13 @@ def _position_input(scene: Scene) -> str:
     return _(_INPUTS[added, own], embedding=embedding)
 
 
+def _words(scene: Scene) -> str:
+    return _(
+        "An embedding has one row of numbers per token; near tokens have rows that "
+        "point in similar directions."
+    )
+
+
 def _position_lab(scene: Scene) -> str:
     return _(
         "The same sentence with other positions: if they alone are changed and it "
@@ -424,14 +432,28 @@ def _output(scene: Scene) -> str:
     )
 
 
+def _cache(scene: Scene) -> str:
+    trace = scene.trace
+    if trace is None or not has_target(trace):
+        return ""
+    if not len(trace) or trace.model.known is None or recomputes(trace):
+        return _("The keys and values of all tokens read so far, head by head.")
+    return _(
+        "No key and no value is computed twice: those of earlier tokens stay as they "
+        "are, and the framed row is new."
+    )
+
+
 EXPLAINED: dict[TabPage, Callable[[Scene], str]] = {
     ("attention",): _attention,
     ("architecture",): _architecture,
     ("positions", "table"): _positions,
     ("positions", "input"): _position_input,
+    ("positions", "words"): _words,
     ("positions", "lab"): _position_lab,
     ("computation",): _computation,
     ("masks", "masks"): _masks,
     ("masks", "lab"): _mask_lab,
-    ("output",): _output,
+    ("output", "next"): _output,
+    ("output", "cache"): _cache,
 }

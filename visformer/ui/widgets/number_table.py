@@ -62,14 +62,15 @@ class NumberTable(QTableView):
     picked = Signal(object)  # a MapCell
     failed = Signal(str)
 
-    def __init__(self, name: str, *, least: int = 2) -> None:
+    def __init__(self, name: str, *, least: int = 2, most: int = MOST_ROWS) -> None:
         """``name``: what a screen reader calls it.
 
-        ``least``: rows that are in sight also where there is little room.
+        ``least``: rows that are in sight also where there is little room; ``most``:
+        rows that are in sight where there is much.
         """
         super().__init__()
         self.setAccessibleName(name)
-        self._least = least
+        self._least, self._most = least, most
         self.numbers: Numbers | None = None
         self.bars: Floats = np.zeros((0, 0), np.float32)  # [R, C] in [-1, 1]
         self.marked: tuple[int | None, int | None] = (None, None)
@@ -255,7 +256,7 @@ class NumberTable(QTableView):
         value = float(self.numbers.values[row, column])
         if row in self.numbers.flags:
             return _("yes") if value else _("no")
-        return words.short(value)
+        return f"{value:,.0f}" if self.numbers.counts else words.short(value)
 
     def mark(self, row: int | None, column: int | None) -> None:
         """Frame a row and a column, and scroll to them where they are out of sight."""
@@ -306,7 +307,10 @@ class NumberTable(QTableView):
         names = numbers.columns if numbers is not None else ()
         names = names if len(names) <= FITTED else ()
         for column, name in enumerate(names):
-            wide = metrics.horizontalAdvance(short(name)) + 3 * space
+            told = [short(name)]
+            if numbers is not None and numbers.counts:
+                told += [self._text(row, column) for row in range(len(numbers.rows))]
+            wide = max(map(metrics.horizontalAdvance, told)) + 3 * space
             across.resizeSection(column, max(least, wide))
         for column in range(len(names), min(FITTED, self._model.columnCount())):
             across.resizeSection(column, least)  # as wide as other names needed it
@@ -324,7 +328,7 @@ class NumberTable(QTableView):
                 self._show(self.marked[1], across, self.horizontalScrollBar())
         rows = len(numbers.rows) if numbers is not None else FEWEST
         most = (self._room - self._height(0)) // down.defaultSectionSize()
-        self._fitting_rows = min(rows, max(2, min(MOST_ROWS, most)))
+        self._fitting_rows = min(rows, max(2, min(self._most, most)))
         if self.maximumHeight() != self._height(self._fitting_rows):
             self.setMaximumHeight(self._height(self._fitting_rows))
             self.updateGeometry()
@@ -393,7 +397,8 @@ def bar_shares(numbers: Numbers) -> Floats:
     axis = {"row": 1, "column": 0, "all": None}[numbers.by]
     magnitude = np.abs(numbers.values)
     # next to a masked value no other bar would be visible
-    magnitude = np.where(magnitude < 1e5, magnitude, np.float32(0))
+    if not numbers.counts:
+        magnitude = np.where(magnitude < 1e5, magnitude, np.float32(0))
     if not magnitude.size:
         return magnitude
     top = magnitude.max(axis, keepdims=True)

@@ -65,8 +65,9 @@ from visformer.pictures.words.absent import has_output, has_target, no_lens_word
 from visformer.session.state import Session, State
 from visformer.ui.look import theme
 from visformer.ui.look.theme import fed_colour
+from visformer.ui.views.output.cache import CachePage
 from visformer.ui.views.output.cell_texts import CellTexts
-from visformer.ui.views.view import View
+from visformer.ui.views.view import PagedView, View
 from visformer.ui.widgets.arranging import LeastColumn, laid_out_once
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.combo_box import ComboBox
@@ -89,11 +90,10 @@ STRETCH = 100.0  # a few rows of many columns still fill the map
 CELL_LINES = 1.15  # minimum height of a step's cell in lines; the rest is dragged to
 
 
-class OutputView(View):
+class NextToken(View):
     """The sentence, the bars, the logit lens; below, the numbers they come from."""
 
-    name = "output"
-    fills = True  # with bars of the next token
+    name, title = "next", N_("Next token")
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
@@ -365,6 +365,14 @@ class OutputView(View):
         trace = self._state.visible
         if cell is not None and trace is not None:
             self.session.set(step=steps_range(trace).start + cell.row + 1)
+
+
+class OutputView(PagedView):
+    """The next token, and what the decoder keeps for the tokens after it."""
+
+    name = "output"
+    pages = NextToken, CachePage
+    fills = True  # with bars of the next token
 
 
 def _column(*parts: QWidget | QHBoxLayout) -> QWidget:

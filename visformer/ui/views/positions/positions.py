@@ -30,6 +30,7 @@ from visformer.ui.look.dress import Dressed
 from visformer.ui.views.positions.curves import Curves, plotting_in_pieces
 from visformer.ui.views.positions.position_input import PositionInput
 from visformer.ui.views.positions.position_lab import PositionLab
+from visformer.ui.views.positions.words_page import WordsPage
 from visformer.ui.views.view import PagedView, View
 from visformer.ui.widgets.arranging import (
     LEAST_WORDS,
@@ -204,7 +205,7 @@ class PositionsView(PagedView):
     """The table of encodings, what it adds to the input, and a lab to change it in."""
 
     name = "positions"
-    pages = PositionTable, PositionInput, PositionLab
+    pages = PositionTable, PositionInput, WordsPage, PositionLab
 
     def __init__(self, session: Session) -> None:
         super().__init__(session, NO_POSITIONS)

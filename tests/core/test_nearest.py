@@ -1,0 +1,82 @@
+"""The nearest tokens by their embeddings, against numbers by hand and plain numpy."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from tests.models import tiny_checkpoint
+from visformer.core.all_tokens import NEAR, near_words
+from visformer.core.checkpoint import Checkpoint
+from visformer.errors import InputError
+
+
+@pytest.fixture
+def checkpoint() -> Checkpoint:
+    return tiny_checkpoint(3)
+
+
+def embeddings(checkpoint: Checkpoint) -> np.ndarray:
+    weight: np.ndarray = checkpoint.model.source_embedding.weight.detach().numpy()
+    return weight
+
+
+def test_cosines_are_those_of_numpy_best_first(checkpoint: Checkpoint) -> None:
+    table = embeddings(checkpoint).astype(np.float64)
+    found = near_words(checkpoint, "source", 7)
+    units = table / np.linalg.norm(table, axis=1, keepdims=True)
+    cosines = units @ units[7]
+    cosines[7] = 2
+    wanted = np.argsort(-cosines, kind="stable")[: NEAR + 1]
+    assert found.ids.tolist() == wanted.tolist()
+    assert found.cosines[0] == pytest.approx(1)
+    assert np.allclose(found.cosines[1:], cosines[wanted[1:]], atol=1e-6)
+    assert found.tokens[0] == checkpoint.tokenizer.source.token(7)
+    assert (found.vocabulary, found.width) == table.shape
+
+
+def test_three_rows_by_hand(checkpoint: Checkpoint) -> None:
+    with torch.no_grad():
+        table = checkpoint.model.source_embedding.weight
+        table.zero_()  # has no direction: it is near to nothing
+        table[5, 0], table[6, :2], table[8, 1] = 2, torch.tensor([3.0, 3.0]), -1
+    found = near_words(checkpoint, "source", 5)
+    assert found.ids.tolist() == [5, 6, 8]
+    assert found.cosines.tolist() == pytest.approx([1, math.sqrt(0.5), 0], abs=1e-6)
+    assert sum(found.shares) == pytest.approx(1)  # three points lie in a plane
+    apart = np.linalg.norm(found.places[0] - found.places[2])
+    assert apart == pytest.approx(math.sqrt(2), abs=1e-6)  # of rows of length 1
+
+
+def test_the_map_is_the_same_each_time(checkpoint: Checkpoint) -> None:
+    one, other = (near_words(checkpoint, "source", 9).places for _time in range(2))
+    assert np.array_equal(one, other)
+    with torch.no_grad():
+        checkpoint.model.source_embedding.weight.mul_(3)  # lengths do not matter
+    third = near_words(checkpoint, "source", 9).places
+    assert np.allclose(one, third, atol=1e-5)
+    assert abs(one.mean(0)).max() < 1e-6  # a principal component has mean 0
+
+
+def test_a_text_names_a_token_or_none(checkpoint: Checkpoint) -> None:
+    token = checkpoint.tokenizer.source.token(9)
+    assert near_words(checkpoint, "source", token).tokens[0] == token
+    nothing = near_words(checkpoint, "source", "no such token")
+    assert (nothing.tokens, nothing.asked) == ((), "no such token")
+
+
+def test_an_id_beyond_the_vocabulary_is_refused(checkpoint: Checkpoint) -> None:
+    with pytest.raises(InputError, match="outside the vocabulary"):
+        near_words(checkpoint, "source", 10**6)
+
+
+def test_numbers_that_are_none_break_nothing(checkpoint: Checkpoint) -> None:
+    with torch.no_grad():
+        checkpoint.model.source_embedding.weight[6] = math.nan
+    found = near_words(checkpoint, "source", 5)
+    assert 6 not in found.ids
+    assert np.isfinite(found.places).all()
+    assert near_words(checkpoint, "source", 6).ids.tolist() == [6]

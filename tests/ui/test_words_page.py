@@ -1,0 +1,156 @@
+"""The Words page: what is asked for, what is listed and drawn, and walking there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+
+from tests.general_traces import Shape, any_trace
+from tests.models import tiny_checkpoint
+from tests.opened import opened_model
+from tests.ui.any_traces import show_in
+from tests.ui.windows import Pair, answer, make_window
+from visformer.core.all_tokens import near_words
+from visformer.core.decoding import Decoding
+from visformer.engine.messages import Nearest, NearestDone
+from visformer.engine.process import HANDLERS, nearest
+from visformer.ui.views.positions.positions import PositionsView
+from visformer.ui.views.positions.words_page import WordsPage
+from visformer.ui.widgets.canvas import MapCell
+from visformer.ui.window.window import MainWindow
+
+CHECKPOINT = tiny_checkpoint(3)
+
+
+@pytest.fixture
+def pair(qtbot: QtBot, tmp_path: Path) -> Pair:
+    window, engine = make_window(qtbot, tmp_path)
+    positions = CHECKPOINT.model.position_table("source").numpy()
+    window.receive(opened_model(CHECKPOINT.facts, positions, path="/m"))
+    window.translate("a b")
+    answer(window, engine, Decoding(CHECKPOINT, "abcde", limit=6).finish())
+    window.resize(1280, 800)
+    window.show()
+    return window, engine
+
+
+def page_of(window: MainWindow) -> WordsPage:
+    window.session.set(tab="positions")
+    view = window.tabs.view("positions")
+    assert isinstance(view, PositionsView)
+    view.turn("words")
+    return view.page(WordsPage)
+
+
+def asked(window: MainWindow) -> Nearest:
+    sent = window.session.state.awaiting.newest(Nearest)
+    assert sent is not None
+    assert isinstance(sent.request, Nearest)
+    return sent.request
+
+
+def give(window: MainWindow) -> None:
+    """Answer what was asked last."""
+    sent, request = window.session.state.awaiting.newest(Nearest), asked(window)
+    assert sent is not None
+    near = near_words(CHECKPOINT, request.side, request.asked)
+    window.receive(NearestDone(number=sent.number, near=near))
+    QApplication.processEvents()
+
+
+def test_the_sentences_longest_token_comes_first(pair: Pair) -> None:
+    window, _engine = pair
+    page = page_of(window)
+    assert asked(window).asked in window.session.state.visible.source_ids  # type: ignore[union-attr]
+    give(window)
+    near = window.session.state.near
+    assert near is not None
+    assert page.about.text().startswith(
+        f"“{near.tokens[0]}” (id {near.ids[0]}): the 20"
+    )
+    assert page.table.numbers is not None
+    assert len(page.table.numbers.rows) == 20
+    assert page.map.named
+
+
+def test_labels_lie_beside_each_other(pair: Pair) -> None:
+    window, _engine = pair
+    page = page_of(window)
+    give(window)
+    boxes = [label.sceneBoundingRect() for label in page.map._labels]
+    for at, box in enumerate(boxes):
+        inner = box.adjusted(5, 5, -5, -5)  # what TextItem keeps free around a text
+        assert not any(inner.intersects(o.adjusted(5, 5, -5, -5)) for o in boxes[:at])
+
+
+def test_typing_clicking_and_the_keys_walk(pair: Pair, qtbot: QtBot) -> None:
+    window, _engine = pair
+    page = page_of(window)
+    give(window)
+    page.field.setText(CHECKPOINT.tokenizer.source.token(9))
+    qtbot.keyClick(page.field, Qt.Key.Key_Return)
+    assert asked(window).asked == CHECKPOINT.tokenizer.source.token(9)
+    give(window)
+    near = window.session.state.near
+    assert near is not None
+    assert near.ids[0] == 9
+    page.map.widget.setFocus()
+    for _time in range(2):
+        qtbot.keyClick(page.map.widget, Qt.Key.Key_Down)
+    assert page.map.at == 2
+    assert page.table.marked == (1, None)
+    assert f"id {near.ids[2]}" in page.hover.text()
+    qtbot.keyClick(page.map.widget, Qt.Key.Key_Return)
+    assert asked(window).asked == near.ids[2]
+    page.table.picked.emit(MapCell(4, 0))
+    assert asked(window).asked == near.ids[5]
+    page.sentence.activated.emit(0)
+    assert asked(window).asked == page.sentence.itemData(0)
+
+
+def test_a_text_that_names_nothing(pair: Pair, qtbot: QtBot) -> None:
+    window, _engine = pair
+    page = page_of(window)
+    give(window)
+    page.field.setText("no such token")
+    qtbot.keyClick(page.field, Qt.Key.Key_Return)
+    give(window)
+    assert "No token of this vocabulary is named “no such token”." in page.about.text()
+    assert not page.table.isVisible()
+    assert page.field.isVisible()
+
+
+def test_a_run_of_another_model_has_one_sentence(pair: Pair) -> None:
+    window, _engine = pair
+    page = page_of(window)
+    show_in(window, any_trace(Shape(kinds=("decoder",))))
+    assert page.about.text() == (
+        "Embeddings are looked up in an open checkpoint; those of this run's model are "
+        "not known."
+    )
+    assert page.main_picture() is None
+    assert not page.field.isVisible()
+
+
+def test_the_map_is_exported_with_ids_and_cosines(pair: Pair) -> None:
+    window, _engine = pair
+    page = page_of(window)
+    assert page.map.export.table() is None
+    give(window)
+    table = page.map.export.table()
+    assert table is not None
+    assert table.columns == ("id", "cosine", "x", "y")
+    assert len(table.rows) == 21
+
+
+def test_the_engine_answers_beside_a_decode() -> None:
+    request = Nearest(side="target", asked=5)
+    assert request.is_side_request
+    assert Nearest in HANDLERS
+    made = nearest(CHECKPOINT, 3, request)
+    assert made.near is not None
+    assert (made.number, made.near.ids[0]) == (3, 5)
