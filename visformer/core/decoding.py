@@ -303,7 +303,9 @@ class Decoding:
             if len(choices) > len(made):
                 known.append(self._chosen(reached.logits[-1], consumed))
             self._describe(reached, first, known)
-        self._reached, self._made = reached, known[len(self._prompt) :]
+        # the logits are not needed any more
+        self._reached = reached._replace(logits=reached.logits[:0].clone())
+        self._made = known[len(self._prompt) :]
 
     def _describe(self, reached: Reached, first: int, known: list[Choice]) -> None:
         """Make the steps of the rows from ``first`` on, by their logits."""

@@ -325,6 +325,7 @@ class DecoderRows:
         """``memory`` [B, S, D] is the encoder output, ``real`` bool [B, S]."""
         self._checkpoint, self._memory, self._real = checkpoint, memory, real
         self._change, self._packed = change, checkpoint.packed
+        self._output = Columns(checkpoint.facts).output("decoder")
         self.fed = False  # whether rows have the positions of one whole pass
         self._cache: DecoderState | None = None
         if self._packed is not None:
@@ -385,9 +386,7 @@ class DecoderRows:
 
     def logits(self, rows: Tensor) -> Tensor:
         """Project rows [N, W] to logits [N, V]."""
-        columns = Columns(self._checkpoint.facts)
-        output = rows[:, columns.output("decoder")]
-        return self._checkpoint.logits_from(self._packed, output)
+        return self._checkpoint.logits_from(self._packed, rows[:, self._output])
 
     def select(self, rows: Tensor) -> None:
         """Keep (and repeat) these sentences of the same memory: int [B]."""
