@@ -25,7 +25,7 @@ from visformer.app import App, log_qt
 from visformer.errors import InputError
 from visformer.files import check_suffix, save_result
 from visformer.pictures.computation.stages import stage_names
-from visformer.pictures.look import FORMS, ORDERS, SUMMARIES, TOKEN_GROUPS, Look
+from visformer.pictures.selection import FORMS, ORDERS, SUMMARIES, TOKEN_GROUPS, Look
 from visformer.session.runs import look_at_telling_head
 from visformer.session.state import State
 from visformer.ui import views

@@ -26,7 +26,7 @@ from tests.pictures.claims_numbers import (
 from tests.pictures.sweep import Claims, Predicate, Said
 from visformer.pictures.attention.ranking import Ranking, ranking_parts
 from visformer.pictures.attention.token_groups import hidden_tokens
-from visformer.pictures.look import Order
+from visformer.pictures.selection import Order
 from visformer.values.arrays import Bools, Floats
 from visformer.values.facts import SIDES, Kind
 from visformer.values.trace import Trace

@@ -18,7 +18,7 @@ from visformer.engine.messages import Opened
 from visformer.pictures import (
     cache,
     candidates,
-    fills,
+    comparison,
     logit_lens,
     mask_lab,
     masks,
@@ -26,16 +26,14 @@ from visformer.pictures import (
     position_lab,
     positions,
     teacher_forcing,
-    token_bars,
 )
 from visformer.pictures.attention import maps, ranking
 from visformer.pictures.attention.arcs import arc_words
-from visformer.pictures.attention.attention import attention_map
 from visformer.pictures.attention.cell_words import cell_words
 from visformer.pictures.attention.finder import find_words, head_finder
 from visformer.pictures.attention.gist import gist_of
 from visformer.pictures.attention.mosaic import mosaic
-from visformer.pictures.attention.reading import reading
+from visformer.pictures.attention.reading import attention_map, reading
 from visformer.pictures.attention.strips import source_strip, target_strip
 from visformer.pictures.attention.tinted import tinted
 from visformer.pictures.computation import stages
@@ -43,8 +41,13 @@ from visformer.pictures.computation.stages import picture, stage_names, stage_of
 from visformer.pictures.computation.subject import subject
 from visformer.pictures.diagram.architecture import architecture
 from visformer.pictures.diagram.block_names import title as block_title
-from visformer.pictures.look import SUMMARIES, Look
-from visformer.pictures.selection import SCALES, AttentionCell, Selection
+from visformer.pictures.selection import (
+    SCALES,
+    SUMMARIES,
+    AttentionCell,
+    Look,
+    Selection,
+)
 from visformer.pictures.words import (
     about,
     absent,
@@ -290,19 +293,19 @@ def _masks(run: SweptRun, trace: Trace, scene: Scene) -> None:
 
 
 def _labs(run: SweptRun, trace: Trace, scene: Scene) -> None:
-    selection, runs = scene.selection, mask_lab.compare(run.baseline, trace)
+    selection, runs = scene.selection, comparison.compare(run.baseline, trace)
     mask_lab.row_words(trace, selection)
     mask_lab.row_numbers(trace, runs, selection)
     mask_lab.paint_picture(trace, selection, None)
-    mask_lab.difference_picture(runs, selection)
-    mask_lab.difference_words(runs)
-    mask_lab.candidate_numbers(runs)
-    mask_lab.compared_pictures(trace, run.baseline, selection)
+    comparison.difference_picture(runs, selection)
+    comparison.difference_words(runs)
+    comparison.candidate_numbers(runs)
+    comparison.compared_pictures(trace, run.baseline, selection)
     modified_run.modified_words(run.trace.intervention, trace, run.baseline)
 
 
 def _shuffled(run: SweptRun, trace: Trace, scene: Scene) -> None:
-    position_lab.text_words(trace, run.baseline)
+    comparison.text_words(trace, run.baseline)
     position_lab.result_words(trace, run.baseline)
     if len(trace) == len(run.trace):
         for order, baseline, shuffled in run.shuffles:
@@ -320,9 +323,9 @@ def _output(run: SweptRun, trace: Trace, scene: Scene) -> None:
     table = candidates.candidate_table(trace)
     candidates.kept_words(table)
     candidates.others_words(table, 3)
-    for bar in token_bars.token_bars(trace):
+    for bar in candidates.token_bars(trace):
         bar.words  # noqa: B018
-    token_bars.headline(trace)
+    candidates.headline(trace)
     for row in range(len(trace) if trace.steps else 0):
         choices.told_token(trace, row)
         choices.marked_token(trace, row)
@@ -333,8 +336,8 @@ def _output(run: SweptRun, trace: Trace, scene: Scene) -> None:
     not_finite_words(trace)
     masked = [None, *trace.fills][-1]
     if not absent.has_target(trace):
-        fills.fill_table(trace, masked)
-        fills.fill_table(trace, None)
+        candidates.fill_table(trace, masked)
+        candidates.fill_table(trace, None)
 
 
 def _lens(run: SweptRun, trace: Trace, scene: Scene) -> None:

@@ -7,9 +7,9 @@ import numpy as np
 from tests.pictures.test_maps import by_hand, looked, state
 from tests.traces import make_trace
 from visformer.pictures.attention.arcs import arc_words, arcs
-from visformer.pictures.attention.attention import attention_map
-from visformer.pictures.look import Look
+from visformer.pictures.attention.reading import attention_map
 from visformer.pictures.picture import Matrix
+from visformer.pictures.selection import Look
 
 
 def cross(**changes: Any) -> Matrix:

@@ -6,12 +6,11 @@ import pytest
 
 from tests.pictures.test_maps import looked, state
 from tests.traces import fed, make_trace
-from visformer.pictures.attention.attention import attention_map
 from visformer.pictures.attention.cell_words import cell_words
 from visformer.pictures.attention.maps import all_numbers, labels
-from visformer.pictures.look import Look
+from visformer.pictures.attention.reading import attention_map
 from visformer.pictures.masks import cell_words as mask_words
-from visformer.pictures.selection import AttentionCell
+from visformer.pictures.selection import AttentionCell, Look
 from visformer.pictures.words.explanations import explanation
 from visformer.ui.widgets.cell_value import pieces
 from visformer.values.change_text import parse

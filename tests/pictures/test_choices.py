@@ -17,8 +17,8 @@ from visformer.core.decoding import Decoding
 from visformer.core.rows import Distribution
 from visformer.core.sampling import choose
 from visformer.errors import InputError
-from visformer.pictures.attention.attention import attention_map
 from visformer.pictures.attention.maps import all_numbers
+from visformer.pictures.attention.reading import attention_map
 from visformer.pictures.candidates import candidate_table
 from visformer.pictures.diagram.architecture import architecture
 from visformer.pictures.logit_lens import SHOWS

@@ -11,8 +11,7 @@ from tests.general_traces import any_trace
 from tests.traces import fed, make_trace
 from visformer.pictures.attention.maps import labels
 from visformer.pictures.computation.stages import stage_names
-from visformer.pictures.look import SUMMARIES, Look
-from visformer.pictures.selection import AttentionCell, Selection
+from visformer.pictures.selection import SUMMARIES, AttentionCell, Look, Selection
 from visformer.pictures.words.explanations import EXPLAINED, START, STRONG, explanation
 from visformer.pictures.words.scene import Scene
 from visformer.ui.views import VIEWS

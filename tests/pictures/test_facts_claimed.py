@@ -22,16 +22,19 @@ from visformer.core.side_runs import run_shuffled
 from visformer.language import _, ngettext
 from visformer.pictures.attention.cell_words import cell_words as attention_cell_words
 from visformer.pictures.attention.finder import head_finder
-from visformer.pictures.candidates import candidate_table, kept_words, others_words
+from visformer.pictures.candidates import (
+    candidate_table,
+    kept_words,
+    others_words,
+    token_bars,
+)
 from visformer.pictures.computation.stages import picture, stage_names, stage_of
 from visformer.pictures.diagram.architecture import architecture
 from visformer.pictures.diagram.model_words import about
 from visformer.pictures.logit_lens import how_words, rank_words, settled_layer
-from visformer.pictures.look import DEFAULT_LOOK
 from visformer.pictures.position_lab import result_words, shuffle_words
-from visformer.pictures.selection import AttentionCell, Selection
+from visformer.pictures.selection import DEFAULT_LOOK, AttentionCell, Selection
 from visformer.pictures.teacher_forcing import Score
-from visformer.pictures.token_bars import token_bars
 from visformer.pictures.words.explanations import explanation
 from visformer.pictures.words.scene import Scene
 from visformer.session.state import State

@@ -12,8 +12,7 @@ from tests.traces import make_trace
 from visformer.pictures.attention.finder import head_finder
 from visformer.pictures.attention.gist import NO_GIST, gist_of
 from visformer.pictures.attention.reading import reading
-from visformer.pictures.look import Look
-from visformer.pictures.selection import AttentionCell, Selection
+from visformer.pictures.selection import AttentionCell, Look, Selection
 from visformer.values.arrays import Floats
 from visformer.values.facts import Kind
 

@@ -8,10 +8,9 @@ import pytest
 
 from tests.states import ran
 from tests.traces import make_trace
-from visformer.pictures.attention.attention import UNDECODED, attention_map
 from visformer.pictures.attention.maps import Marks, marks, reserved
-from visformer.pictures.look import Look
-from visformer.pictures.selection import AttentionCell, Selection
+from visformer.pictures.attention.reading import UNDECODED, attention_map
+from visformer.pictures.selection import AttentionCell, Look, Selection
 from visformer.session.state import Session, State
 from visformer.values.facts import KINDS, Kind
 from visformer.values.row_columns import Columns

@@ -12,13 +12,15 @@ from tests.models import tiny_checkpoint
 from tests.states import ran
 from tests.traces import make_trace
 from visformer.core.decoding import Decoding
-from visformer.pictures.mask_lab import (
+from visformer.pictures.comparison import (
     Runs,
     candidate_numbers,
     compare,
     compared_pictures,
     difference_picture,
     difference_words,
+)
+from visformer.pictures.mask_lab import (
     paint_picture,
     row_numbers,
     row_words,

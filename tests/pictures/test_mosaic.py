@@ -9,7 +9,7 @@ from tests.pictures.test_maps import state
 from tests.traces import make_trace
 from visformer.pictures.attention import mosaic as mosaics
 from visformer.pictures.attention.mosaic import Mosaic, reduced
-from visformer.pictures.codes import LOW, codes
+from visformer.pictures.picture import LOW, codes
 from visformer.pictures.selection import SCALES, Scale
 from visformer.session.state import State
 from visformer.values.facts import KINDS, Kind

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 from visformer.pictures.attention.mosaic import reduced
-from visformer.pictures.codes import HIGH, LOW, codes
 from visformer.pictures.picture import (
+    HIGH,
     LOG_FLOOR,
+    LOW,
     Matrix,
     Table,
+    codes,
     csv_text,
     largest,
     shade,

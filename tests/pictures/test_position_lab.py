@@ -15,9 +15,9 @@ from tests.traces import make_trace, with_config
 from visformer.core.decoding import Decoding
 from visformer.core.side_runs import run_shuffled
 from visformer.errors import InputError
+from visformer.pictures.comparison import attention_pictures, text_words
 from visformer.pictures.picture import Matrix
 from visformer.pictures.position_lab import (
-    attention_pictures,
     change_of,
     distance_products,
     id_words,
@@ -28,7 +28,6 @@ from visformer.pictures.position_lab import (
     shuffle_words,
     table_pictures,
     telling_position,
-    text_words,
 )
 from visformer.session.state import Session, State
 from visformer.values.change_text import parse

@@ -5,7 +5,7 @@ import pytest
 from tests.traces import make_trace
 from visformer.analysis.head_measures import entropy, maximum, place_correlation
 from visformer.pictures.attention.ranking import Ranking, order_words, ranking_parts
-from visformer.pictures.look import Order
+from visformer.pictures.selection import Order
 from visformer.values.facts import Kind
 from visformer.values.trace import Trace
 

@@ -9,16 +9,20 @@ import pytest
 from tests.pictures.test_maps import by_hand, looked, state
 from tests.traces import grown, make_trace
 from visformer.bench.random_trace import EOS, PAD
-from visformer.pictures.attention import summary as summaries
-from visformer.pictures.attention.attention import attention_map, shown_marks
+from visformer.pictures.attention import reading as summaries
 from visformer.pictures.attention.cell_words import cell_words
 from visformer.pictures.attention.maps import Marks
-from visformer.pictures.attention.reading import Reading, move, reading
+from visformer.pictures.attention.reading import (
+    Reading,
+    attention_map,
+    move,
+    reading,
+    shown_marks,
+)
 from visformer.pictures.attention.strips import source_strip
 from visformer.pictures.attention.token_groups import hidden_tokens
-from visformer.pictures.look import DEFAULT_LOOK, Look
 from visformer.pictures.picture import saved_labels
-from visformer.pictures.selection import AttentionCell
+from visformer.pictures.selection import DEFAULT_LOOK, AttentionCell, Look
 from visformer.session.state import State
 from visformer.values.facts import KINDS, Kind
 from visformer.values.rollout import running_rollout

@@ -10,10 +10,11 @@ from tests.pictures import test_mask_lab as mask_lab
 from tests.pictures import test_output as output
 from tests.pictures import test_position_lab as position_lab
 from tests.pictures.test_maps import looked
-from visformer.pictures.attention.attention import attention_map
+from visformer.pictures.attention.reading import attention_map
+from visformer.pictures.comparison import difference_picture
 from visformer.pictures.computation.stages import stage_names
 from visformer.pictures.logit_lens import SHOWS, all_lens, step_lens
-from visformer.pictures.mask_lab import difference_picture, paint_picture
+from visformer.pictures.mask_lab import paint_picture
 from visformer.pictures.masks import PARTS, mask_picture
 from visformer.pictures.output import output_picture
 from visformer.pictures.picture import Matrix

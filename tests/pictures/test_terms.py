@@ -13,8 +13,8 @@ from tests.pictures.test_explanations import scene
 from tests.pictures.test_output import state_of
 from tests.traces import VOCABULARY, make_trace
 from visformer.analysis.head_measures import entropy, maximum, place_correlation
-from visformer.pictures.look import ORDERS, SUMMARIES, Look, Order
 from visformer.pictures.output import known_rows
+from visformer.pictures.selection import ORDERS, SUMMARIES, Look, Order
 from visformer.pictures.words.terms import TERMS, term_words
 
 

@@ -4,11 +4,9 @@ import numpy as np
 
 from tests.pictures.test_maps import looked, state
 from tests.pictures.test_reading import ALL, sentence
-from visformer.pictures.attention.attention import attention_map, shown_marks
-from visformer.pictures.attention.reading import reading
+from visformer.pictures.attention.reading import attention_map, reading, shown_marks
 from visformer.pictures.attention.tinted import Tinted, TintedPiece, tinted
-from visformer.pictures.look import DEFAULT_LOOK, Look, TokenRole
-from visformer.pictures.selection import AttentionCell
+from visformer.pictures.selection import DEFAULT_LOOK, AttentionCell, Look, TokenRole
 from visformer.pictures.words.scene import reads
 from visformer.values.facts import Kind
 

@@ -18,7 +18,7 @@ from tests.session.sessions import (
 from tests.traces import make_trace
 from visformer.engine.messages import Decode, Open
 from visformer.errors import InputError
-from visformer.pictures.look import Look
+from visformer.pictures.selection import Look
 from visformer.session import openings, runs
 from visformer.session.kept import (
     MODIFIED_RUN,

@@ -29,7 +29,7 @@ from visformer.engine.messages import (
     Shuffled,
 )
 from visformer.engine.mirror import Decoded
-from visformer.pictures.look import Look
+from visformer.pictures.selection import Look
 from visformer.pictures.words.scene import telling_head
 from visformer.session import receive, runs, side_requests
 from visformer.session.run import Wish

@@ -24,7 +24,7 @@ from tests.ui.any_traces import (
 )
 from tests.ui.windows import make_view, make_window
 from visformer.pictures.computation.stages import STAGES
-from visformer.pictures.look import FORMS, SUMMARIES, Look, TokenGroup
+from visformer.pictures.selection import FORMS, SUMMARIES, Look, TokenGroup
 from visformer.pictures.words.absent import missing_kinds_words
 from visformer.session.runs import show_trace
 from visformer.ui.views import VIEWS
@@ -226,7 +226,7 @@ def test_what_is_not_there_is_said_and_not_offered(
         assert panels == {kind: kind in kinds for kind in KINDS}
         assert attention._absent.text() == missing
         computation = view(window, ComputationView, "computation")
-        assert _kinds(computation.choosers["kind"]) == [*kinds]
+        assert _kinds(computation.choosers[0]) == [*kinds]
         assert computation._absent.text() == missing
         masks = view(window, MasksView, "masks")
         assert missing in masks.page(MasksPage)._maps._legend.text()

@@ -16,8 +16,7 @@ from tests.opened import opened_model
 from tests.traces import make_trace
 from tests.ui.any_traces import show_in, shown, view
 from tests.ui.windows import FakeEngine, make_window
-from visformer.pictures.look import Look
-from visformer.pictures.selection import AttentionCell
+from visformer.pictures.selection import AttentionCell, Look
 from visformer.ui.views.architecture.architecture import ArchitectureView
 from visformer.ui.views.attention.attention import AttentionView
 from visformer.ui.views.computation.computation import ComputationView

@@ -13,15 +13,15 @@ from tests.traces import make_trace
 from tests.ui.exports import csv_of
 from tests.ui.test_heatmap import colours, middle
 from tests.ui.windows import make_view, show
-from visformer.pictures.attention.attention import offered_scale
 from visformer.pictures.attention.mosaic import Mosaic, mosaic
-from visformer.pictures.codes import NAN
+from visformer.pictures.attention.reading import offered_scale
+from visformer.pictures.picture import NAN
 from visformer.pictures.selection import SCALE_TIPS, AttentionCell, Scale
 from visformer.session.state import State
 from visformer.ui.views.attention import attention
 from visformer.ui.views.attention.attention import AttentionView
 from visformer.ui.widgets.heatmap import HeatMap
-from visformer.ui.widgets.map_room import LEAST
+from visformer.ui.widgets.labels import LEAST
 from visformer.values.facts import KINDS, Kind
 
 

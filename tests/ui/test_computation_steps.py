@@ -17,7 +17,7 @@ from visformer.pictures.computation.stages import STAGES
 from visformer.pictures.picture import Numbers
 from visformer.pictures.selection import AttentionCell
 from visformer.session.state import State
-from visformer.ui.look.motion import set_motion
+from visformer.ui.look.theme import set_motion
 from visformer.ui.views.computation.computation import ComputationView
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.number_table import NumberTable, TitleRow

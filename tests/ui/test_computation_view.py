@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +25,7 @@ from visformer.engine.messages import Opened, ParametersDone
 from visformer.pictures.computation.stages import STAGES, stage_names
 from visformer.pictures.selection import AttentionCell
 from visformer.session.runs import show_trace
-from visformer.ui.look.motion import set_motion
+from visformer.ui.look.theme import set_motion
 from visformer.ui.views.computation.computation import ComputationView
 from visformer.ui.views.computation.computation_maps import AFTER_MS, StageMaps
 from visformer.ui.widgets.canvas import MapCell
@@ -271,15 +270,15 @@ def test_nothing_to_show_is_said(qtbot: QtBot, tmp_path: Path) -> None:
 
 def test_the_choosers_choose(pair: Pair) -> None:
     window, _ = pair
-    choosers: dict[str, Any] = view_of(window).choosers
-    for name, index in (("kind", 0), ("layer", 1), ("head", 1)):
-        choosers[name].setCurrentIndex(index)
-        choosers[name].activated.emit(index)
+    kind, layer, head = view_of(window).choosers
+    for box, index in ((kind, 0), (layer, 1), (head, 1)):
+        box.setCurrentIndex(index)
+        box.activated.emit(index)
     state = window.session.state
     assert (state.kind, state.layer, state.head) == ("encoder", 1, 1)
-    assert choosers["head"].isVisible()
+    assert head.isVisible()
     window.session.set(stage="w1")  # where no head stands apart
-    assert not choosers["head"].isVisible()
+    assert not head.isVisible()
 
 
 def test_maps_stand_in_as_many_rows_as_they_need(qtbot: QtBot) -> None:

@@ -18,6 +18,7 @@ from visformer.pictures.picture import Label, Table
 from visformer.ui.bars.strip import TokenStrip
 from visformer.ui.widgets import export as exports
 from visformer.ui.widgets.export import CSV, MODIFIED, PNG, Export, Format
+from visformer.ui.window.large import LargePlace
 
 TABLE = Table(("a",), ("b", "c"), np.array([[1, 0.1]], np.float32), "")
 JSON = Format(
@@ -86,8 +87,8 @@ def test_a_full_disk_leaves_the_old_file_whole(
     path.write_bytes(b"old")
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(path), ""))
     export = Export(widget, lambda: TABLE)
-    said: list[str] = []
-    export.failed.connect(said.append)
+    place, said = LargePlace(widget), list[str]()
+    place.failed.connect(said.append)
 
     def full(number: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -110,8 +111,8 @@ def test_a_name_of_another_format_is_refused(
     path = tmp_path / "picture.svg"
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(path), ""))
     export = Export(widget, lambda: TABLE)
-    said: list[str] = []
-    export.failed.connect(said.append)
+    place, said = LargePlace(widget), list[str]()
+    place.failed.connect(said.append)
     export.save(PNG)
     assert said == [
         "picture.svg is not written as .svg, only as .png: choose a name that ends so."

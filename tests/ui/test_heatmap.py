@@ -20,14 +20,13 @@ from pytestqt.qtbot import QtBot
 
 from tests.ui.exports import csv_of
 from tests.ui.painted import painted
-from visformer.pictures.codes import HIGH, LOW, MASKED, NAN, codes
-from visformer.pictures.picture import Label, Matrix
+from visformer.pictures.picture import HIGH, LOW, MASKED, NAN, Label, Matrix, codes
 from visformer.ui.widgets.canvas import FAINT, Canvas
 from visformer.ui.widgets.colour_map import colour_table
 from visformer.ui.widgets.export import CSV, FORMATS, PNG, Format
 from visformer.ui.widgets.heatmap import HeatMap
-from visformer.ui.widgets.label_text import short
-from visformer.ui.widgets.labels import Labels
+from visformer.ui.widgets.labels import Labels, short
+from visformer.ui.window.large import LargePlace
 
 
 def matrix(rows: int = 3, columns: int = 4, **changes: Any) -> Matrix:
@@ -332,7 +331,8 @@ def test_what_cannot_be_written_is_one_sentence(
 ) -> None:
     heat_map.draw(matrix())
     answer(monkeypatch, tmp_path / "no folder" / "map")
-    with qtbot.waitSignal(heat_map.failed) as failed:
+    place = LargePlace(heat_map)
+    with qtbot.waitSignal(place.failed) as failed:
         heat_map.export.save(form)
     assert "cannot be written" in failed.args[0]
 

@@ -20,8 +20,7 @@ from tests.traces import make_trace
 from tests.ui.windows import answer, make_window
 from visformer.pictures.attention.finder import best_head
 from visformer.pictures.attention.strips import source_strip
-from visformer.pictures.look import Look
-from visformer.pictures.selection import AttentionCell, Selection
+from visformer.pictures.selection import AttentionCell, Look, Selection
 from visformer.session.state import State
 from visformer.ui.views import VIEWS
 from visformer.ui.views.view import PagedView

@@ -12,7 +12,7 @@ from pytestqt.qtbot import QtBot
 
 from tests.ui.test_zoom import faults, sideways
 from tests.ui.windows import make_window
-from visformer.ui.widgets.arranging import LeastSize
+from visformer.ui.layout import LeastSize
 from visformer.ui.window.keys_page import KeyCap, KeysPage
 from visformer.ui.window.window import MainWindow
 

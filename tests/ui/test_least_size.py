@@ -15,7 +15,7 @@ from tests.traces import make_trace
 from tests.ui.seen import Seen
 from tests.ui.windows import Pair
 from visformer.session.runs import show_trace
-from visformer.ui.widgets.arranging import LeastColumn, LeastSize, Still, laid_out_once
+from visformer.ui.layout import LeastColumn, LeastSize, Still, laid_out_once
 from visformer.ui.widgets.plain_label import paragraph, plain_label
 
 LINE = "words that need some room and then some more of it"

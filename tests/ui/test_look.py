@@ -16,9 +16,8 @@ from tests.traces import make_trace
 from tests.ui.exports import csv_of
 from tests.ui.test_heatmap import middle
 from tests.ui.windows import make_view
-from visformer.pictures.attention import summary
-from visformer.pictures.look import FORMS, SUMMARIES, Look
-from visformer.pictures.selection import AttentionCell
+from visformer.pictures.attention import reading as summary
+from visformer.pictures.selection import FORMS, SUMMARIES, AttentionCell, Look
 from visformer.session.state import Session
 from visformer.ui.bars.look_bar import LookBar
 from visformer.ui.views.attention import attention

@@ -13,7 +13,7 @@ from tests.ui.windows import Pair
 from visformer.session import runs
 from visformer.ui.views import VIEWS
 from visformer.ui.views.view import Pages
-from visformer.ui.widgets.plain_tip import plain_tip
+from visformer.ui.widgets.plain_label import plain_tip
 from visformer.ui.window.window import MainWindow
 
 MARKUP = '<img src="file:///dev/null">x'

@@ -24,10 +24,10 @@ from visformer.engine.messages import Batch
 from visformer.pictures.masks import PARTS
 from visformer.pictures.selection import AttentionCell
 from visformer.session.state import Session, State
+from visformer.ui.layout import LeastSize
 from visformer.ui.views.masks.batch_panel import BatchPanel
 from visformer.ui.views.masks.mask_maps import MaskMaps, MaskThumb
 from visformer.ui.views.masks.masks import MasksPage, MasksView
-from visformer.ui.widgets.arranging import LeastSize
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.values.arrays import Bools
 from visformer.values.changes.causal import Causal

@@ -13,7 +13,7 @@ from tests.states import ran
 from tests.traces import make_trace
 from tests.ui.painted import pixels
 from tests.ui.windows import Pair, make_view
-from visformer.ui.look.motion import has_motion, set_motion
+from visformer.ui.look.theme import has_motion, set_motion
 from visformer.ui.views.attention.attention import AttentionView
 from visformer.ui.widgets.heatmap import HeatMap
 

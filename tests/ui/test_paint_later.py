@@ -14,8 +14,8 @@ from tests.states import ran
 from tests.traces import make_trace
 from tests.ui.seen import Seen
 from tests.ui.windows import make_window
+from visformer.ui.layout import paint_later
 from visformer.ui.views.view import PagedView
-from visformer.ui.widgets.paint_later import paint_later
 
 
 @pytest.fixture

@@ -19,10 +19,10 @@ from tests.ui.windows import Pair
 from visformer.bench.windows import attention_of
 from visformer.engine.messages import Finished
 from visformer.engine.mirror import Decoded
-from visformer.pictures.codes import HIGH, MASKED, NAN
+from visformer.pictures.picture import HIGH, MASKED, NAN
 from visformer.pictures.selection import AttentionCell
 from visformer.session.runs import show_trace
-from visformer.ui.look.motion import set_motion
+from visformer.ui.look.theme import set_motion
 from visformer.ui.widgets.canvas import Canvas
 from visformer.ui.widgets.colour_map import colour_table
 from visformer.ui.window.window import MainWindow

@@ -19,8 +19,7 @@ from tests.ui.test_heatmap import matrix
 from tests.ui.windows import make_view
 from visformer.pictures.attention.maps import Marks
 from visformer.pictures.attention.tinted import Tinted, TintedPiece
-from visformer.pictures.codes import HIGH, LOW, MASKED, codes
-from visformer.pictures.picture import Matrix
+from visformer.pictures.picture import HIGH, LOW, MASKED, Matrix, codes
 from visformer.ui.views.attention.arc_map import ArcsCanvas
 from visformer.ui.views.attention.attention import AttentionView
 from visformer.ui.views.attention.running_text import RunningText

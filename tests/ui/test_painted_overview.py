@@ -14,7 +14,7 @@ from PySide6.QtGui import QColor, QImage, QPainter, QPalette
 from tests.ui.painted import Painted, fixed_font, painted, pixels
 from visformer.pictures.attention.mosaic import Mosaic
 from visformer.pictures.attention.ranking import Ranking
-from visformer.pictures.codes import codes
+from visformer.pictures.picture import codes
 from visformer.ui.views.attention.overview import GAP, Overview
 from visformer.ui.widgets.colour_map import colour_table
 

@@ -18,8 +18,7 @@ from visformer.pictures.attention.gist import NO_GIST, Gist
 from visformer.pictures.picture import Matrix
 from visformer.ui.look.theme import CAPTION, hue, sized
 from visformer.ui.widgets.heatmap import HeatMap
-from visformer.ui.widgets.label_text import axis_title, label_font, labels_width
-from visformer.ui.widgets.map_room import LEAST
+from visformer.ui.widgets.labels import LEAST, axis_title, label_font, labels_width
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from visformer import app
 from visformer.engine.messages import Asked, Open
 from visformer.errors import VisformerError
 from visformer.formats.loading import checkpoint_files
-from visformer.pictures.look import Look
+from visformer.pictures.selection import Look
 from visformer.text import MAX_CHARACTERS
 from visformer.ui.bars.strip import TokenStrip
 from visformer.ui.views.attention.attention import AttentionView

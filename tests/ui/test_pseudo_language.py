@@ -18,8 +18,15 @@ from tests.ui.pseudo_reader import Reader
 from visformer.core.side_runs import run_texts
 from visformer.engine.messages import Shuffled
 from visformer.pictures.computation.stages import stage_names
-from visformer.pictures.look import FORMS, ORDERS, SUMMARIES, TOKEN_GROUPS, Look
-from visformer.pictures.selection import SCALES, AttentionCell
+from visformer.pictures.selection import (
+    FORMS,
+    ORDERS,
+    SCALES,
+    SUMMARIES,
+    TOKEN_GROUPS,
+    AttentionCell,
+    Look,
+)
 from visformer.session.runs import show_trace
 from visformer.ui.views.architecture.architecture import ArchitectureView
 from visformer.ui.views.positions.position_lab import PositionLab

@@ -8,7 +8,7 @@ from tests.pseudo import Unmarked
 from tests.traces import fed
 from tests.ui.pseudo_reader import Reader
 from visformer.core.decoding import Decoding
-from visformer.pictures.look import ORDERS, SUMMARIES, Look
+from visformer.pictures.selection import ORDERS, SUMMARIES, Look
 from visformer.pictures.words.run_notices import end_notice, source_notice
 from visformer.session import runs
 from visformer.ui.bars.first_steps import FirstSteps

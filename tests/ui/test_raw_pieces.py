@@ -15,10 +15,10 @@ from tests.traces import fed, make_trace
 from tests.ui.exports import csv_of
 from tests.ui.painted import painted
 from tests.ui.windows import Pair, decoded, make_window
-from visformer.pictures.look import Form
+from visformer.pictures.selection import Form
 from visformer.ui.bars.strip import TokenStrip
 from visformer.ui.views.attention.attention import AttentionView
-from visformer.ui.widgets.raw_pieces import show_raw
+from visformer.ui.widgets.plain_label import show_raw
 from visformer.ui.window.window import MainWindow
 from visformer.values.trace import Trace
 

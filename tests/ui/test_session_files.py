@@ -326,7 +326,7 @@ def test_a_saved_session_goes_on_where_it_was(
     again, engine = start()
     again.receive(opened_model(TRACE.model, path="/elsewhere"))  # the same model
     monkeypatch.setattr(QFileDialog, "getOpenFileName", lambda *_a: (str(path), ""))
-    choose_session(again)
+    choose_session(again, again.files)
     qtbot.waitUntil(lambda: again.session.state.trace is not None)
     qtbot.waitUntil(lambda: bool(engine.decodes))
     assert again.reference.text() == "un"

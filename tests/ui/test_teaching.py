@@ -17,7 +17,7 @@ from tests.ui.painted import pixels
 from tests.ui.windows import Pair, answer
 from visformer.engine.messages import Decode
 from visformer.pictures.attention.strips import Chip, source_strip, target_strip
-from visformer.pictures.look import Look
+from visformer.pictures.selection import Look
 from visformer.pictures.teacher_forcing import score_words
 from visformer.pictures.words.scene import telling_head
 from visformer.session.state import Session

@@ -23,7 +23,7 @@ from visformer.program.ahead import later
 from visformer.ui.bars import chip_painter
 from visformer.ui.bars.chip_painter import tinted
 from visformer.ui.look import theme
-from visformer.ui.look.dress import LateDress
+from visformer.ui.look.theme import LateDress
 
 
 def luminance(colour: QColor) -> float:

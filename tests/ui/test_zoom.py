@@ -29,11 +29,11 @@ from tests.ui.pseudo_reader import Reader
 from tests.ui.windows import corner_button, make_window
 from visformer.pictures.computation.stages import STAGES
 from visformer.program.ahead import later
+from visformer.ui.layout import LeastSize
 from visformer.ui.look.theme import CAPTION, sized
 from visformer.ui.views import VIEWS
 from visformer.ui.views.computation.computation import ComputationView
 from visformer.ui.views.view import PagedView
-from visformer.ui.widgets.arranging import LeastSize
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.plain_label import PlainLabel
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.traces import make_trace
 from visformer.errors import InputError
-from visformer.pictures.attention.summary import summary
+from visformer.pictures.attention.reading import summary
 
 TRACE = make_trace()  # 2 layers of 2 heads of each kind
 PLACES: list[tuple[Any, Any]] = [

@@ -11,7 +11,7 @@ from visformer.commands.shared import check_text, explained_qt
 from visformer.errors import InputError
 from visformer.files import short
 from visformer.language import _
-from visformer.pictures.look import FORMS, ORDERS, SUMMARIES, TOKEN_GROUPS
+from visformer.pictures.selection import FORMS, ORDERS, SUMMARIES, TOKEN_GROUPS
 from visformer.trace_file.trace_file import is_trace_file
 from visformer.values.change_text import examples
 from visformer.values.facts import KINDS

@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import overload
+from typing import NamedTuple, overload
 
 import numpy as np
 
 from visformer.language import _, ngettext
+from visformer.pictures.attention.maps import layer_and_head
+from visformer.pictures.attention.weights import head_weights
 from visformer.pictures.picture import Table, saved_labels
-from visformer.pictures.token_names import candidate, chosen_name, marks, word
-from visformer.pictures.words.absent import without_steps_words
+from visformer.pictures.selection import AttentionCell, Selection
+from visformer.pictures.token_names import candidate, chosen_name, marks, placed, word
+from visformer.pictures.words.absent import has_target, without_steps_words
 from visformer.pictures.words.choices import (
     WHO,
     choice_sentence,
@@ -256,3 +259,146 @@ def candidates_numbers(rows: Sequence[CandidateRow], title: str) -> Table | None
     names = saved_labels(tuple(row.token for row in rows))
     values = np.array([(row.rank, row.id, row.probability) for row in rows])
     return Table(names, (_("rank"), _("id"), _("probability")), values, title)
+
+
+# ---- an encoder's masked tokens --------------------------------------------------
+
+
+def masked_token(trace: Trace | None, locked: AttentionCell | None) -> int | None:
+    """Return the masked source token that is looked at; None where none is.
+
+    That is the query of the locked cell, or the first masked one.
+    """
+    if trace is None or not trace.fills:
+        return None
+    if locked is None or locked.kind != "encoder":
+        return min(trace.fills)
+    return locked.query if locked.query in trace.fills else None
+
+
+def listed_row(trace: Trace | None, locked: AttentionCell | None) -> int | None:
+    """Return the row whose next token, or fill, is listed; None where there is none.
+
+    That is the last decoder row, or the masked token that is looked at.
+    """
+    if trace is not None and has_target(trace):
+        return len(trace) - 1 if trace.steps else None
+    return masked_token(trace, locked)
+
+
+def fill_table(
+    trace: Trace, masked: int | None, whole: WholeDistribution | None = None
+) -> CandidateTable:
+    """Describe the best tokens in place of a masked one, or ``whole``: all of them."""
+    if masked is None:
+        words = _("Click a masked token in the source strip to see what would fill it.")
+        return CandidateTable(_("masked token"), words, ())
+    how = marks(trace, "source")
+    rows = tuple(
+        CandidateRow(c.id, rank, candidate(c.token, how), c.probability, False)
+        for rank, c in enumerate(trace.fills[masked], 1)
+    )
+    token = placed(trace, "source", masked)
+    others = sorted(set(trace.fills) - {masked})
+    words = (
+        _(
+            "The model's best tokens in this place. Click another masked token in the "
+            "source strip to see those in its place."
+        )
+        if others
+        else _("The model's best tokens in this place.")
+    )
+    title = _("in place of {token}", token=token)
+    if whole is None:
+        return CandidateTable(title, words, rows, marks=how)
+    every = AllRows(rows, whole, chosen=None)
+    return CandidateTable(title, words, every, len(whole.ids), marks=how)
+
+
+def cell_of(trace: Trace, selection: Selection, token: int) -> AttentionCell:
+    """Return the cell of a query of the selected kind and the key it reads most."""
+    kind = selection.kind
+    layer, head = layer_and_head(trace, selection, kind)
+    row = head_weights(trace, kind, layer, head)[token]
+    best = 0 if np.isnan(row).all() else int(np.nanargmax(row))
+    return AttentionCell(kind, token, best)
+
+
+# ---- bars ------------------------------------------------------------------------
+
+
+class TokenBar(NamedTuple):
+    """One bar: a token, or all that have none of their own."""
+
+    name: str
+    p: float  # in [0, 1], or NaN
+    rank: int  # from 1; 0 for the others together
+    own: bool = False  # the step's token
+    fed: bool = False  # it was forced or fed
+
+    @property
+    def words(self) -> str:
+        """The bar in words."""
+        if not self.rank:
+            return _("{tokens}: {p} together", tokens=self.name, p=probability(self.p))
+        if math.isnan(self.p):
+            return _("“{token}”, p = NaN", token=self.name)
+        return _(
+            "rank {rank:,}: “{token}”, p = {p}",
+            rank=self.rank,
+            token=self.name,
+            p=probability(self.p),
+        )
+
+
+def predicts(trace: Trace | None) -> bool:
+    """Tell whether a run has bars at any step, so that they keep their place at 0."""
+    if trace is None:
+        return True
+    return has_target(trace) and (not len(trace.whole) or bool(trace.whole.steps))
+
+
+def token_bars(trace: Trace | None) -> tuple[TokenBar, ...]:
+    """Return the bars of a Trace's last step; none where nothing is predicted."""
+    if trace is None or not trace.steps:
+        return ()
+    step = trace.steps[-1]
+    fed, how = is_fed(step), marks(trace, "target")
+    bars = [
+        TokenBar(candidate(c.token, how), c.probability, rank, c.id == step.id, fed)
+        for rank, c in enumerate(step.candidates[:BEST], 1)
+    ]
+    if not any(bar.own for bar in bars):
+        own = candidate(step.token, how)
+        bars.append(TokenBar(own, step.probability, step.rank, own=True, fed=fed))
+    known = trace.model.known
+    others = 0 if known is None else known.target_vocabulary - len(bars)
+    if others > 0:
+        rest = rest_of(sum(bar.p for bar in bars))
+        name = ngettext("{n:,} other", "{n:,} others", others)
+        bars.append(TokenBar(name, rest, 0))
+    return tuple(bars)
+
+
+def bars_table(bars: tuple[TokenBar, ...]) -> Table | None:
+    """Return the bars for export."""
+    if not bars:
+        return None
+    rows = saved_labels(tuple(bar.name for bar in bars))
+    values = tuple((bar.rank, bar.p) for bar in bars)
+    return Table(rows, (_("rank"), _("probability")), values)  # type: ignore[arg-type]
+
+
+def headline(trace: Trace | None) -> str:
+    """Say what the last step's token is, and after which; "" where there is none."""
+    if trace is None or not trace.steps:
+        return ""
+    step = trace.steps[-1]
+    if math.isnan(step.probability):
+        return choice_sentence(trace)
+    return _(
+        "Step {step}, after “{read}”: {choice}",
+        step=len(trace),
+        read=word(trace, "target", -1),
+        choice=short_choice(trace),
+    )

@@ -5,18 +5,49 @@ from __future__ import annotations
 import csv
 import io
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from visformer.language import _
-from visformer.pictures.codes import Bytes
 from visformer.pictures.selection import SCALES, Scale
 from visformer.values.arrays import Bools, Floats
 from visformer.values.facts import Kind
 from visformer.words import number, probability
+
+Bytes = NDArray[np.uint8]
+NOTHING: Bytes = np.zeros((0, 0), np.uint8)  # codes of no cells
+MASKED, LOW, HIGH, NAN = 0, 1, 254, 255
+BLOCK = 1 << 16  # cells
+
+
+def codes(shade: Floats, masked: Bools | None = None) -> Bytes:
+    """Turn shades [..., C] in [0, 1] or NaN into codes, uint8 of the same shape."""
+    result: Bytes = np.empty(shade.shape, np.uint8)
+    if not result.size:
+        return result
+    wide = shade.shape[-1]
+    shades, out = shade.reshape(-1, wide), result.reshape(-1, wide)
+    hidden = None if masked is None else masked.reshape(-1, wide)
+    rows = max(1, BLOCK // wide)
+    for first in range(0, len(shades), rows):  # one block at a time stays in the cache
+        block = slice(first, first + rows)
+        _code(shades[block], None if hidden is None else hidden[block], out[block])
+    return result
+
+
+def _code(shade: Floats, masked: Bools | None, out: Bytes) -> None:
+    with np.errstate(invalid="ignore"):
+        scaled = shade * np.float32(HIGH - LOW)
+        scaled += np.float32(LOW + 0.5)
+        np.copyto(out, scaled, casting="unsafe")
+        if np.isnan(scaled.max()):
+            out[np.isnan(shade)] = NAN
+    if masked is not None:
+        out[masked & (out == LOW)] = MASKED
+
 
 # What a token is in attention; each role keeps one hue wherever it is drawn.
 AttentionRole = Literal["", "query", "key", "value"]
@@ -188,8 +219,8 @@ def is_same(one: Matrix | Numbers, other: Matrix | Numbers | None) -> bool:
     """Tell whether two pictures of one sort show the same, number by number."""
     if other is None:
         return False
-    fields = ((getattr(one, name), getattr(other, name)) for name in one.__slots__)
-    return all(_equal(here, there) for here, there in fields)
+    names = (field.name for field in fields(one))
+    return all(_equal(getattr(one, name), getattr(other, name)) for name in names)
 
 
 def _equal(one: object, other: object) -> bool:

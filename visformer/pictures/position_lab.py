@@ -8,14 +8,11 @@ from typing import Literal
 import numpy as np
 
 from visformer.language import N_, _
-from visformer.pictures.attention.maps import axes, border, labels
-from visformer.pictures.attention.weights import head_weights
-from visformer.pictures.masks import NO_CELLS
-from visformer.pictures.picture import Matrix, Numbers, shade, signed_shade
+from visformer.pictures.comparison import text_words
+from visformer.pictures.picture import Matrix, Numbers, signed_shade
 from visformer.pictures.positions import ends, heat_picture
-from visformer.pictures.selection import Selection
 from visformer.pictures.token_names import names
-from visformer.pictures.words.absent import captured_words, has_target
+from visformer.pictures.words.absent import has_target
 from visformer.values.arrays import Floats
 from visformer.values.changes.position_change import (
     AMOUNTS,
@@ -27,7 +24,7 @@ from visformer.values.encodings import PASS_LOOKUP, STEP_LOOKUP
 from visformer.values.facts import SentenceSide
 from visformer.values.intervention import Intervention
 from visformer.values.trace import Trace
-from visformer.words import KIND_NAMES, head_words, number, position_words
+from visformer.words import number, position_words
 
 FORMS: dict[PositionForm | None, str] = {  # as named on screen, translated there
     None: N_("the model's own"),
@@ -210,67 +207,6 @@ def table_pictures(
     changed = heat_picture(change_table(table, change), 0, last)
     changed = replace(changed, note=_("linear"))
     return original, _retitled(changed, _("changed: {change}", change=change))
-
-
-def attention_pictures(
-    trace: Trace | None, baseline: Trace | None, selection: Selection
-) -> tuple[Matrix, ...]:
-    """Return the focused head's map; for a modified run after that of the baseline.
-
-    The ``baseline``, the run without the change, is shown up to the same step.
-    """
-    if trace is None:
-        return ()
-    fields = {
-        "kind": _(KIND_NAMES[selection.kind]),
-        "head": head_words(selection.layer, selection.head),
-    }
-    original = _("original: {kind} · {head}", **fields)
-    if not trace.intervention:
-        return (_attention(trace, selection, original),)
-    shown = _attention(trace, selection, _("modified: {kind} · {head}", **fields))
-    if baseline is None:
-        return (shown,)
-    return _attention(baseline.until(len(trace)), selection, original), shown
-
-
-def _attention(trace: Trace, selection: Selection, title: str) -> Matrix:
-    kind, layer, head = selection.kind, selection.layer, selection.head
-    values = head_weights(trace, kind, layer, head)
-    shades, bar, note = shade(values, selection.scale)
-    rows, columns = labels(trace, kind)
-    row_axis, column_axis = axes(trace, kind)
-    return Matrix(
-        title=title,
-        values=values,
-        shade=shades,
-        rows=rows,
-        columns=columns,
-        row_axis=row_axis,
-        column_axis=column_axis,
-        ends=bar,
-        note=note if values.size else _(NO_CELLS),
-        masked=~trace.mask(kind, layer),
-        done=captured_words(trace, kind, range(layer, layer + 1)),
-        border=border(trace, kind),
-        row_role="query",
-        column_role="key",
-    )
-
-
-def text_words(trace: Trace | None, baseline: Trace | None) -> str:
-    """Return the text of a run, and of its baseline if the run is modified."""
-    if trace is None or (not trace.steps and not has_target(trace)):
-        return ""
-    if not trace.intervention or baseline is None:
-        return _("Original: {text}", text=trace.text)
-    if baseline.text == trace.text:
-        return _("Original and modified, the same text: {text}", text=trace.text)
-    return _(
-        "Original: {original}\nModified: {modified}",
-        original=baseline.text,
-        modified=trace.text,
-    )
 
 
 def result_words(trace: Trace | None, baseline: Trace | None) -> str:

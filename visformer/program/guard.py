@@ -98,7 +98,6 @@ def _subclasses(kind: type) -> set[type]:
 
 
 def _contain(kind: type, overrides: frozenset[str]) -> None:
-    """Contain the methods of these names that are not yet."""
     for name, method in list(vars(kind).items()):
         is_new = isinstance(method, FunctionType) and not hasattr(method, "__wrapped__")
         if is_new and name in overrides:
@@ -107,7 +106,6 @@ def _contain(kind: type, overrides: frozenset[str]) -> None:
 
 @functools.cache
 def _qt_names(kind: type) -> frozenset[str]:
-    """Return the names of the methods that a class has from Qt."""
     bases = [b for b in kind.__mro__[1:] if b.__module__.startswith("PySide6.")]
     names = (name for base in bases for name in vars(base))
     return frozenset(name for name in names if not name.startswith("__"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from visformer.pictures.attention.finder import best_head
-from visformer.pictures.fills import cell_of
+from visformer.pictures.candidates import cell_of
 from visformer.pictures.selection import AttentionCell
 from visformer.pictures.words.absent import has_source
 from visformer.session.state import Next, State

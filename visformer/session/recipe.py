@@ -14,8 +14,14 @@ import msgspec
 
 from visformer.errors import InputError
 from visformer.language import _
-from visformer.pictures.look import DEFAULT_LOOK, Look
-from visformer.pictures.selection import AT_FIRST, Scale, StageOptions, ViewOptions
+from visformer.pictures.selection import (
+    AT_FIRST,
+    DEFAULT_LOOK,
+    Look,
+    Scale,
+    StageOptions,
+    ViewOptions,
+)
 from visformer.session.run import EditedRun, EditName, History, Wish
 from visformer.text import MAX_CHARACTERS
 from visformer.values.facts import Kind

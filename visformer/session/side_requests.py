@@ -26,8 +26,8 @@ from visformer.engine.messages import (
     TokensFound,
 )
 from visformer.language import _
+from visformer.pictures.candidates import listed_row
 from visformer.pictures.computation import subject
-from visformer.pictures.fills import listed_row
 from visformer.pictures.output import known_rows, missing
 from visformer.session import looking_up
 from visformer.session.pending import LensAsked

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol
 
 from visformer.engine.messages import Asked, Open, Opened, Request, TokensFound
-from visformer.pictures.look import DEFAULT_LOOK, Look
 from visformer.pictures.picture import Axis
 from visformer.pictures.selection import (
     AT_FIRST,
+    DEFAULT_LOOK,
     AttentionCell,
+    Look,
     Scale,
     Selection,
     StageOptions,

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from visformer.analysis.attention_summary import fewest_keys
 from visformer.language import _
-from visformer.pictures.look import Look
 from visformer.pictures.picture import Matrix
+from visformer.pictures.selection import Look
 from visformer.values.arrays import Floats
 
 

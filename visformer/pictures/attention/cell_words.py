@@ -8,9 +8,8 @@ from visformer.language import _
 from visformer.pictures.attention.maps import labels, layer_and_head
 from visformer.pictures.attention.reading import Reading, reading
 from visformer.pictures.attention.weights import head_weights
-from visformer.pictures.look import Look
 from visformer.pictures.picture import quoted
-from visformer.pictures.selection import AttentionCell, Selection
+from visformer.pictures.selection import AttentionCell, Look, Selection
 from visformer.values.arrays import Floats
 from visformer.values.not_finite import nan_row_words
 from visformer.values.trace import Trace

@@ -54,7 +54,6 @@ def best_head(trace: Trace, cell: AttentionCell) -> tuple[int, int]:
 
 
 def _best(values: Floats) -> tuple[int, int] | None:
-    """Return the place of the largest weight; None where none is a number."""
     if not np.isfinite(values).any():
         return None
     layer, head = np.unravel_index(int(np.nanargmax(values)), values.shape)
@@ -62,7 +61,6 @@ def _best(values: Floats) -> tuple[int, int] | None:
 
 
 def _weights(trace: Trace, cell: AttentionCell) -> Floats:
-    """Return a cell's weight in every head, [layers, heads]."""
     kind = cell.kind
     values: Floats = np.zeros((trace.layers(kind), trace.heads(kind)), np.float32)
     rows = slice(cell.query, cell.query + 1)
@@ -72,7 +70,6 @@ def _weights(trace: Trace, cell: AttentionCell) -> Floats:
 
 
 def _most_words(values: Floats) -> str:
-    """Name the head that gives most weight."""
     best = _best(values)
     if best is None:
         return ""

@@ -52,7 +52,7 @@ NO_GIST = Gist("", "")
 
 def gist_of(shown: Reading | None) -> Gist:
     """Say what one head's weights have in common, with its measure; "" for nothing."""
-    if shown is None or not shown.is_head:
+    if shown is None or shown.queries is not None:
         return NO_GIST
     weights = shown.values
     if min(weights.shape) < FEWEST or weights.size > MOST or np.isnan(weights).any():

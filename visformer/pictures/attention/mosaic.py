@@ -20,8 +20,7 @@ from visformer.pictures.attention.weights import (
     row_weights,
     size,
 )
-from visformer.pictures.codes import LOW, Bytes, codes
-from visformer.pictures.picture import shade
+from visformer.pictures.picture import LOW, Bytes, codes, shade
 from visformer.pictures.selection import SCALES, Scale, Selection
 from visformer.pictures.words.absent import captured_words
 from visformer.values.arrays import Floats
@@ -196,7 +195,6 @@ def _fill_head(
     scale: Scale,
     factors: tuple[int, int],
 ) -> Iterator[None]:
-    """Fill one thumbnail [height, width], some rows at a time."""
     kind, layer, head = at
     queries, keys = (len(tokens) for tokens in trace.tokens(kind))
     step = max(1, BLOCK // keys // factors[0])

@@ -14,7 +14,7 @@ from visformer.analysis.head_measures import (
 )
 from visformer.language import N_, _
 from visformer.pictures.attention.weights import head_weights
-from visformer.pictures.look import Order
+from visformer.pictures.selection import Order
 from visformer.values.arrays import Floats
 from visformer.values.facts import Kind
 from visformer.values.trace import Trace

@@ -2,72 +2,79 @@
 
 The heat map, the arcs, the tinted text, the status line and every export use a Reading.
 It is made in this order: heads summarised, tokens left out, rows renormalised, subwords
-merged.
+merged; then shaded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 import numpy as np
 
-from visformer.analysis.attention_summary import chosen
+from visformer.analysis.attention_summary import chosen, running_maximum, running_mean
+from visformer.analysis.head_measures import maximum
 from visformer.analysis.subwords import merged
-from visformer.language import _
+from visformer.language import N_, _, ngettext
+from visformer.pictures.attention import maps
 from visformer.pictures.attention.maps import (
     BothLabels,
+    Marks,
     axes,
     border,
     labels,
     layer_and_head,
 )
-from visformer.pictures.attention.reading_words import (
-    done_words,
-    layers_taken,
-    title_words,
-)
-from visformer.pictures.attention.summary import is_impossible, summary
 from visformer.pictures.attention.token_groups import token_groups
-from visformer.pictures.attention.weights import head_weights
-from visformer.pictures.look import Look
-from visformer.pictures.picture import Label
-from visformer.pictures.selection import AttentionCell, Selection
+from visformer.pictures.attention.weights import head_weights, size
+from visformer.pictures.picture import AttentionRole, Bytes, Label, Matrix, codes, shade
+from visformer.pictures.selection import (
+    TOKEN_GROUPS,
+    AttentionCell,
+    Look,
+    Scale,
+    Selection,
+    Summary,
+)
 from visformer.pictures.token_names import FED_SIGN, marks
+from visformer.pictures.words.absent import captured_words
 from visformer.values.arrays import Bools, Floats
 from visformer.values.facts import SIDES, Kind
-from visformer.values.pieces import Groups, WordMarks, word_text
+from visformer.values.pieces import Groups, WordMarks, marks_of, word_text
+from visformer.values.rollout import running_rollout, through
 from visformer.values.trace import Trace
+from visformer.words import KIND_NAMES, head_words, layer_words, number
+
+NO_NUMBERS: Floats = np.zeros((0, 0), np.float32)
+UNDECODED = N_("Nothing is decoded yet: step forward to see the first row.")
+PALE = 0.3  # a largest weight below which a map from 0 to 1 shows hardly anything
+HIDDEN = N_("All tokens of this map are hidden.")
+LARGE = 1 << 20  # weights up to which a summary is made at once
+LayerHeads = Iterable[tuple[int, int]]  # layers and heads
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Reading:
-    """Weights [R, C] and the tokens behind each row and column.
+class Reading(Matrix):
+    """Weights [R, C] and the tokens behind each row and column; shaded by ``matrix``.
 
-    ``queries`` and ``keys`` hold the token indices of every row and column; None: row
-    and column i are token i.
+    ``queries`` and ``keys`` hold the token indices of every row and column; None, for
+    one head's own weights of every token: row and column i are token i.
     """
 
     kind: Kind
-    title: str
-    done: str  # what was done to the weights, in words; "" for one head's own
-    values: Floats  # [R, C]
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
-    masked: Bools | None  # [R, C]: True where the mask forbids all of it
     query_tokens: int  # of the sentence, hidden ones too
     key_tokens: int
     queries: Groups | None = None
     keys: Groups | None = None
-    axes: tuple[str, str]  # what a row and a column are
-    border: tuple[int, int] | None = None  # rows and columns of the prompt
+    values: Floats = field(default_factory=lambda: NO_NUMBERS)
+    shade: Floats = field(default_factory=lambda: NO_NUMBERS)
+    rows: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    ends: tuple[str, str] = ("", "")
     note: str = ""  # why there is nothing to show
-
-    @property
-    def is_head(self) -> bool:
-        """Whether these are one head's own weights, of every token."""
-        return self.queries is None
+    row_role: AttentionRole = "query"
+    column_role: AttentionRole = "key"
 
     def cell(self, row: int, column: int) -> AttentionCell:
         """Return the tokens of a row and column; of words, the first ones."""
@@ -126,56 +133,40 @@ def reading(
     if trace is None:
         return None
     layer, head = layer_and_head(trace, selection, kind)
-    weights: Floats | None = None
-    if look.summary == "head":
-        weights = head_weights(trace, kind, layer, head)
-    if look.raw and weights is not None:
-        rows, columns = labels(trace, kind)
-        return Reading(
-            kind=kind,
-            title=title_words(trace, selection, look, kind),
-            done=done_words(trace, look, kind, layer),
-            values=weights,
-            rows=rows,
-            columns=columns,
-            masked=~trace.mask(kind, layer),
-            query_tokens=len(rows),
-            key_tokens=len(columns),
-            axes=axes(trace, kind),
-            border=border(trace, kind),
-        )
+    queries, keys = trace.tokens(kind)
+    row_axis, column_axis = axes(trace, kind)
+    shown = Reading(
+        kind=kind,
+        sign=kind,
+        title=title_words(trace, selection, look, kind),
+        query_tokens=len(queries),
+        key_tokens=len(keys),
+        row_axis=row_axis,
+        column_axis=column_axis,
+    )
     if is_impossible(trace, kind, look.summary):
-        return _nothing(trace, selection, look, kind)
-    if weights is None and look.summary != "head":
+        note = _(
+            "Rollout of the cross-attention goes through the encoder's "
+            "self-attention, which this trace does not have."
+        )
+        return replace(shown, queries=(), keys=(), note=note)
+    if look.summary == "head":
+        weights: Floats | None = head_weights(trace, kind, layer, head)
+    else:
         weights = summary(trace, kind, layer, look.summary)
     if weights is None:
         return None
-    mask = _masked(trace, look, kind, layer)
-    words = (
-        title_words(trace, selection, look, kind),
-        done_words(trace, look, kind, layer),
-    )
-    return _changed(trace, look, kind, words, weights, mask)
-
-
-def _nothing(trace: Trace, selection: Selection, look: Look, kind: Kind) -> Reading:
-    return Reading(
-        kind=kind,
-        title=title_words(trace, selection, look, kind),
-        done="",
-        values=np.zeros((0, 0), np.float32),
-        rows=(),
-        columns=(),
-        masked=None,
-        query_tokens=len(trace.tokens(kind)[0]),
-        key_tokens=len(trace.tokens(kind)[1]),
-        queries=(),
-        keys=(),
-        axes=axes(trace, kind),
-        note=_(
-            "Rollout of the cross-attention goes through the encoder's "
-            "self-attention, which this trace does not have."
-        ),
+    shown = replace(shown, values=weights, done=done_words(trace, look, kind, layer))
+    if not look.raw:
+        mask = _masked(trace, look, kind, layer)
+        return _changed(replace(shown, masked=mask), trace, look)
+    rows, columns = labels(trace, kind)
+    return replace(
+        shown,
+        rows=rows,
+        columns=columns,
+        masked=~trace.mask(kind, layer),
+        border=border(trace, kind),
     )
 
 
@@ -213,18 +204,9 @@ def _masked(trace: Trace, look: Look, kind: Kind, layer: int) -> Bools | None:
     return ~allowed
 
 
-def _changed(
-    trace: Trace,
-    look: Look,
-    kind: Kind,
-    words: tuple[str, str],
-    values: Floats,
-    masked: Bools | None,
-) -> Reading:
-    """Leave out tokens, renormalise, merge; label what is left.
-
-    ``words``: the title, and what is done.
-    """
+def _changed(shown: Reading, trace: Trace, look: Look) -> Reading:
+    """Leave out tokens, renormalise, merge; label what is left."""
+    kind, values, masked = shown.kind, shown.values, shown.masked
     groups = rows, columns = token_groups(trace, kind, look)
     row_labels, column_labels = _labels(trace, kind, groups, words=look.words)
     if look.hide:
@@ -236,19 +218,14 @@ def _changed(
         values = merged(values, *inner)
         if masked is not None:
             masked = merged((~masked).astype(np.float32), *inner) == 0
-    return Reading(
-        kind=kind,
-        title=words[0],
-        done=words[1],
+    return replace(
+        shown,
         values=values,
         rows=row_labels,
         columns=column_labels,
         masked=masked,
         queries=rows,
         keys=columns,
-        query_tokens=len(trace.tokens(kind)[0]),
-        key_tokens=len(trace.tokens(kind)[1]),
-        axes=axes(trace, kind),
         border=_border(trace, kind, rows, columns),
     )
 
@@ -331,3 +308,297 @@ def _nearest(groups: Groups | None, token: int) -> int:
         return token
     places = range(len(groups))
     return min(places, key=lambda at: min(abs(token - own) for own in groups[at]))
+
+
+# ---- shades ------------------------------------------------------------------------
+
+
+def attention_map(
+    trace: Trace | None, selection: Selection, look: Look, kind: Kind
+) -> Matrix | None:
+    """Return the weights that a look selects; None without a Trace."""
+    shown = reading(trace, selection, look, kind)
+    return None if shown is None else matrix(shown, selection)
+
+
+def matrix(shown: Reading, selection: Selection, title: str = "") -> Reading:
+    """Shade a Reading; ``title``: in place of its own."""
+    values = shown.values
+    shades, ends, note = shade(values, selection.scale)
+    last = shown.rows_of((shown.query_tokens - 1,)) if values.size else ()
+    if not values.size:
+        note = shown.note or (_(HIDDEN) if shown.query_tokens else _(UNDECODED))
+    return replace(
+        shown,
+        title=title or shown.title,
+        shade=shades,
+        ends=ends,
+        note=note,
+        marked=shown_marks(shown, selection.cell).cell,
+        current=last[0] if last and shown.kind != "encoder" else None,
+        offer=_offer(values, selection.scale),
+    )
+
+
+def whole_codes(
+    trace: Trace, selection: Selection, look: Look, kind: Kind
+) -> Bytes | None:
+    """Return the codes [R, C] of a whole run's map; None where it is not known yet."""
+    whole = reading(trace, selection, look, kind)
+    if whole is None or not whole.values.size:
+        return None
+    return codes(shade(whole.values, selection.scale)[0], whole.masked)
+
+
+def offered_scale(values: Floats, scale: Scale) -> Scale | None:
+    """Return a range of colours that shows more where all is pale, or the way back."""
+    if not values.size:
+        return None
+    if scale != "fixed":
+        return "fixed" if scale in ("head", "row") else None
+    if 0 < _largest(values) < PALE:
+        return "head"
+    return "row" if maximum(values) < PALE else None  # a few dark cells, all else pale
+
+
+def _offer(values: Floats, scale: Scale) -> str:
+    """Name the range of colours that is offered; "" for none."""
+    match offered_scale(values, scale):
+        case "fixed":
+            return _("back to 0 to 1")
+        case "head":
+            most = number(_largest(values), 2)
+            return _("use this map's maximum, {number}", number=most)
+        case "row":
+            return _("use each row's maximum")
+    return ""
+
+
+def _largest(values: Floats) -> float:
+    """Return the largest weight; NaN does not count."""
+    return float(np.fmax.reduce(values, axis=None, initial=0))
+
+
+def shown_marks(shown: Reading, cell: AttentionCell | None) -> Marks:
+    """Return the rows and columns that the cell in focus marks in a Reading."""
+    marked = maps.marks(cell, shown.kind)
+    if shown.queries is None or cell is None:
+        return marked
+    return Marks(
+        shown.cell_in_matrix(cell) if cell.kind == shown.kind else None,
+        shown.rows_of(marked.rows),
+        shown.columns_of(marked.columns),
+    )
+
+
+# ---- words -------------------------------------------------------------------------
+
+
+def layers_taken(trace: Trace, look: Look, kind: Kind, layer: int) -> range:
+    """Return the layers that a look takes together."""
+    match look.summary:
+        case "all":
+            return range(trace.layers(kind))
+        case "rollout" if kind != "cross":
+            return range(layer + 1)
+    return range(layer, layer + 1)
+
+
+def done_words(trace: Trace, look: Look, kind: Kind, layer: int) -> str:
+    """Say how the weights were captured, and what the look does to them.
+
+    "" for one head's own, derived.
+    """
+    parts = (
+        captured_words(trace, kind, layers_taken(trace, look, kind, layer)),
+        *_done_parts(trace, look, kind),
+    )
+    return "; ".join(filter(None, parts))
+
+
+def title_words(trace: Trace, selection: Selection, look: Look, kind: Kind) -> str:
+    """Name the kind, and which layers and heads are shown."""
+    name, (layer, head) = _(KIND_NAMES[kind]), layer_and_head(trace, selection, kind)
+    match look.summary:
+        case "head":
+            return _("{kind} · {head}", kind=name, head=head_words(layer, head))
+        case "all":
+            return ngettext(
+                "{kind} · {n} layer",
+                "{kind} · all {n} layers",
+                trace.layers(kind),
+                kind=name,
+            )
+        case "rollout" if kind != "cross":
+            return _("{kind} · layers 1 to {layer}", kind=name, layer=layer + 1)
+    return _("{kind} · {layer}", kind=name, layer=layer_words(layer))
+
+
+def small_title(kind: Kind, layer: int, head: int) -> str:
+    """Name a kind and a head where there is little room."""
+    return _(
+        "{kind} · L{layer} H{head}",
+        kind=_(KIND_NAMES[kind]),
+        layer=layer + 1,
+        head=head + 1,
+    )
+
+
+def _done_parts(trace: Trace, look: Look, kind: Kind) -> list[str]:
+    heads = trace.heads(kind)
+    mean = ngettext("mean of {n} head", "mean of {n} heads", heads)
+    match look.summary:
+        case "mean":
+            first = mean
+        case "max":
+            first = ngettext(
+                "maximum of {n} head",
+                "maximum of {n} heads: rows need not sum to 1",
+                heads,
+            )
+        case "all":
+            first = _(
+                "mean of {layers} × {heads}",
+                layers=ngettext("{n} layer", "{n} layers", trace.layers(kind)),
+                heads=ngettext("{n} head", "{n} heads", heads),
+            )
+        case "rollout" if kind == "cross":
+            first = _("{mean}, times the rollout of the whole encoder", mean=mean)
+        case "rollout":
+            first = _(
+                "rollout: {mean}, 0.5 A + 0.5 I, rows renormalised, product of layers",
+                mean=mean,
+            )
+        case _:
+            first = ""
+    return [first, _hidden_words(look), _merge_words(look, trace, kind)]
+
+
+def _hidden_words(look: Look) -> str:
+    if not look.hide:
+        return ""
+    names = (_(title) for name, title in TOKEN_GROUPS.items() if name in look.hide)
+    tokens = ", ".join(names)
+    if look.renormalise:
+        return _("{tokens} hidden, renormalised", tokens=tokens)
+    return _("{tokens} hidden, not renormalised", tokens=tokens)
+
+
+def _merge_words(look: Look, trace: Trace, kind: Kind) -> str:
+    if not look.words:
+        return ""
+    if any(map(marks_of, trace.tokens(kind))):
+        return _("subwords merged: keys summed, queries averaged")
+    return _("no subwords to merge")
+
+
+# ---- heads and layers summarised ---------------------------------------------------
+
+
+def summary(trace: Trace, kind: Kind, layer: int, how: Summary) -> Floats | None:
+    """Return heads and layers as one matrix [Q, K].
+
+    None if that takes long: then ``summary_parts`` makes it, and this finds it.
+    """
+    kept = _kept(trace, kind, _details(trace, kind, layer, how))
+    if kept is not None or is_large_summary(trace, kind, how):
+        return kept
+    for _part in summary_parts(trace, kind, layer, how):
+        pass
+    return _kept(trace, kind, _details(trace, kind, layer, how))
+
+
+def is_impossible(trace: Trace, kind: Kind, how: Summary) -> bool:
+    """Tell whether a summary needs a kind of attention that is not there."""
+    return how == "rollout" and kind == "cross" and "encoder" not in trace.kinds
+
+
+def is_large_summary(trace: Trace, kind: Kind, how: Summary) -> bool:
+    """Tell whether making the matrix takes too long for one step."""
+    whole = trace.whole
+    cells = size(whole, kind) * (1 if how in ("mean", "max") else whole.layers(kind))
+    if kind == "cross" and how == "rollout":
+        cells += size(whole, "encoder") * whole.layers("encoder")
+    return cells * whole.heads(kind) > LARGE
+
+
+def summary_parts(trace: Trace, kind: Kind, layer: int, how: Summary) -> Iterator[None]:
+    """Make the matrix and cache it, yielding after each head."""
+    heads, layers = range(trace.heads(kind)), range(trace.layers(kind))
+    layer_heads = [(layer, head) for head in heads]
+    result: Floats | None = None
+    parts: Iterator[Floats | None]
+    match how:
+        case "mean":
+            parts = running_mean(_weights(trace, kind, layer_heads))
+        case "max":
+            parts = running_maximum(_weights(trace, kind, layer_heads))
+        case "all":
+            everything = [(layer, head) for layer in layers for head in heads]
+            parts = running_mean(_weights(trace, kind, everything))
+        case _:
+            parts = _rollout(trace, kind, layer)
+    for part in parts:
+        result = part
+        yield
+    if result is not None:
+        _keep(trace, kind, _details(trace, kind, layer, how), result)
+
+
+def _rollout(trace: Trace, kind: Kind, layer: int) -> Iterator[Floats | None]:
+    """Roll out layers 0 to ``layer``; cross attention reads the whole encoder's."""
+    if kind != "cross":
+        yield from _rolled(trace, kind, layer + 1)
+        return
+    below = _kept(trace, "below", ())
+    if below is None:
+        for part in _rolled(trace, "encoder", trace.layers("encoder")):
+            below = part
+            yield None
+        if below is not None:
+            _keep(trace, "below", (), below)
+    mean: Floats | None = None
+    for mean_so_far in _mean(trace, kind, layer):
+        mean = mean_so_far
+        yield None
+    if below is not None and mean is not None:
+        yield through(mean, below)
+
+
+def _rolled(trace: Trace, kind: Kind, layers: int) -> Iterator[Floats | None]:
+    """Yield None while it works, then the rollout of the first ``layers`` layers."""
+    means: list[Floats] = []
+    for layer in range(layers):
+        for mean_so_far in _mean(trace, kind, layer):
+            means[layer:] = [mean_so_far]
+            yield None
+    yield from running_rollout(means)
+
+
+def _mean(trace: Trace, kind: Kind, layer: int) -> Iterator[Floats]:
+    layer_heads = ((layer, head) for head in range(trace.heads(kind)))
+    return running_mean(_weights(trace, kind, layer_heads))
+
+
+def _weights(trace: Trace, kind: Kind, layer_heads: LayerHeads) -> Iterator[Floats]:
+    for layer, head in layer_heads:
+        yield head_weights(trace, kind, layer, head)
+
+
+# ---- the last one of each kind is kept ---------------------------------------------
+
+
+def _kept(trace: Trace, name: str, details: Hashable) -> Floats | None:
+    kept: tuple[Hashable, Floats] | None
+    kept = trace.memo.find(trace.storage, ("summary", name))
+    return kept[1] if kept is not None and kept[0] == details else None
+
+
+def _keep(trace: Trace, name: str, details: Hashable, matrix: Floats) -> None:
+    trace.memo.keep(trace.storage, ("summary", name), (details, matrix), matrix.size)
+
+
+def _details(trace: Trace, kind: Kind, layer: int, how: Summary) -> Hashable:
+    """Return what a summary of a run depends on; the encoder's has no steps."""
+    at_layer = None if how == "all" else layer
+    return how, at_layer, None if kind == "encoder" else len(trace)

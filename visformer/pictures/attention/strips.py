@@ -8,12 +8,10 @@ import numpy as np
 
 from visformer.language import _
 from visformer.pictures.attention.maps import layer_and_head
-from visformer.pictures.attention.reading import reading
-from visformer.pictures.attention.reading_words import done_words, title_words
+from visformer.pictures.attention.reading import done_words, reading, title_words
 from visformer.pictures.attention.token_groups import joined_tokens
 from visformer.pictures.attention.weights import head_weights
-from visformer.pictures.look import Look
-from visformer.pictures.selection import AttentionCell, Selection
+from visformer.pictures.selection import AttentionCell, Look, Selection
 from visformer.pictures.teacher_forcing import is_taught
 from visformer.pictures.token_names import (
     candidate,

@@ -11,8 +11,8 @@ from visformer.language import _
 from visformer.pictures.attention.maps import Marks
 from visformer.pictures.attention.reading import Reading
 from visformer.pictures.attention.token_groups import glued, side_tokens
-from visformer.pictures.look import TokenRole
 from visformer.pictures.picture import Matrix
+from visformer.pictures.selection import TokenRole
 from visformer.pictures.token_names import marks, writes
 from visformer.pictures.words.scene import telling_row
 from visformer.values.arrays import Floats

@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from visformer.analysis.subwords import glued_source, glued_target, written
-from visformer.pictures.look import Look, TokenGroup
+from visformer.pictures.selection import Look, TokenGroup
 from visformer.pictures.token_names import marks, writes
 from visformer.values.facts import SIDES, Kind, SentenceSide
 from visformer.values.pieces import Groups, is_punctuation, joined, word_groups

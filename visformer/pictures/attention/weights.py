@@ -130,7 +130,6 @@ def _weights(trace: Trace, key: WeightsKey) -> Floats:
 
 
 def _kept(trace: Trace, key: WeightsKey) -> Floats | None:
-    """Return [N, Q, K] of a Trace if it is cached."""
     rows, columns = (len(tokens) for tokens in trace.tokens(key[0]))
     kept: _KeptWeights | None = trace.memo.find(trace.storage, key)
     if kept is not None and kept.weights.shape[1] >= rows:

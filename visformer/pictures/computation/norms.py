@@ -132,7 +132,6 @@ def _norms_formula(subject: Subject, tokens: int) -> str:
 
 
 def _norms_words(subject: Subject, x: Floats, own: Standard, batch: Standard) -> str:
-    """Say what both norms do to the cell's row and to one of its numbers."""
     at, d = subject.at, subject.dimension("model", x.shape[1])
     fields = {
         "token": subject.token("query"),

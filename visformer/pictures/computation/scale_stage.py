@@ -136,7 +136,6 @@ def _formula(subject: Subject) -> str:
 
 
 def _words(subject: Subject, product: float) -> str:
-    """Follow the cell's product to its score."""
     trace, kind, layer = subject.trace, subject.kind, subject.layer
     width, scale = trace.head_size(kind), trace.scale(kind, layer)
     scaled = product * scale

@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from visformer.language import N_, _, ngettext
 from visformer.pictures.diagram.blocks import Counts, lengths
-from visformer.pictures.diagram.columns import BLOCK, Arrow, Box, Style, paragraph, text
+from visformer.pictures.diagram.columns import (
+    BLOCK,
+    Arrow,
+    Box,
+    Column,
+    Style,
+    paragraph,
+    text,
+)
 from visformer.pictures.picture import AttentionRole
-from visformer.values.facts import ModelFacts
+from visformer.pictures.token_names import chosen_name, names, word
+from visformer.pictures.words.absent import without_steps_words
+from visformer.pictures.words.choices import choice_sentence, has_fed, short_choice
+from visformer.values.facts import ModelFacts, SentenceSide
+from visformer.values.reading_order import reads_later
+from visformer.values.step import Origin
 from visformer.values.trace import Trace
+from visformer.words import probability
 
 FigureRoles = Sequence[AttentionRole]
 STEP = 0.95  # lines: the length of an arrow
@@ -109,6 +125,125 @@ class Figure:
 
 
 def _each(roles: FigureRoles, count: int) -> FigureRoles:
-    """Return a role for each of ``count`` things; none where none are given."""
     none: list[AttentionRole] = [""] * count
     return roles or none
+
+
+MOST_TOKENS = 60  # listed with their ids
+MOST_ROWS = 16  # of the predictions listed
+_FED: dict[Origin, str] = {
+    "forced": N_("forced: “{token}”"),
+    "reference": N_("fed: “{token}”"),
+}
+_APPENDS = N_("Each step appends the token chosen in the step before.")
+_FED_TOO = N_(
+    "Each step appends the token of the step before, chosen, forced or fed from the "
+    "reference."
+)
+_GIVEN = N_("The tokens were given: none was chosen in the step before.")
+
+
+def token_list(side: SentenceSide) -> Callable[[Figure], None]:
+    """Return what lists a side's tokens with their ids."""
+
+    def show(figure: Figure) -> None:
+        if figure.trace is None:
+            figure.say(_("No sentence has been run yet."))
+            return
+        tokens = names(figure.trace, side)
+        ids = figure.trace.source_ids if side == "source" else figure.trace.target_ids
+        named = (
+            f"{token} ({id})" for token, id in zip(tokens, ids.tolist(), strict=True)
+        )
+        listed = "  ".join(itertools.islice(named, MOST_TOKENS))
+        if (more := len(tokens) - MOST_TOKENS) > 0:
+            listed = _("{tokens} … and {more:,} more", tokens=listed, more=more)
+        figure.say(
+            ngettext(
+                "{n:,} token (id in brackets): {tokens}",
+                "{n:,} tokens (ids in brackets): {tokens}",
+                len(tokens),
+                tokens=listed,
+            )
+        )
+        if side == "target":
+            figure.say(_appends(figure.trace))
+
+    return show
+
+
+def _appends(trace: Trace) -> str:
+    """Say where the target's tokens came from."""
+    if len(trace) and not trace.steps:
+        return _(_GIVEN)
+    if has_fed(trace.steps):
+        return _(_FED_TOO)
+    if trace.prompt > 1:
+        return ngettext(
+            "The first {n:,} token was given; each step appends the token of the step "
+            "before.",
+            "The first {n:,} tokens were given; each step appends the token of the "
+            "step before.",
+            trace.prompt,
+        )
+    return _(_APPENDS)
+
+
+def list_predictions(figure: Figure) -> None:
+    """List each row of the decoder's output with the token that followed it."""
+    trace = figure.trace
+    if trace is None or not len(trace):
+        figure.say(_("Nothing has been decoded yet."))
+        return
+    if not trace.steps:
+        figure.say(without_steps_words(trace))
+        return
+    first = max(0, len(trace) - MOST_ROWS)
+    if first:
+        figure.say(_("… rows 1 to {last}", last=first))
+    causal = not reads_later(trace)
+    for row in range(first, len(trace)):
+        knows = _("tokens 1 to {last}", last=row + 1) if causal else _("possibly all")
+        figure.boxes.append(
+            Box(
+                x=figure.x,
+                y=figure.y,
+                width=figure.width,
+                height=1.2,
+                title=_(
+                    "row {row} “{read}” → {choice}",
+                    row=row + 1,
+                    read=word(trace, "target", row),
+                    choice=short_choice(trace, row),
+                ),
+                detail=knows,
+                style="head" if row == len(trace) - 1 else "text",
+            )
+        )
+        figure.y += 1.2
+    figure.say(_("On the right: the target tokens that a row depends on."))
+
+
+def put_prediction(column: Column, trace: Trace | None) -> None:
+    """Put the current step's token on top of a column."""
+    if trace is None or not len(trace):
+        column.box(_("no token yet"), "prediction", style="outside", inset=8)
+        return
+    if not trace.steps:
+        words = _("next token: not in this trace")
+        column.box(words, "prediction", style="outside", inset=8)
+        return
+    step = trace.steps[-1]
+    column.box(
+        _(
+            _FED.get(step.origin, N_("“{token}”")),
+            token=chosen_name(trace),
+        ),
+        "prediction",
+        detail=probability(step.probability),
+        style="token",
+        words=_(
+            "Step {step}. {choice}", step=len(trace), choice=choice_sentence(trace)
+        ),
+        inset=8,
+    )

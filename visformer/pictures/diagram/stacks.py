@@ -25,15 +25,16 @@ from visformer.pictures.diagram.columns import (
     Box,
     Column,
     Point,
+    Style,
     chips,
 )
 from visformer.pictures.diagram.facts_words import OTHER_BLOCKS, attention_words
+from visformer.pictures.diagram.figure import put_prediction
 from visformer.pictures.diagram.model_words import (
     norm_words,
     position_words,
     scale_words,
 )
-from visformer.pictures.diagram.token_lists import put_prediction
 from visformer.values.changes.position_change import adds_positions
 from visformer.values.facts import ModelFacts, SentenceSide
 from visformer.values.trace import Trace
@@ -131,7 +132,6 @@ class Stacks:
                 width=config.d_model,
                 vocabulary=config.target_vocabulary,
             ),
-            inset=SIDE,
         )
         logits = shape(self._target, config.target_vocabulary)
         column.up(_("{shape} logits", shape=logits))
@@ -192,7 +192,6 @@ class Stacks:
                 vocabulary=getattr(config, f"{side}_vocabulary"),
                 width=config.d_model,
             ),
-            inset=SIDE,
         )
         column.up(
             _(
@@ -261,7 +260,7 @@ class Stacks:
         if self.model.known is not None and self.model.config.final_norm:
             column.up(words)
             name = _("Final norm  ({norm})", norm=norm_words(self.model))
-            self._norm(column, f"{stack}.norm", name)
+            self._block(column, f"{stack}.norm", name, "norm")
         beside = column is self.left  # the label of the encoder's output is above
         column.up("" if beside else words)
 
@@ -330,13 +329,13 @@ class Stacks:
         column.up(by=0.4)
         norm = _("Norm  ({norm})", norm=norm_words(self.model))
         if self.model.config.norm_first:
-            self._norm(column, f"{id}_norm", norm)
+            self._block(column, f"{id}_norm", norm, "norm")
         self._function(column, id)
         column.up(by=0.4)
         words = _("Residual connection: the sublayer's input is added to its output")
         column.add(f"{id}.add", start, lane, words)
         if not self.model.config.norm_first:
-            self._norm(column, f"{id}_norm", norm)
+            self._block(column, f"{id}_norm", norm, "norm")
 
     def _function(self, column: Column, id: str) -> None:
         """Put the sublayer's block; an attention has its mask beside it."""
@@ -376,21 +375,12 @@ class Stacks:
         if "cross" in id:
             self.entries.append((block.x, block.centre[1]))
 
-    def _block(self, column: Column, id: str, name: str, *, inset: float = SIDE) -> Box:
+    def _block(self, column: Column, id: str, name: str, style: Style = "block") -> Box:
         return column.box(
             name,
             id,
             detail=self._counts.short(id),
-            words=self._counts.named(id),
-            inset=inset,
-        )
-
-    def _norm(self, column: Column, id: str, name: str) -> None:
-        column.box(
-            name,
-            id,
-            detail=self._counts.short(id),
-            style="norm",
+            style=style,
             words=self._counts.named(id),
             inset=SIDE,
         )

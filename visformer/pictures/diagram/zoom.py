@@ -21,14 +21,19 @@ from visformer.pictures.diagram.blocks import (
 )
 from visformer.pictures.diagram.columns import RADIUS, Arrow, Box, text
 from visformer.pictures.diagram.facts_words import attention_words, part_facts_words
-from visformer.pictures.diagram.figure import STEP, Figure, FigureRoles
+from visformer.pictures.diagram.figure import (
+    STEP,
+    Figure,
+    FigureRoles,
+    list_predictions,
+    token_list,
+)
 from visformer.pictures.diagram.model_words import (
     activation,
     norm_words,
     position_words,
     scale_words,
 )
-from visformer.pictures.diagram.token_lists import list_predictions, token_list
 from visformer.pictures.masks import attends_to_nothing, note
 from visformer.pictures.positions import AXIS_WORDS, nothing_words
 from visformer.values.config import ModelConfig

@@ -13,8 +13,8 @@ from visformer.language import N_, _, ngettext
 from visformer.pictures.attention.maps import layer_and_head
 from visformer.pictures.cache import recomputes
 from visformer.pictures.logit_lens import settled_layer
-from visformer.pictures.look import Form
 from visformer.pictures.output import current_row
+from visformer.pictures.selection import Form
 from visformer.pictures.token_names import chosen_name, is_open, word, writes
 from visformer.pictures.words.absent import has_target
 from visformer.pictures.words.choices import is_fed, short_choice

@@ -17,8 +17,7 @@ from visformer.pictures.attention.maps import layer_and_head
 from visformer.pictures.attention.mosaic import is_large
 from visformer.pictures.attention.token_groups import hidden_tokens
 from visformer.pictures.attention.weights import head_weights
-from visformer.pictures.look import DEFAULT_LOOK, Look
-from visformer.pictures.selection import Selection
+from visformer.pictures.selection import DEFAULT_LOOK, Look, Selection
 from visformer.pictures.token_names import row_word, word
 from visformer.values.arrays import Floats
 from visformer.values.facts import SIDES, Kind, ModelFacts

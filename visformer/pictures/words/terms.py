@@ -18,8 +18,8 @@ from visformer.language import N_, _
 from visformer.pictures.attention.maps import layer_and_head
 from visformer.pictures.attention.ranking import order_words
 from visformer.pictures.attention.weights import head_weights
-from visformer.pictures.look import SUMMARIES, Order
 from visformer.pictures.output import current_row
+from visformer.pictures.selection import SUMMARIES, Order
 from visformer.pictures.token_names import chosen_name
 from visformer.pictures.words.scene import Scene
 from visformer.values.arrays import Floats

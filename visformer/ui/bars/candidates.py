@@ -33,7 +33,6 @@ from PySide6.QtWidgets import (
     QLineEdit,
     QSizePolicy,
     QTableView,
-    QToolButton,
     QVBoxLayout,
     QWidget,
 )
@@ -48,27 +47,41 @@ from visformer.pictures.candidates import (
     candidate_table,
     candidates_numbers,
     chosen_place,
+    fill_table,
     kept_words,
+    listed_row,
     named_rows,
     others_words,
 )
-from visformer.pictures.fills import fill_table, listed_row
 from visformer.pictures.picture import Table, raw_label
 from visformer.pictures.teacher_forcing import is_taught, legend_ends, score_words
 from visformer.pictures.words.absent import has_target
 from visformer.session.runs import fixed_words
 from visformer.session.state import State
 from visformer.ui.changed import Changed
+from visformer.ui.layout import LeastColumn, LeastSize, fill, laid_out_once
 from visformer.ui.look import theme
-from visformer.ui.look.dress import FONT_PALETTE, FONT_PALETTE_STYLE, Dressed
 from visformer.ui.look.icons import dress
-from visformer.ui.look.theme import CAPTION, fed_colour, gap, loss_colour, sized
-from visformer.ui.widgets.arranging import LeastColumn, LeastSize, laid_out_once
+from visformer.ui.look.theme import (
+    CAPTION,
+    FONT_PALETTE,
+    FONT_PALETTE_STYLE,
+    Dressed,
+    fed_colour,
+    gap,
+    loss_colour,
+    sized,
+)
+from visformer.ui.widgets.controls import tool_button, word_button
 from visformer.ui.widgets.export import Export
 from visformer.ui.widgets.number_table import Index, Role, TableModel
-from visformer.ui.widgets.plain_label import plain_label, write_in
-from visformer.ui.widgets.plain_tip import plain_tip
-from visformer.ui.widgets.raw_pieces import written
+from visformer.ui.widgets.plain_label import (
+    cut_to_room,
+    plain_label,
+    plain_tip,
+    write_in,
+    written,
+)
 from visformer.ui.widgets.role_label import RoleLabel
 from visformer.ui.window.large import CHOOSES
 from visformer.values.step import CANDIDATES
@@ -84,7 +97,6 @@ class CandidatesPanel(Dressed, QWidget):
 
     chosen = Signal(int)  # token id
     typed = Signal(str)  # what a token is looked for by
-    failed = Signal(str)  # one sentence
     unfolded = Signal(bool)  # whether every token is to be listed
 
     def __init__(self, *, brief: bool = False) -> None:
@@ -111,24 +123,17 @@ class CandidatesPanel(Dressed, QWidget):
             lambda _now, _before: self.table.viewport().update()
         )
         self.export = Export(self.table, self._numbers)
-        self.export.failed.connect(self.failed)
         self.table.setProperty(CHOOSES, True)
-        self.table.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
-        self.table.customContextMenuRequested.connect(
-            lambda at: self.export.popup(self.table.viewport().mapToGlobal(at))
-        )
         self.table.clicked.connect(self._choose)
         self.table.entered_row.connect(self._choose)
-        self.others = QToolButton()
+        self.others = tool_button("", self.unfolded)
         self.others.setCheckable(True)
-        self.others.setAutoRaise(True)
         self.others.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
         self.others.setSizePolicy(
             QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed
         )
         self.others.setToolTip(_("Show more tokens, or the best alone"))
         self.others.toggled.connect(self._turn)
-        self.others.clicked.connect(self.unfolded)
         self.field = QLineEdit()
         self.field.setPlaceholderText(_("force any token"))
         self.field.setToolTip(
@@ -148,10 +153,8 @@ class CandidatesPanel(Dressed, QWidget):
         for widget in (*rows, self.field):
             self._column.addWidget(widget, 4 if widget is self.table else 0)
         self._words = QWidget()
-        self._below = LeastColumn(self._words)
-        for part in (self.teaching, self.summary):
-            self._below.addWidget(part)
-        self._below.addStretch(1)
+        below = self.teaching, self.summary, (None, 1)
+        self._below = fill(LeastColumn(self._words), *below)
         self._lower = LeastSize()  # scrolls where text is large
         self._lower.setWidget(self._words)
         self._lower.setHidden(self._brief)
@@ -163,7 +166,6 @@ class CandidatesPanel(Dressed, QWidget):
         space = theme.gap(self)
         self._column.setContentsMargins(space, space, 0, 0)
         self._column.setSpacing(space)
-        self._below.setContentsMargins(0, 0, 0, 0)
         self._below.setSpacing(space)
         self._lower.setMinimumHeight(LOWER_LINES * self.fontMetrics().lineSpacing())
         self._title.setFont(theme.sized(self.font(), 1, bold=True))
@@ -177,12 +179,10 @@ class CandidatesPanel(Dressed, QWidget):
         dress(self.others, "less" if self.others.isChecked() else "more")
 
     def _turn(self) -> None:
-        """List every token, or the best alone."""
         self._dress_others()
         self._fill()
 
     def sizeHint(self) -> QSize:
-        """Wide enough for a bar that can be read."""
         return QSize(18 * self.fontMetrics().height(), super().sizeHint().height())
 
     def free_room(self) -> QRect:
@@ -235,7 +235,6 @@ class CandidatesPanel(Dressed, QWidget):
             self.draw(self._state)
 
     def _fill(self) -> None:
-        """Put the best rows, all, or those that the field names into the table."""
         text, table, found = self.field.text(), self.shown, self._state.found
         whole = self.others.isChecked()
         rows: Sequence[CandidateRow] = table.rows if whole else table.best()
@@ -287,7 +286,6 @@ class CandidatesPanel(Dressed, QWidget):
         return titles[section] if across and role == Role.DisplayRole else None
 
     def _cell(self, row: int, column: int, role: int) -> object:
-        """Return a cell's text, and in its tool tip what the row is."""
         candidate = self.rows[row]
         p = candidate.probability
         if role == Role.DisplayRole:
@@ -418,8 +416,7 @@ class CandidateBars(QTableView):
             for (left, wide, side, ink), text in zip(columns, _texts(row), strict=True):
                 painter.setPen(ink)
                 if side == LEFT:  # the others' columns are made for what is in them
-                    cut = Qt.TextElideMode.ElideRight
-                    text = painter.fontMetrics().elidedText(text, cut, wide)
+                    text = cut_to_room(text, painter.fontMetrics(), wide)
                 if wide > 0:
                     painter.drawText(QRect(left, top, wide, high), side, text)
             if row.chosen or index == focused:
@@ -433,7 +430,6 @@ class CandidateBars(QTableView):
         painter.drawText(room, Qt.TextFlag.TextWordWrap, self._hint)
 
     def _rooms(self) -> list[tuple[int, int, int, QColor]]:
-        """Return where rank, token and probability are written, on which side, how."""
         palette, edge, rooms = self.palette(), theme.gap(self), []
         faint = palette.color(QPalette.ColorRole.PlaceholderText)
         text = palette.color(QPalette.ColorRole.Text)
@@ -460,7 +456,6 @@ class CandidateBars(QTableView):
         self._fit_columns()
 
     def sizeHint(self) -> QSize:
-        """As high as its rows, where they are not scrolled."""
         high = min(self.maximumHeight(), 10_000)
         if self.yields:
             high = min(high, FEWEST * self.verticalHeader().defaultSectionSize())
@@ -482,7 +477,6 @@ class CandidateBars(QTableView):
 
 
 def _texts(row: CandidateRow) -> tuple[str, str, str]:
-    """Return rank, token and probability; of what is no candidate the token."""
     (token,) = written((row.token,))
     if not row.rank:
         return "", token, ""
@@ -505,34 +499,29 @@ class TeachingPanel(Dressed, QWidget):
         self.words.setMinimumWidth(1)
         self.words.setAlignment(Qt.AlignmentFlag.AlignTop)
         self.legend = LossLegend()
-        self.fed = _side(_("fed"), _("Feed the reference, token by token"))
-        self.free = _side(
+        self.fed = word_button(
+            _("fed"),
+            _("Feed the reference, token by token"),
+            lambda: self.chosen.emit(True),
+        )
+        self.free = word_button(
             _("free running"),
             _("Let the model decode, and compare it with the reference"),
+            lambda: self.chosen.emit(False),
         )
         self._sides = QButtonGroup(self)
         for button in (self.fed, self.free):
+            button.setCheckable(True)
             self._sides.addButton(button)
-        self.fed.clicked.connect(lambda: self.chosen.emit(True))
-        self.free.clicked.connect(lambda: self.chosen.emit(False))
-        self.end = QToolButton()
+        forget = _("Forget the reference: the model decodes")
+        self.end = tool_button(forget, self.dropped)
         self.end.setText("×")
-        self.end.setAutoRaise(True)
-        self.end.setToolTip(_("Forget the reference: the model decodes"))
-        self.end.setAccessibleName(_("Forget the reference: the model decodes"))
-        self.end.clicked.connect(self.dropped)
-        self._column = QVBoxLayout(self)
-        self._column.setContentsMargins(0, 0, 0, 0)
-        self._rows = QHBoxLayout(), QHBoxLayout()
-        for row, parts in zip(
-            self._rows, ((self.tag, self.end), (self.fed, self.free)), strict=True
-        ):
-            for part in parts:
-                row.addWidget(part)
-            row.insertStretch(1 if self.tag in parts else len(parts), 1)
-            self._column.addLayout(row)
-        self._column.addWidget(self.words)
-        self._column.addWidget(self.legend)
+        self._rows = (
+            fill(QHBoxLayout(), self.tag, (None, 1), self.end),
+            fill(QHBoxLayout(), self.fed, self.free, (None, 1)),
+        )
+        parts = *self._rows, self.words, self.legend
+        self._column = fill(QVBoxLayout(self), *parts)
         self.dress()
         self.hide()
 
@@ -569,14 +558,6 @@ class TeachingPanel(Dressed, QWidget):
         write_in(self.tag, QPalette.ColorRole.WindowText, fed)
 
 
-def _side(name: str, tip: str) -> QToolButton:
-    button = QToolButton()
-    button.setText(name)
-    button.setToolTip(tip)
-    button.setCheckable(True)
-    return button
-
-
 def _words_tip() -> str:
     return _(
         "Each row of the decoder reads the reference's tokens before it and is scored "
@@ -595,14 +576,12 @@ class LossLegend(QWidget):
         self.setToolTip(_("colours of the loss, −ln p of a token in nats"))
 
     def sizeHint(self) -> QSize:
-        """Return the room for the name, both ends and the colours."""
         self.ensurePolished()
         metrics = self.fontMetrics()
         texts = sum(metrics.horizontalAdvance(text) for text in self._texts())
         return QSize(texts + 6 * metrics.height(), metrics.height())
 
     def minimumSizeHint(self) -> QSize:
-        """Never be cut."""
         return self.sizeHint()
 
     @staticmethod

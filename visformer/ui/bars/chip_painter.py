@@ -125,7 +125,6 @@ class ChipPainter:
     def _picture(
         self, look: ChipLook, box: QRect, band: int | None, ratio: float
     ) -> QPixmap:
-        """Return a chip with a pixel around it for its frame."""
         whole = box.adjusted(-1, -1, 1, 1)
         picture = QPixmap(whole.size() * ratio)
         picture.setDevicePixelRatio(ratio)
@@ -140,7 +139,6 @@ class ChipPainter:
     def _paint_words(
         self, painter: QPainter, look: ChipLook, box: QRect, band: int
     ) -> None:
-        """Write a chip's token, and what is said below it."""
         if look.later:
             painter.setOpacity(LATER)
         painter.setFont(self._face(look))
@@ -160,7 +158,6 @@ class ChipPainter:
         return font
 
     def _paint_ground(self, painter: QPainter, look: ChipLook, box: QRect) -> None:
-        """Paint a chip without its words."""
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setOpacity(LATER if look.later else 1.0)
         painter.setPen(self._frame(look))

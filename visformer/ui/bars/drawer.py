@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QShowEvent
-from PySide6.QtWidgets import QFormLayout, QFrame, QToolButton, QWidget
+from PySide6.QtWidgets import QFormLayout, QFrame, QWidget
 
 from visformer.language import _
 from visformer.pictures.teacher_forcing import is_taught
 from visformer.session.state import State
 from visformer.ui.look import icons, theme
-from visformer.ui.look.dress import FONT_PALETTE, Dressed
-from visformer.ui.widgets.plain_label import plain_label
+from visformer.ui.look.theme import FONT_PALETTE, Dressed
+from visformer.ui.widgets.controls import titled, tool_button
 from visformer.values.strategy import Strategy
 
 
@@ -32,24 +32,19 @@ class Drawer(Dressed, QFrame):
         self.setAutoFillBackground(True)
         self.setFrameShape(QFrame.Shape.StyledPanel)
         self.setAccessibleName(_("how the run is made and played"))
-        self.button = QToolButton()
+        self.button = tool_button(_("Reference, sampling, limit, speed (Ctrl+D)"))
         self.button.setCheckable(True)
-        self.button.setAutoRaise(True)
-        self.button.setToolTip(_("Reference, sampling, limit, speed (Ctrl+D)"))
         self.button.setAccessibleName(_("how the run is made and played"))
         self.button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
         self.button.toggled.connect(self._open)
         self._first = fields[0][1]
         self._form = QFormLayout(self)
         for name, field in fields:
-            label = plain_label(name)
-            label.setBuddy(field)
-            self._form.addRow(label, field)
+            self._form.addRow(titled(name, field), field)
         self.dress()
         self.hide()
 
     def showEvent(self, event: QShowEvent) -> None:
-        """Lie over all that is there already."""
         super().showEvent(event)
         self.raise_()
 

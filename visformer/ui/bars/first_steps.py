@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QPalette
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QVBoxLayout
 
 from visformer.language import N_, _
 from visformer.ui.widgets.plain_label import paragraph
-
-if TYPE_CHECKING:
-    from visformer.ui.window.window import MainWindow
+from visformer.ui.window.window_parts import WindowParts
 
 SEEN = "first steps seen"  # in the settings
 GESTURES = (
@@ -25,7 +21,7 @@ GESTURES = (
 class FirstSteps(QFrame):
     """A card among the messages; its button, or Esc, closes it for good."""
 
-    def __init__(self, window: MainWindow) -> None:
+    def __init__(self, window: WindowParts) -> None:
         super().__init__()
         self._memory = window.memory
         self.setFrameShape(QFrame.Shape.Box)
@@ -51,18 +47,18 @@ class FirstSteps(QFrame):
         self.deleteLater()
 
 
-def show_first_steps(window: MainWindow) -> FirstSteps | None:
+def show_first_steps(window: WindowParts) -> FirstSteps | None:
     """Show the card, unless it was closed before."""
     return None if window.memory.number(SEEN, 0) else FirstSteps(window)
 
 
-def set_first_steps_aside(window: MainWindow, aside: bool) -> None:
+def set_first_steps_aside(window: WindowParts, aside: bool) -> None:
     """Hide the card while an audience looks on, or show it again."""
     for card in window.findChildren(FirstSteps):
         card.setHidden(aside)
 
 
-def close_first_steps(window: MainWindow) -> bool:
+def close_first_steps(window: WindowParts) -> bool:
     """Close the card; tell whether there was one."""
     cards = [card for card in window.findChildren(FirstSteps) if card.isVisible()]
     for card in cards:

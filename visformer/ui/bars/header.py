@@ -23,9 +23,11 @@ from visformer.pictures.words.about import about_text, count_words, watched_text
 from visformer.pictures.words.absent import facts_words
 from visformer.session.state import State
 from visformer.ui.bars.source_box import SourceBox
+from visformer.ui.layout import fill
 from visformer.ui.look import icons, theme
-from visformer.ui.look.dress import FONT_PALETTE, Dressed
-from visformer.ui.widgets.plain_tip import plain_tip
+from visformer.ui.look.theme import FONT_PALETTE, Dressed
+from visformer.ui.widgets.controls import tool_button
+from visformer.ui.widgets.plain_label import cut_to_room, plain_tip
 from visformer.values.facts import KINDS, ModelFacts
 from visformer.values.trace import Trace
 
@@ -56,20 +58,10 @@ class Header(Dressed, QWidget):
         )
         self.menu = QMenu(self)
         self.more = _menu_button(self.menu, _("Menu (F10)"))
-        self.present, self.go = QToolButton(), QToolButton()
-        for button, name in (
-            (self.present, _("Present (F5)")),
-            (self.go, _("Translate (Enter)")),
-        ):
-            button.setAutoRaise(True)
-            button.setToolTip(name)
-            button.setAccessibleName(name)
-        self.go.clicked.connect(source.line.submit)
-        self._row = QHBoxLayout(self)
-        self._row.setContentsMargins(0, 0, 0, 0)
-        parts = self.model, about, source, self.go, samples, self.present, self.more
-        for part in parts:
-            self._row.addWidget(part, 1 if part is source else 0)
+        self.present = tool_button(_("Present (F5)"))
+        self.go = tool_button(_("Translate (Enter)"), source.line.submit)
+        after = self.go, samples, self.present, self.more
+        self._row = fill(QHBoxLayout(self), self.model, about, (source, 1), *after)
         self.dress()
 
     def _dress(self) -> None:
@@ -82,7 +74,7 @@ class Header(Dressed, QWidget):
     def _show_name(self) -> None:
         metrics = self.model.fontMetrics()
         room = MOST_NAME * metrics.averageCharWidth()
-        cut = metrics.elidedText(self._name, Qt.TextElideMode.ElideRight, room)
+        cut = cut_to_room(self._name, metrics, room)
         self.model.setText(cut.replace("&", "&&"))
 
     def draw(self, state: State) -> None:
@@ -114,12 +106,9 @@ class Header(Dressed, QWidget):
 
 
 def _menu_button(menu: QMenu, name: str) -> QToolButton:
-    button = QToolButton()
+    button = tool_button(name)
     button.setMenu(menu)
     button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
-    button.setAutoRaise(True)
-    button.setToolTip(name)
-    button.setAccessibleName(name)
     return button
 
 

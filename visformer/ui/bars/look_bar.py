@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import QSignalBlocker, Qt, Signal
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import (
     QButtonGroup,
-    QComboBox,
     QHBoxLayout,
     QMenu,
     QPushButton,
@@ -21,20 +18,23 @@ from PySide6.QtWidgets import (
 )
 
 from visformer.language import N_, _
-from visformer.pictures.look import (
+from visformer.pictures.selection import (
     DEFAULT_LOOK,
     FORMS,
+    SCALE_TIPS,
+    SCALES,
     SUMMARIES,
     TOKEN_GROUPS,
     Form,
     Look,
+    Scale,
     Summary,
     TokenGroup,
 )
-from visformer.pictures.selection import SCALE_TIPS, SCALES, Scale
 from visformer.ui.changed import Changed
+from visformer.ui.layout import fill
 from visformer.ui.look.theme import gap
-from visformer.ui.widgets.combo_box import ComboBox
+from visformer.ui.widgets.controls import chooser, word_button
 from visformer.ui.widgets.plain_label import plain_label
 
 MASS_STEP = 5  # percent
@@ -79,11 +79,9 @@ class LookBar(QWidget):
         self.scales.activated.connect(
             lambda _: self.scale_chosen.emit(self.scales.currentData())
         )
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(0)
-        for button in self.forms.values():
-            row.addWidget(button)
+        for box in (self.summaries, self.scales):
+            box.setToolTip(box.accessibleName())
+        row = fill(QHBoxLayout(self), *self.forms.values(), spacing=0)
         for part in (self.summaries, self.tokens, self.scales, self.mass, self._share):
             row.addSpacing(gap(self))
             row.addWidget(part)
@@ -94,14 +92,11 @@ class LookBar(QWidget):
         """Return a button of each form; one is pressed, each has a key of its own."""
         group, buttons = QButtonGroup(self), dict[Form, QToolButton]()
         for form, title in FORMS.items():
-            button = buttons[form] = QToolButton()
-            button.setText(_(title))
+            tip = _("{hint} (key {key})", hint=_(HINTS[form]), key=FORM_KEYS[form])
+            button = word_button(_(title), tip, partial(self._choose_form, form))
             button.setCheckable(True)
-            button.setToolTip(
-                _("{hint} (key {key})", hint=_(HINTS[form]), key=FORM_KEYS[form])
-            )
-            button.clicked.connect(partial(self._choose_form, form))
             group.addButton(button)
+            buttons[form] = button
         return buttons
 
     def _prepare_slider(self) -> None:
@@ -149,9 +144,8 @@ class LookBar(QWidget):
         self.actions_["words"].setChecked(look.words)
         self.tokens.setText(_shown_tokens(look))
         share = round(look.mass * 100)
-        self.mass.blockSignals(True)
-        self.mass.setValue(share // MASS_STEP)
-        self.mass.blockSignals(False)
+        with QSignalBlocker(self.mass):
+            self.mass.setValue(share // MASS_STEP)
         self._share.setText(_("{percent}%", percent=share))
         for part in (self.mass, self._share):
             part.setVisible(look.form == "arcs")
@@ -186,25 +180,3 @@ def _shown_tokens(look: Look) -> str:
     if look.words:
         return _("some words") if look.hide else _("all words")
     return _("some tokens") if look.hide else _("all tokens")
-
-
-def chooser(
-    name: str, items: Mapping[Any, str], *, most: int | None = None
-) -> QComboBox:
-    """Build a box of titles by their data; ``name`` is its accessible name and tip.
-
-    The titles are those marked for the catalogue. The box is as wide as the longest
-    one, or at most ``most`` characters: longer ones may be cut until they are chosen.
-    """
-    box = ComboBox()
-    titles = {data: _(title) for data, title in items.items()}
-    for data, title in titles.items():
-        box.addItem(title, data)
-    box.setAccessibleName(name)
-    box.setToolTip(name)
-    policy = QComboBox.SizeAdjustPolicy.AdjustToContents
-    if most is not None:
-        policy = QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
-        box.setMinimumContentsLength(min(most, max(map(len, titles.values()))))
-    box.setSizeAdjustPolicy(policy)
-    return box

@@ -18,9 +18,10 @@ from visformer.pictures.words.modified_run import modified_words
 from visformer.session.kept import KeptWork
 from visformer.session.state import State
 from visformer.text import visible
+from visformer.ui.layout import fill
 from visformer.ui.look import icons, theme
-from visformer.ui.look.dress import FONT_PALETTE, Dressed
-from visformer.ui.widgets.arranging import in_a_row
+from visformer.ui.look.theme import FONT_PALETTE, Dressed
+from visformer.ui.widgets.controls import tool_button, word_button
 from visformer.ui.widgets.plain_label import plain_label
 
 LEAST_WIDTH, MOST = 10, 16  # of what stands aside, and its height, in lines of text
@@ -35,8 +36,7 @@ class MessageStack(QFrame):
     def __init__(self, parent: QWidget, *lines: QWidget) -> None:
         super().__init__(parent)
         self.setAutoFillBackground(True)
-        self._column = QVBoxLayout(self)
-        self._column.setContentsMargins(0, 0, 0, 0)
+        self._column = fill(QVBoxLayout(self))
         for line in lines:
             self.add(line)
         self.hide()
@@ -48,12 +48,10 @@ class MessageStack(QFrame):
         self.changed.emit()
 
     def showEvent(self, event: QShowEvent) -> None:
-        """Lie over all that is there already."""
         super().showEvent(event)
         self.raise_()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Come and go with the lines."""
         if event.type() in (QEvent.Type.ShowToParent, QEvent.Type.HideToParent):
             self.changed.emit()
         return False
@@ -110,14 +108,8 @@ class Notice(Dressed, QWidget):
         self.words.setMinimumWidth(1)  # otherwise that of the longest word
         flags = Qt.TextInteractionFlag
         self.words.setTextInteractionFlags(flags.TextSelectableByMouse)
-        self._close = QToolButton()
-        self._close.setAutoRaise(True)
-        self._close.setToolTip(_("Close the message (Esc)"))
-        self._close.setAccessibleName(_("Close the message (Esc)"))
-        self._close.clicked.connect(self.closed)
-        row = in_a_row(self.words, self._close, stretch=self.words)
-        row.setContentsMargins(0, 0, 0, 0)
-        self.setLayout(row)
+        self._close = tool_button(_("Close the message (Esc)"), self.closed)
+        fill(QHBoxLayout(self), (self.words, 1), self._close, spacing=6)
         self.dress()
         self.hide()
 
@@ -165,10 +157,7 @@ class ModifiedBar(Dressed, QWidget):
             (_("Redo"), _("Redo the change (Ctrl+Shift+Z)"), self.redone),
             (_("Restore"), _("Go back to the original run"), self.restored),
         ):
-            button = QToolButton()
-            button.setText(title)
-            button.setToolTip(tip)
-            button.clicked.connect(signal)
+            button = word_button(title, tip, signal)
             row.addWidget(button)
             self.buttons.append(button)
         self.hide()
@@ -211,11 +200,8 @@ class RestoreBar(QWidget):
         self.dismiss = QPushButton(_("Dismiss"))
         self.dismiss.setToolTip(_("It stays in the menu File, Earlier sessions"))
         self.dismiss.clicked.connect(lambda: self._end(self.unwanted))
-        row = QHBoxLayout(self)
+        row = fill(QHBoxLayout(self), (self.words, 1), self.open, self.dismiss)
         row.setContentsMargins(6, 2, 6, 2)
-        row.addWidget(self.words, 1)
-        row.addWidget(self.open)
-        row.addWidget(self.dismiss)
         self.hide()
 
     @property

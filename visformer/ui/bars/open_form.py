@@ -18,7 +18,6 @@ from PySide6.QtWidgets import (
     QLabel,
     QLineEdit,
     QPushButton,
-    QScrollArea,
     QSpinBox,
     QVBoxLayout,
     QWidget,
@@ -27,7 +26,8 @@ from PySide6.QtWidgets import (
 from visformer.engine.messages import Asked
 from visformer.language import _
 from visformer.session.state import State
-from visformer.ui.widgets.combo_box import ComboBox
+from visformer.ui.layout import fill, scrolled
+from visformer.ui.widgets.controls import ComboBox
 from visformer.ui.widgets.plain_label import paragraph
 from visformer.values.questions import GUESSED, OTHER, Question, Value
 
@@ -66,9 +66,7 @@ class OpenForm(QDialog):
         self._error.setBackgroundRole(QPalette.ColorRole.AlternateBase)
         self._error.setAutoFillBackground(True)
         self._error.setMargin(self.fontMetrics().height() // 3)
-        self._area = QScrollArea()
-        self._area.setWidgetResizable(True)
-        self._area.setFrameShape(QScrollArea.Shape.NoFrame)
+        self._area = scrolled()
         self._area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self._area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         kinds = QDialogButtonBox.StandardButton
@@ -205,8 +203,7 @@ class QuestionRow(QWidget):
             "choice": self._choice,
             "file": self._file,
         }
-        self._line = QHBoxLayout(self)
-        self._line.setContentsMargins(0, 0, 0, 0)
+        self._line = fill(QHBoxLayout(self))
         self.editor = make[question.kind]()
         self.editor.setAccessibleName(question.label)
         self.editor.setAccessibleDescription(question.why)

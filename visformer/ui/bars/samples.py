@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import PurePath
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from PySide6.QtWidgets import QMenu, QPushButton
 
 from visformer import paths
 from visformer.language import N_, _
 from visformer.session.runs import NO_MODEL
-
-if TYPE_CHECKING:
-    from visformer.ui.window.window import MainWindow
+from visformer.ui.window.window_parts import WindowParts
 
 
 class Sample(NamedTuple):
@@ -61,7 +59,7 @@ SAMPLES = (
 )
 
 
-def sample_button(window: MainWindow) -> QPushButton:
+def sample_button(window: WindowParts) -> QPushButton:
     """Return the button; models that are not installed have no entries."""
     button = QPushButton(_("Samples"))
     button.setToolTip(_("Sentences that show something, with their models"))
@@ -83,7 +81,7 @@ def sample_button(window: MainWindow) -> QPushButton:
     return button
 
 
-def choose(window: MainWindow, text: str, model: str) -> None:
+def choose(window: WindowParts, text: str, model: str) -> None:
     """Translate a sample with its own model, which is opened if another one is."""
     opened = window.session.state.opened
     if opened is not None and opened.path == model:
@@ -95,7 +93,7 @@ def choose(window: MainWindow, text: str, model: str) -> None:
     window.open(model, then=text)
 
 
-def open_with_sample(window: MainWindow, path: str) -> None:
+def open_with_sample(window: WindowParts, path: str) -> None:
     """Open a model; a bundled one with a sentence that shows something of it."""
     opened, bundled = window.session.state.opened, map(str, paths.bundled_checkpoints())
     name = PurePath(path).name if path in bundled else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QRect, QSize, Qt
+from PySide6.QtCore import QRect, QSize, Qt
 from PySide6.QtGui import (
     QGuiApplication,
     QPainter,
@@ -11,19 +11,22 @@ from PySide6.QtGui import (
     QPen,
     QResizeEvent,
 )
-from PySide6.QtWidgets import QToolButton, QWidget
+from PySide6.QtWidgets import QWidget
 
 from visformer.language import _
 from visformer.pictures.words.translation_text import AGAINST, TextPart
 from visformer.session.runs import compared
 from visformer.session.state import State
 from visformer.ui.look import icons
-from visformer.ui.look.theme import fed_colour, gap
-from visformer.ui.widgets.plain_label import PlainLabel
+from visformer.ui.look.theme import FONT_PALETTE, Dressed, fed_colour, gap
+from visformer.ui.widgets.controls import tool_button
+from visformer.ui.widgets.plain_label import PlainLabel, cut_to_room
 
 
-class Sentence(QWidget):
+class Sentence(Dressed, QWidget):
     """One line; cut where there is no room, copied whole."""
+
+    dressed_at = FONT_PALETTE
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,29 +35,21 @@ class Sentence(QWidget):
         self.words.setAccessibleName(_("the translation"))
         self.other.setAccessibleName(_("what the translation is compared with"))
         self.other.setForegroundRole(QPalette.ColorRole.PlaceholderText)
-        self.copy = QToolButton()
-        self.copy.setAutoRaise(True)
-        self.copy.setToolTip(_("Copy the translation"))
-        self.copy.setAccessibleName(_("Copy the translation"))
-        self.copy.clicked.connect(
-            lambda: QGuiApplication.clipboard().setText(self._text)
+        self.copy = tool_button(
+            _("Copy the translation"),
+            lambda: QGuiApplication.clipboard().setText(self._text),
         )
         for part in (self.words, self.copy, self.other):
             part.setParent(self)
-        icons.dress(self.copy, "copy")
+        self.dress()
 
-    def changeEvent(self, event: QEvent) -> None:
-        """Follow palette and font."""
-        super().changeEvent(event)
-        kinds = QEvent.Type.PaletteChange, QEvent.Type.FontChange
-        if event.type() in kinds and "copy" in self.__dict__:
-            icons.dress(self.copy, "copy")
-            self._place()
+    def _dress(self) -> None:
+        icons.dress(self.copy, "copy")
+        self._place()
 
     # A layout would arrange the window anew with each word.
 
     def sizeHint(self) -> QSize:
-        """Return the height of a line; its width is what is left over."""
         button = self.copy.sizeHint()
         return QSize(
             button.width(), max(button.height(), self.words.sizeHint().height())
@@ -119,7 +114,6 @@ class MarkedLabel(PlainLabel):
         self.update()
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Paint part by part, up to where there is room."""
         if not self.rest and not any(part.differs for part in self.parts):
             super().paintEvent(event)
             return
@@ -134,7 +128,7 @@ class MarkedLabel(PlainLabel):
             room = end - x
             text = part.text
             if not whole and metrics.horizontalAdvance(text) > room:
-                text = metrics.elidedText(text, Qt.TextElideMode.ElideRight, room)
+                text = cut_to_room(text, metrics, room)
             ink = fed_colour(self.palette()) if part.differs else usual
             painter.setPen(faint if part is rest else ink)
             wide = metrics.horizontalAdvance(text)

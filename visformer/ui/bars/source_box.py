@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QObject
-from PySide6.QtWidgets import QHBoxLayout, QToolButton, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QWidget
 
 from visformer.language import _
 from visformer.pictures.attention.strips import source_line
 from visformer.session.state import State
 from visformer.ui.bars.source_line import SourceLine
 from visformer.ui.bars.strips import Strips
+from visformer.ui.layout import fill
 from visformer.ui.look import icons, theme
-from visformer.ui.look.dress import FONT_PALETTE, Dressed
+from visformer.ui.look.theme import FONT_PALETTE, Dressed
+from visformer.ui.widgets.controls import tool_button
 
 
 class SourceBox(Dressed, QWidget):
@@ -28,15 +30,8 @@ class SourceBox(Dressed, QWidget):
         self.line, self._strips = line, strips
         self._tokens = strips.source_row
         self._run = ""  # the text whose tokens there are
-        self.edit = QToolButton()
-        self.edit.setAutoRaise(True)
-        for name in (self.edit.setToolTip, self.edit.setAccessibleName):
-            name(_("Edit the sentence (/)"))
-        self.edit.clicked.connect(line.take_focus)
-        self._row = QHBoxLayout(self)
-        self._row.setContentsMargins(0, 0, 0, 0)
-        for part in (line, self._tokens, self.edit):
-            self._row.addWidget(part, 0 if part is self.edit else 1)
+        self.edit = tool_button(_("Edit the sentence (/)"), line.take_focus)
+        self._row = fill(QHBoxLayout(self), (line, 1), (self._tokens, 1), self.edit)
         line.installEventFilter(self)
         line.textChanged.connect(lambda _text: self._settle())
         strips.source.beside.connect(line.take_focus)
@@ -59,7 +54,6 @@ class SourceBox(Dressed, QWidget):
         self.setMinimumHeight(self._tokens.sizeHint().height())  # the line is lower
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Follow the line's focus."""
         if event.type() in (QEvent.Type.FocusIn, QEvent.Type.FocusOut):
             self._settle()
         return False

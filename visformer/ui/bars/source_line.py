@@ -135,7 +135,6 @@ class SourceLine(QLineEdit):
         return super().event(event)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Walk the history; everything else is typing."""
         if event.matches(QKeySequence.StandardKey.Paste):
             self.paste()
         elif event.key() == Qt.Key.Key_Up:

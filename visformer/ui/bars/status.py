@@ -14,9 +14,8 @@ from PySide6.QtWidgets import (
 from visformer.language import _
 from visformer.pictures.attention.cell_words import cell_words
 from visformer.session.state import State
-from visformer.ui.look.dress import Dressed
-from visformer.ui.look.theme import gap
-from visformer.ui.widgets.arranging import Still
+from visformer.ui.layout import Still
+from visformer.ui.look.theme import Dressed, gap
 from visformer.ui.widgets.plain_label import plain_label
 
 

@@ -32,9 +32,8 @@ from visformer.pictures.attention.strips import Chip
 from visformer.pictures.picture import raw_label
 from visformer.ui.bars.chip_painter import REACH, SIZED, ChipLook, ChipPainter, look_of
 from visformer.ui.look import icons
-from visformer.ui.widgets.plain_keys import keeps
-from visformer.ui.widgets.plain_tip import plain_tip
-from visformer.ui.widgets.raw_pieces import written
+from visformer.ui.widgets.controls import keeps
+from visformer.ui.widgets.plain_label import plain_tip, written
 from visformer.words import number, probability
 
 CHIP_WORDS = {  # by whether it is masked, and read: has a weight
@@ -109,18 +108,15 @@ class TokenStrip(QScrollArea):
         self.row.clicks = words
 
     def _show(self, box: QRect) -> None:
-        """Scroll to a chip, and past the buttons at the ends."""
         around = box.width() // 2 + 2 * self._end_width
         self.ensureVisible(box.center().x(), 0, around, 0)
 
     def _follow(self) -> None:
-        """Scroll to the current token."""
         for chip, box in zip(self.row.chips, self.row.boxes, strict=True):
             if chip.current:
                 self._show(box)
 
     def changeEvent(self, event: QEvent) -> None:
-        """Follow palette and font."""
         super().changeEvent(event)
         kinds = QEvent.Type.PaletteChange, QEvent.Type.FontChange
         if event.type() in kinds and "_ends" in self.__dict__:
@@ -137,7 +133,6 @@ class TokenStrip(QScrollArea):
         return keeps(event, (*WALKS, *ENTER)) or super().event(event)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Walk along the chips, or pick the one that has the focus."""
         key, at = Qt.Key(event.key()), self.row.focused
         if event.modifiers() or at is None or key not in (*WALKS, *ENTER):
             super().keyPressEvent(event)
@@ -147,7 +142,6 @@ class TokenStrip(QScrollArea):
             self._focus(at + WALKS[key])
 
     def focusInEvent(self, event: QFocusEvent) -> None:
-        """Begin at the current token, or at the first one."""
         super().focusInEvent(event)
         marks = [2 * chip.current + chip.marked for chip in self.row.chips]
         self._focus(marks.index(max(marks)) if marks else 0)
@@ -157,7 +151,6 @@ class TokenStrip(QScrollArea):
         self._focus(None)
 
     def _focus(self, at: int | None) -> None:
-        """Frame a chip, or none, and say which one it is."""
         last = len(self.row.chips) - 1
         self.row.focused = None if at is None or last < 0 else min(max(at, 0), last)
         self.row.update()
@@ -184,7 +177,6 @@ class TokenStrip(QScrollArea):
         event.accept()
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
-        """Offer to copy what is shown."""
         menu = self.menu()
         menu.aboutToHide.connect(menu.deleteLater)
         menu.popup(event.globalPos())
@@ -288,7 +280,6 @@ class _ChipRow(QWidget):
         self.update()
 
     def changeEvent(self, event: QEvent) -> None:
-        """Follow the palette."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.PaletteChange and "_painter" in self.__dict__:
             self.lay_out()
@@ -325,7 +316,6 @@ class _ChipRow(QWidget):
         return self._band if self._band and _is_told(look) else 0
 
     def sizeHint(self) -> QSize:
-        """As wide as the chips, high enough for the largest."""
         edge = self._painter.body.height()
         width = self.boxes[-1].right() + edge if self.boxes else 0
         return QSize(width, self._height)
@@ -348,7 +338,6 @@ class _ChipRow(QWidget):
             painter.drawRoundedRect(box, box.height() / 5, box.height() / 5)
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        """Say what the chip under the mouse is."""
         index = self._at(event.position().toPoint())
         if index is not None:
             where, words = event.globalPosition().toPoint(), self.words(index)
@@ -359,7 +348,6 @@ class _ChipRow(QWidget):
         return "\n".join(filter(None, (chip_words(self.chips[index]), self.clicks)))
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
-        """Pick the chip."""
         index = self._at(event.position().toPoint())
         if index is not None:
             self.clicked.emit(index)
@@ -367,7 +355,6 @@ class _ChipRow(QWidget):
             self.beside.emit()
 
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
-        """Tell of it, wherever it is."""
         self.beside.emit()
 
     def _at(self, point: QPoint) -> int | None:
@@ -395,8 +382,6 @@ def chip_words(chip: Chip) -> str:
 
 
 def _measured(metrics: QFontMetrics) -> Callable[[str], int]:
-    """Return what tells a text's width, which is measured once."""
-
     @lru_cache(WIDTHS)  # of the method itself it would load all of PySide's signatures
     def width(text: str) -> int:
         return metrics.horizontalAdvance(text)
@@ -405,5 +390,4 @@ def _measured(metrics: QFontMetrics) -> Callable[[str], int]:
 
 
 def _is_told(look: ChipLook) -> bool:
-    """Tell whether something is said below a token."""
     return bool(look.below) or look.loss is not None

@@ -7,11 +7,12 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from visformer.language import _
 from visformer.pictures.attention.strips import first_chip, source_strip, target_strip
-from visformer.pictures.fills import masked_token
+from visformer.pictures.candidates import masked_token
 from visformer.pictures.words.absent import has_source, has_target
 from visformer.session.navigation import reading_kind
 from visformer.session.state import State
 from visformer.ui.bars.strip import TokenStrip
+from visformer.ui.layout import fill
 from visformer.ui.widgets.plain_label import plain_label
 from visformer.values.trace import Trace
 
@@ -36,11 +37,7 @@ class Strips(QWidget):
         self.has_source = True  # or a prompt
         self.source_row = _row(self._source_name, self.source)  # may stand elsewhere
         self._target_row = _row(self._target_name, self.target)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(3)
-        for row in (self.source_row, self._target_row):
-            layout.addWidget(row)
+        fill(QVBoxLayout(self), self.source_row, self._target_row, spacing=3)
         self.source.clicked.connect(self.source_chosen)
         self.target.clicked.connect(self._choose_step)
         self._name(None)
@@ -80,9 +77,5 @@ class Strips(QWidget):
 
 def _row(name: QLabel, strip: TokenStrip) -> QWidget:
     row = QWidget()
-    layout = QHBoxLayout(row)
-    layout.setContentsMargins(0, 0, 0, 0)
-    layout.setSpacing(6)
-    layout.addWidget(name)
-    layout.addWidget(strip, 1)
+    fill(QHBoxLayout(row), name, (strip, 1), spacing=6)
     return row

@@ -2,36 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from PySide6.QtCore import QEvent, QSignalBlocker, Qt, QTimer, Signal
+from PySide6.QtCore import QSignalBlocker, Qt, QTimer, Signal
 from PySide6.QtWidgets import (
     QDoubleSpinBox,
     QHBoxLayout,
     QSlider,
     QSpinBox,
-    QToolButton,
     QWidget,
 )
 
-from visformer.language import _
+from visformer.language import N_, _
 from visformer.pictures.teacher_forcing import is_taught
 from visformer.pictures.words.absent import has_target
 from visformer.session.state import State
+from visformer.ui.layout import fill, in_line
 from visformer.ui.look.icons import dress
-from visformer.ui.widgets.arranging import in_line
-from visformer.ui.widgets.combo_box import ComboBox
+from visformer.ui.look.theme import FONT_PALETTE, Dressed
+from visformer.ui.widgets.controls import (
+    chooser,
+    number_field,
+    tool_button,
+    whole_field,
+)
 from visformer.ui.widgets.plain_label import plain_label
 from visformer.values.strategy import Strategy
 
+STRATEGIES = {"greedy": N_("greedy"), "sample": N_("sampling")}
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # steps per second
 
 
-class Transport(QWidget):
+class Transport(Dressed, QWidget):
     """Steps through what was decoded, or plays it at a chosen speed.
 
     ``speed`` and ``rate``, its words, stand where the window puts them.
     """
+
+    dressed_at = FONT_PALETTE
 
     moved = Signal(int)  # to this step
 
@@ -41,11 +47,11 @@ class Transport(QWidget):
         self._timer = QTimer(self)
         self._timer.timeout.connect(self._tick)
         self._buttons = {
-            "first": self._button(_("Before the first step (Home)"), self.first),
-            "back": self._button(_("One step back (Left)"), self.back),
-            "play": self._button(_("Play (Space)"), self.toggle),
-            "forward": self._button(_("One step forward (Right)"), self.forward),
-            "last": self._button(_("Last step (End)"), self.last),
+            "first": tool_button(_("Before the first step (Home)"), self.first),
+            "back": tool_button(_("One step back (Left)"), self.back),
+            "play": tool_button(_("Play (Space)"), self.toggle),
+            "forward": tool_button(_("One step forward (Right)"), self.forward),
+            "last": tool_button(_("Last step (End)"), self.last),
         }
         self._where = plain_label("")
         self.steps = QSlider(Qt.Orientation.Horizontal)
@@ -54,7 +60,7 @@ class Transport(QWidget):
         self.steps.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.steps.setMinimumWidth(60)
         self.steps.setMaximumWidth(240)
-        self.steps.valueChanged.connect(self._go)
+        self.steps.valueChanged.connect(self.go)
         self.speed = QSlider(Qt.Orientation.Horizontal)
         self.speed.setRange(0, len(SPEEDS) - 1)
         self.speed.setValue(SPEEDS.index(1.0))
@@ -63,31 +69,17 @@ class Transport(QWidget):
         self.speed.valueChanged.connect(self._speed_changed)
         self.rate = plain_label("", faint=True)
         self._speed_changed()
-        self._show_icons()
-        layout = QHBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(2)
-        for widget in (*self._buttons.values(), self.steps, self._where):
-            layout.addWidget(widget)
-
-    def _button(self, name: str, slot: Callable[[], None]) -> QToolButton:
-        button = QToolButton()
-        button.setToolTip(name)
-        button.setAccessibleName(name)
-        button.setAutoRaise(True)
-        button.clicked.connect(slot)
-        return button
+        parts = *self._buttons.values(), self.steps, self._where
+        fill(QHBoxLayout(self), *parts, spacing=2)
+        self.dress()
 
     def _show_icons(self) -> None:
         for name, button in self._buttons.items():
             dress(button, "pause" if name == "play" and self.playing else name)
 
-    def changeEvent(self, event: QEvent) -> None:
-        """Follow palette and font."""
-        super().changeEvent(event)
-        if event.type() in (QEvent.Type.PaletteChange, QEvent.Type.FontChange):
-            self._show_icons()
-            self._tell(self._state.step, self._last, self._first)
+    def _dress(self) -> None:
+        self._show_icons()
+        self._tell(self._state.step, self._last, self._first)
 
     def draw(self, state: State) -> None:
         """Show where the current step is."""
@@ -139,19 +131,19 @@ class Transport(QWidget):
 
     def first(self) -> None:
         """Go before the first step: an empty target, or the first after a prompt."""
-        self._go(self._first)
+        self.go(self._first)
 
     def back(self) -> None:
         """Go one step back."""
-        self._go(self._state.step - 1)
+        self.go(self._state.step - 1)
 
     def forward(self) -> None:
         """Go one step on."""
-        self._go(self._state.step + 1)
+        self.go(self._state.step + 1)
 
     def last(self) -> None:
         """Go to the end of what is decoded."""
-        self._go(self._last)
+        self.go(self._last)
 
     def toggle(self) -> None:
         """Pause, or play: from the start where the end is reached."""
@@ -169,7 +161,8 @@ class Transport(QWidget):
             self._timer.stop()
             self._show_playing()
 
-    def _go(self, step: int) -> None:
+    def go(self, step: int) -> None:
+        """Go to a step; playing ends."""
         self.pause()
         self.moved.emit(step)
 
@@ -212,10 +205,7 @@ class StrategyControls(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self.name = ComboBox()
-        self.name.addItem(_("greedy"), "greedy")
-        self.name.addItem(_("sampling"), "sample")
-        self.name.setAccessibleName(_("Strategy"))
+        self.name = chooser(_("Strategy"), STRATEGIES)
         self.name.setToolTip(
             _(
                 "Greedy takes the most probable token; sampling draws a token by its "
@@ -233,19 +223,15 @@ class StrategyControls(QWidget):
         self._sampling = (self.temperature, self.top_k, self.top_p, self.seed)
         self.fields = (*self._sampling, self.limit)
         self._drawn: tuple[Strategy, int | None] = Strategy(), None
-        layout = QHBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
         self.taught = plain_label(_("teacher forcing"))
         self.taught.setToolTip(
             _("The tokens are those of the reference: no strategy chooses them.")
         )
         self.taught.hide()
-        layout.addWidget(self.name)
-        layout.addWidget(self.taught)
+        fill(QHBoxLayout(self), self.name, self.taught)
         self.numbers = in_line(*self._sampling)
         self.name.currentIndexChanged.connect(self._name_changed)
         for box in self.fields:
-            box.setKeyboardTracking(False)
             box.valueChanged.connect(self._report)
         self._show_sampling()
 
@@ -291,24 +277,16 @@ class StrategyControls(QWidget):
 def _number(
     low: float, high: float, value: float, name: str, prefix: str
 ) -> QDoubleSpinBox:
-    box = QDoubleSpinBox()
-    box.setRange(low, high)
+    box = number_field(name, low, high, prefix=prefix)
     box.setSingleStep(0.05)
     box.setValue(value)
-    _name(box, name, prefix)
+    box.setToolTip(name)
     return box
 
 
 def _whole(high: int, name: str, prefix: str, at_zero: str = "") -> QSpinBox:
     """Build a field from 0 to ``high``; ``at_zero`` is what it shows for 0."""
-    box = QSpinBox()
-    box.setRange(0, high)
+    box = whole_field(name, 0, high, prefix=prefix)
     box.setSpecialValueText(at_zero)
-    _name(box, name, prefix)
-    return box
-
-
-def _name(box: QSpinBox | QDoubleSpinBox, name: str, prefix: str) -> None:
-    box.setPrefix(f"{prefix} ")
     box.setToolTip(name)
-    box.setAccessibleName(name)
+    return box

@@ -8,11 +8,12 @@ ones too. Only arrows are pictures of one colour; a window says by its property
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
-from PySide6.QtCore import QEvent, Qt
-from PySide6.QtGui import QColor, QFont, QPalette
+from PySide6.QtCore import QEvent, QObject, Qt, QVariantAnimation
+from PySide6.QtGui import QColor, QCursor, QFont, QPalette, QShowEvent
 from PySide6.QtWidgets import QApplication, QToolTip, QWidget
 from shiboken6 import isValid
 
@@ -20,7 +21,6 @@ from visformer import paths
 from visformer.language import N_
 from visformer.pictures.picture import AttentionRole
 from visformer.program.ahead import later
-from visformer.ui.look.dress import LateDress
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,3 +357,110 @@ def style_sheet(themes: Iterable[str]) -> str:
 
 def _arrow(name: str, shape: str) -> str:
     return paths.resource("arrows").joinpath(f"{name}-{shape}.svg").as_posix()
+
+
+# ---- parts of a window that follow its look --------------------------------------
+
+
+ALL_ROLES = (1 << 64) - 1  # of a palette, in all groups of colours
+ALL_PROPERTIES = (1 << 31) - 1  # of a font
+FONT = (QEvent.Type.FontChange,)
+FONT_PALETTE = (*FONT, QEvent.Type.PaletteChange)
+FONT_PALETTE_STYLE = (*FONT_PALETTE, QEvent.Type.StyleChange)
+
+if TYPE_CHECKING:
+    _Mixin = QWidget
+else:
+    _Mixin = object  # a second class of Qt's beside the widget's own would be refused
+
+
+class Dressed(_Mixin):
+    """A mixin: dresses a widget again when its look changes, once it is built."""
+
+    dressed_at: ClassVar[tuple[QEvent.Type, ...]] = FONT
+    _built = False
+
+    def dress(self) -> None:
+        """Dress for the first time; its constructor calls this once all parts exist."""
+        self._built = True
+        self._dress()
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if self._built and event.type() in self.dressed_at:
+            self._dress()
+
+    def _dress(self) -> None:
+        raise NotImplementedError
+
+
+class LateDress(QWidget):
+    """Takes up the palette and the font of its window when it is next shown.
+
+    Laying out and drawing everything in it anew is wasted work while it is hidden.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._held = False
+
+    def hold(self) -> None:
+        """Keep the look until it is shown, if it is hidden in a window that is seen."""
+        if self.isVisible() or not self.window().isVisible():
+            return
+        palette, font = QPalette(self.palette()), QFont(self.font())
+        palette.setResolveMask(ALL_ROLES)
+        font.setResolveMask(ALL_PROPERTIES)
+        self.setPalette(palette)
+        self.setFont(font)
+        self._held = True
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """Take up what the window has by now."""
+        super().showEvent(event)
+        if self._held:
+            self._held = False
+            self.setPalette(QPalette())
+            self.setFont(QFont())
+
+
+def animation(
+    parent: QObject,
+    ms: int,
+    show: Callable[[float], object],
+    end: Callable[[], object],
+) -> QVariantAnimation:
+    """Return what calls ``show`` with 0 to 1 for a while once started, then ``end``."""
+    made = QVariantAnimation(parent)
+    made.setStartValue(0.0)
+    made.setEndValue(1.0)
+    made.setDuration(ms)
+    made.valueChanged.connect(show)
+    made.finished.connect(end)
+    return made
+
+
+STILL = "pictures stand still"  # a property of the application
+
+
+def set_motion(wanted: bool) -> None:
+    """Let pictures move after a step, or stand still."""
+    app = QApplication.instance()
+    if app is not None:
+        app.setProperty(STILL, not wanted)
+
+
+def has_motion() -> bool:
+    """Tell whether pictures may move; they may unless it was switched off."""
+    app = QApplication.instance()
+    return app is not None and not app.property(STILL)
+
+
+def is_over(widget: QWidget) -> bool:
+    """Tell whether the mouse is over a widget.
+
+    A widget that came to where the mouse rested, with another tab, is sent no Leave
+    event and goes on saying so itself (Qt 6.11).
+    """
+    at = widget.mapFromGlobal(QCursor.pos())
+    return widget.underMouse() and widget.rect().contains(at)

@@ -13,9 +13,9 @@ from visformer.language import _
 from visformer.pictures.words.explanations import explanation
 from visformer.session.state import Session, State
 from visformer.ui.changed import Changed
-from visformer.ui.look.dress import LateDress
-from visformer.ui.widgets.arranging import LeastColumn
-from visformer.ui.widgets.paint_later import paint_later
+from visformer.ui.layout import LeastColumn, fill, paint_later
+from visformer.ui.look.theme import LateDress
+from visformer.ui.widgets.controls import prepared
 from visformer.ui.widgets.run_switch import RunSwitch, Without
 
 V = TypeVar("V", bound="View")
@@ -83,9 +83,6 @@ class View(LateDress):
         """Whether something slow is still being drawn, in slices."""
         return False
 
-    def fail(self, sentence: str) -> None:
-        self.session.set(error=sentence)
-
 
 class PagedView(View):
     """A view whose ``pages`` are views themselves, one of them visible."""
@@ -100,8 +97,7 @@ class PagedView(View):
             corner=self._switch,
         )
         self._pages.turned.connect(self._turned)
-        layout = QVBoxLayout(self)
-        layout.addWidget(self._pages)
+        QVBoxLayout(self).addWidget(self._pages)
 
     def _build(self, page: type[View]) -> tuple[QWidget, QWidget | None]:
         view = self._views[page.name] = page(self.session)
@@ -202,20 +198,13 @@ class Pages(QWidget):
         """``corner``: stands beside the titles, whatever page is visible."""
         super().__init__()
         self.names = tuple(page.name for page in pages)
-        self._bar, self._pages = QTabBar(), pages
+        self._bar = prepared(QTabBar(), _("pages"), [page.title for page in pages])
+        self._pages = pages
         self._built: dict[str, list[QWidget]] = {}  # the widget, and its tool
-        self._bar.setAccessibleName(_("pages"))
-        self._bar.setDrawBase(False)
-        self._bar.setExpanding(False)
-        for page in pages:
-            self._bar.addTab(page.title)
         self._bar.currentChanged.connect(self._turn)
-        self._column, self._titles = LeastColumn(self), QHBoxLayout()
-        self._column.setContentsMargins(0, 0, 0, 0)
-        self._titles.addWidget(self._bar, 1)
-        if corner is not None:
-            self._titles.addWidget(corner)
-        self._column.addLayout(self._titles)
+        titles = ((self._bar, 1),) if corner is None else ((self._bar, 1), corner)
+        self._titles = fill(QHBoxLayout(), *titles)
+        self._column = fill(LeastColumn(self), self._titles)
 
     @property
     def current(self) -> str:

@@ -22,7 +22,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QAbstractScrollArea, QApplication, QWidget
 
-from visformer.pictures.codes import NAN, NOTHING, Bytes
+from visformer.pictures.picture import NAN, NOTHING, Bytes
 from visformer.ui.widgets.cell_pixels import (
     CellRun,
     cells_in_sight,
@@ -227,7 +227,6 @@ class Canvas(QWidget):
         return self.digits and have_room(self.view, QRectF(self.rect()))
 
     def _repaint(self, cells: list[QRectF] | None = None) -> None:
-        """Paint some rectangles of cells again, or everything."""
         if cells is None:
             self._stale = QRegion(self.rect())
             self.update()
@@ -240,7 +239,6 @@ class Canvas(QWidget):
             self.update(place)
 
     def changeEvent(self, event: QEvent) -> None:
-        """Follow font and palette."""
         super().changeEvent(event)
         self._stale = QRegion(self.rect())
 
@@ -360,7 +358,6 @@ class Canvas(QWidget):
         paint_focus(painter, palette, *self._focus())
 
     def _focus(self) -> tuple[list[QRectF], QRectF | None]:
-        """Return where the marked rows and columns lie, and the cell, in pixels."""
         whole = self._whole
         bands = [QRectF(0, row, whole.width(), 1) for row in self._rows]
         bands += [QRectF(column, 0, 1, whole.height()) for column in self._columns]
@@ -378,14 +375,12 @@ class Canvas(QWidget):
         return self._pixels(cells).toAlignedRect()
 
     def _pixels(self, cells: QRectF) -> QRectF:
-        """Return where a rectangle of cells lies in the widget, in pixels."""
         (wide, high), view = self._pitch, self.view
         left, top = (cells.x() - view.x()) * wide, (cells.y() - view.y()) * high
         return QRectF(left, top, cells.width() * wide, cells.height() * high)
 
     @property
     def _pitch(self) -> tuple[float, float]:
-        """The width and height of a cell, in pixels."""
         return self.width() / self.view.width(), self.height() / self.view.height()
 
     # ---- the mouse -------------------------------------------------------------
@@ -405,12 +400,10 @@ class Canvas(QWidget):
         return QPointF(view.x() + x * view.width(), view.y() + y * view.height())
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
-        """Begin a click or a drag."""
         if event.button() == Qt.MouseButton.LeftButton:
             self._pressed, self._grabbed = event.position(), self.view
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        """Drag, or report the cell under the mouse."""
         if self._pressed is not None and self._grabbed is not None:
             path = event.position() - self._pressed
             if path.manhattanLength() >= QApplication.startDragDistance():
@@ -421,7 +414,6 @@ class Canvas(QWidget):
         self._hover(self.cell_at(event.position()))
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
-        """Report a click that was not a drag."""
         pressed, self._pressed, self._grabbed = self._pressed, None, None
         if pressed is None or event.button() != Qt.MouseButton.LeftButton:
             return
@@ -441,7 +433,6 @@ class Canvas(QWidget):
         event.accept()
 
     def leaveEvent(self, event: QEvent) -> None:
-        """Nothing is under the mouse."""
         self._hover(None)
 
     def _hover(self, cell: MapCell | None) -> None:

@@ -24,7 +24,7 @@ from PySide6.QtGui import (
 )
 
 from visformer.pictures.attention.mosaic import Mosaic, pooled
-from visformer.pictures.codes import MASKED, Bytes
+from visformer.pictures.picture import MASKED, Bytes
 from visformer.ui.widgets.colour_map import image_of
 from visformer.values.arrays import Bools, Floats, read_only
 from visformer.words import NOUGHT, decimals, share

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QWidget
 from visformer.language import _, ngettext
 from visformer.pictures.picture import AttentionRole, Matrix, named
 from visformer.ui.look.theme import TITLE, gap, hue, sized
-from visformer.ui.widgets.label_text import short
+from visformer.ui.widgets.labels import short
 
 QUERY, KEY = "\x00", "\x01"  # stand for two tokens while a sentence is cut at them
 
@@ -54,7 +54,6 @@ class CellValue(QWidget):
         return wide, large.height() + body.height() + edge
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Paint the value, and below it who reads whom, each in its role's hue."""
         painter, palette, edge = QPainter(self), self.palette(), gap(self)
         role = QPalette.ColorRole
         painter.setBrush(palette.color(role.Base))

@@ -19,11 +19,9 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QPushButton, QSizePolicy, QWidget
 
 from visformer.language import _
-from visformer.pictures.codes import HIGH, LOW, MASKED, NAN, Bytes
-from visformer.pictures.picture import Matrix
+from visformer.pictures.picture import HIGH, LOW, MASKED, NAN, Bytes, Matrix
 from visformer.ui.widgets.colour_map import nan_crosses
-from visformer.ui.widgets.plain_label import write_in
-from visformer.ui.widgets.plain_tip import plain_tip
+from visformer.ui.widgets.plain_label import cut_to_room, plain_tip, write_in
 
 RAMP = 12  # letters of the colours' width; less where there is no room
 BREAK = re.compile("[,;]")  # where a scale's name is cut if it has no room
@@ -82,7 +80,6 @@ class ColourBar(QWidget):
         self.update()
 
     def sizeHint(self) -> QSize:
-        """As many lines high as the width needs."""
         wide = 20 * self.fontMetrics().averageCharWidth()
         return QSize(wide, self.heightForWidth(self.width() or wide))
 
@@ -136,7 +133,6 @@ class ColourBar(QWidget):
         return ends + 2 * letter + keys + len(self._keys) * letter
 
     def _is_second(self, width: int) -> bool:
-        """Tell whether the offer stands on a line of its own."""
         first = self._first_line(width)
         return bool(self._offered) and first + self._offer_room() > width
 
@@ -152,12 +148,9 @@ class ColourBar(QWidget):
         whole = self._offer_room()
         line, wide = self._line(), min(whole, self.width())
         if wide < whole:
-            room, cut = (
-                wide - whole + self._wide(self._offered),
-                Qt.TextElideMode.ElideRight,
-            )
+            room = wide - whole + self._wide(self._offered)
             brief = BREAK.split(self._offered)[0]
-            self.offer.setText(self.fontMetrics().elidedText(brief, cut, room))
+            self.offer.setText(cut_to_room(brief, self.fontMetrics(), room))
         else:
             self.offer.setText(self._offered)
         if self._is_second(self.width()):
@@ -170,7 +163,6 @@ class ColourBar(QWidget):
         self._place_offer()
 
     def changeEvent(self, event: QEvent) -> None:
-        """Measure again in another font or style."""
         super().changeEvent(event)
         if "_widths" in self.__dict__:
             self._widths.clear()
@@ -180,7 +172,6 @@ class ColourBar(QWidget):
     # ---- painting --------------------------------------------------------------
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Paint from left to right: low end, colours, high end, keys, words."""
         if self._table is None:
             return
         painter = QPainter(self)
@@ -195,7 +186,6 @@ class ColourBar(QWidget):
         self._text(painter, x, self._said(self.width() - x))
 
     def _scale(self, painter: QPainter, table: Bytes) -> float:
-        """Paint the colours between their ends; return where the next text begins."""
         gap, line = self.fontMetrics().averageCharWidth(), self._line()
         x = self._text(painter, 0, self._ends[0]) + gap / 2
         box = QRectF(x, line * 0.2, self._ramp_room(self.width()), line * 0.6)
@@ -225,15 +215,13 @@ class ColourBar(QWidget):
         """Write a text on the first line; return where it ends. Numbers are not cut."""
         room = max(0, int(self.width() - x))
         if cut:
-            mode = Qt.TextElideMode.ElideRight
-            text = self.fontMetrics().elidedText(text, mode, room)
+            text = cut_to_room(text, self.fontMetrics(), room)
         flags = Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextDontClip
         painter.drawText(QRectF(x, 0, room, self._line()), flags, text)
         return x + self._wide(text)
 
 
 def _ramp(table: Bytes) -> QImage:
-    """Return the colours from low to high as an image one pixel high."""
     row = table[LOW : HIGH + 1].tobytes()
     size = HIGH + 1 - LOW
     return QImage(row, size, 1, 4 * size, QImage.Format.Format_RGBA8888).copy()

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QBrush, QColor, QImage, QPalette
 
-from visformer.pictures.codes import HIGH, LOW, MASKED, NAN, Bytes
+from visformer.pictures.picture import HIGH, LOW, MASKED, NAN, Bytes
 
 NAN_COLOUR = "#d81b7a"  # occurs in none of the maps
 FEW = 1 << 14  # pixels of a small image
@@ -73,7 +73,6 @@ def image_of(codes: Bytes, colours: Bytes) -> QImage:
 
 @lru_cache(maxsize=16)
 def _packed(colours: bytes) -> NDArray[np.uint32]:
-    """Return colours as 0xAARRGGBB."""
     table = np.frombuffer(colours, np.uint8).reshape(-1, 4)
     return table[:, [2, 1, 0, 3]].copy().view("<u4")[:, 0]
 

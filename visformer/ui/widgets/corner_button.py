@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from PySide6.QtCore import QEvent, QMargins, QObject, QPoint, QRect, QSize, Qt, QTimer
+from PySide6.QtCore import QEvent, QMargins, QObject, QPoint, QRect, QSize, Qt
 from PySide6.QtGui import QImage, QPainter, QPaintEvent, QPalette, QRegion
 from PySide6.QtWidgets import (
     QCheckBox,
@@ -14,8 +14,9 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from visformer.ui.layout import SingleShot
 from visformer.ui.look import icons
-from visformer.ui.look.pointer import is_over
+from visformer.ui.look.theme import is_over
 from visformer.values.arrays import Floats
 
 EDGE = 2  # pixels between it and what is painted
@@ -31,8 +32,7 @@ class CornerButton(QToolButton):
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.setAutoRaise(True)
         self._picture, self._looking = picture, False
-        self._rest = QTimer(self, singleShot=True, interval=REST_MS)
-        self._rest.timeout.connect(self._rested)
+        self._rest = SingleShot(self, self._rested, REST_MS)
         picture.installEventFilter(self)
 
     def offer(self, icon: str, name: str) -> None:
@@ -45,7 +45,6 @@ class CornerButton(QToolButton):
         self._settle()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Notice that there is something new in the picture."""
         if event.type() == QEvent.Type.Paint and self.isVisible() and not self._looking:
             self._rest.start()
         return False

@@ -7,16 +7,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from PySide6.QtCore import QBuffer, QObject, QPoint, QRect, QSize, Qt, Signal
-from PySide6.QtGui import QGuiApplication, QImage, QImageWriter, QPainter, QPalette
-from PySide6.QtWidgets import QFileDialog, QMenu, QWidget
+from PySide6.QtCore import QBuffer, QEvent, QObject, QPoint, QRect, QSize, Qt
+from PySide6.QtGui import (
+    QContextMenuEvent,
+    QGuiApplication,
+    QImage,
+    QImageWriter,
+    QPainter,
+    QPalette,
+)
+from PySide6.QtWidgets import QAbstractScrollArea, QFileDialog, QMenu, QWidget
 
 from visformer.errors import InputError
 from visformer.files import check_suffix, exists, save_result, short
 from visformer.language import N_, _
 from visformer.pictures.picture import Table, csv_text
 from visformer.ui.widgets.corner_button import CornerButton
-from visformer.ui.window.large import can_be_large, place_of
+from visformer.ui.window.large import can_be_large, place_of, report
 
 SHARPNESS = 2  # pixels of a picture per pixel on screen, in each direction
 MODIFIED = "modified"  # a window's property: what is changed in the run it shows
@@ -34,13 +41,20 @@ class Format(NamedTuple):
 class Export(QObject):
     """The context menu of a picture, which can also be made large."""
 
-    failed = Signal(str)  # one sentence
-
     def __init__(self, widget: QWidget, table: Callable[[], Table | None]) -> None:
         """``table`` gives the numbers; None while there are none."""
         super().__init__(widget)
         self._widget, self._table = widget, table
         can_be_large(widget)
+        widget.installEventFilter(self)
+        if isinstance(widget, QAbstractScrollArea):
+            widget.viewport().installEventFilter(self)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if isinstance(event, QContextMenuEvent):
+            self.popup(event.globalPos())
+            return True
+        return False
 
     def table(self) -> Table | None:
         """Return the numbers; what they are is followed by what modified the run."""
@@ -68,7 +82,6 @@ class Export(QObject):
         return menu
 
     def _offer_size(self, menu: QMenu) -> None:
-        """Offer to make the picture large, or to put it back."""
         place = place_of(self._widget)
         if place is None:
             return
@@ -103,7 +116,7 @@ class Export(QObject):
             data = png(content) if isinstance(content, QImage) else content.encode()
             save_result(Path(path), data)
         except InputError as error:
-            self.failed.emit(str(error))
+            report(self._widget, str(error))
 
 
 def modification(widget: QWidget) -> str:

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 from PySide6.QtCore import (
-    QEvent,
     QPoint,
     QRect,
     QRectF,
     QSize,
     Qt,
-    QTimer,
-    QVariantAnimation,
     Signal,
 )
 from PySide6.QtGui import (
-    QContextMenuEvent,
     QFontMetrics,
     QKeyEvent,
     QMouseEvent,
@@ -28,45 +24,57 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from visformer.language import N_, _
 from visformer.pictures.attention.gist import Gist
-from visformer.pictures.codes import codes
-from visformer.pictures.picture import Matrix, Table
+from visformer.pictures.picture import Matrix, Table, codes
+from visformer.ui.layout import SingleShot
 from visformer.ui.look.icons import paint_sign
-from visformer.ui.look.motion import has_motion
-from visformer.ui.look.theme import gap, hue
+from visformer.ui.look.theme import (
+    FONT_PALETTE_STYLE,
+    Dressed,
+    animation,
+    gap,
+    has_motion,
+    hue,
+)
 from visformer.ui.widgets.canvas import ZOOM_STEP, Canvas
 from visformer.ui.widgets.cell_value import CellValue, description, is_inside
 from visformer.ui.widgets.colour_bar import ColourBar
 from visformer.ui.widgets.colour_map import colour_table
 from visformer.ui.widgets.export import Export
-from visformer.ui.widgets.label_text import (
+from visformer.ui.widgets.labels import (
+    LEAST,
+    Caption,
+    Labels,
     LongestLabels,
+    MapRoom,
     are_numbers,
+    axis_ink,
     labels_width,
+    map_room,
+    square_cells,
     title_font,
 )
-from visformer.ui.widgets.labels import Caption, Labels, axis_ink
-from visformer.ui.widgets.map_room import LEAST, MapRoom, map_room, square_cells
 from visformer.ui.widgets.plain_label import (
     PlainLabel,
     plain_label,
+    plain_tip,
     wrapped_height,
     write_in,
+    written,
 )
-from visformer.ui.widgets.plain_tip import plain_tip
-from visformer.ui.widgets.raw_pieces import written
 from visformer.values.facts import Kind
 
 EMPTY = N_("Nothing to show yet.")
 
 
-class HeatMap(QWidget):
+class HeatMap(Dressed, QWidget):
     """Draws a Matrix; reports the cell under the mouse and the cell clicked."""
+
+    dressed_at = FONT_PALETTE_STYLE
 
     hovered = Signal(object)  # a MapCell or None
     clicked = Signal(object)  # a MapCell; None: beside the cells
     offer_taken = Signal()  # the range of colours that Matrix.offer names
     moved = Signal()  # the cells have room elsewhere: see ``span`` and ``left``
-    failed = Signal(str)
 
     def __init__(self, name: str, *, stretch: float = 1.0, gist: bool = False) -> None:
         """``name``: what a screen reader calls it.
@@ -115,8 +123,7 @@ class HeatMap(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.setMinimumSize(120, 100)
         self.export = Export(self, self.table)
-        self.export.failed.connect(self.failed)
-        self._dress()
+        self.dress()
         self.draw(None)
 
     @property
@@ -214,7 +221,6 @@ class HeatMap(QWidget):
         self._say_value()
 
     def _say_value(self) -> None:
-        """Write the marked cell's value beside it, if it is on screen."""
         matrix, cell = self._matrix, self._cell
         if matrix is None or cell is None or not is_inside(matrix, cell):
             self.value.hide()
@@ -246,7 +252,6 @@ class HeatMap(QWidget):
     # ---- where things are ------------------------------------------------------
 
     def sizeHint(self) -> QSize:
-        """Thirty characters square."""
         side = 30 * self.fontMetrics().averageCharWidth()
         return QSize(side, side)
 
@@ -367,22 +372,12 @@ class HeatMap(QWidget):
             self._arrange()
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Frame the map that the keys go to."""
         if self.hasFocus():
             painter = QPainter(self)
             painter.setPen(self.palette().color(QPalette.ColorRole.Highlight))
             painter.drawRect(self.rect().adjusted(0, 0, -1, -1))
 
-    def changeEvent(self, event: QEvent) -> None:
-        """Follow palette, font and style."""
-        super().changeEvent(event)
-        of = QEvent.Type
-        kinds = of.PaletteChange, of.FontChange, of.StyleChange
-        if event.type() in kinds and hasattr(self, "canvas"):
-            self._dress()
-
     def _dress(self) -> None:
-        """Use the widget's palette and font."""
         self._arrange()
         if self._matrix is not None:
             self._write(self._matrix)
@@ -391,12 +386,10 @@ class HeatMap(QWidget):
     # ---- mouse and keys --------------------------------------------------------
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
-        """Report a click beside the cells."""
         if event.button() == Qt.MouseButton.LeftButton:
             self.clicked.emit(None)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Plus and minus zoom, 0 shows everything."""
         actions = {
             Qt.Key.Key_Plus: lambda: self.canvas.zoom(ZOOM_STEP),
             Qt.Key.Key_Minus: lambda: self.canvas.zoom(1 / ZOOM_STEP),
@@ -407,10 +400,6 @@ class HeatMap(QWidget):
             super().keyPressEvent(event)
         else:
             action()
-
-    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
-        """Offer to copy and to save what is on screen."""
-        self.export.popup(event.globalPos())
 
 
 SIDE = 0.7  # of a line
@@ -541,14 +530,8 @@ class NewRow(QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         self.hide()
         self._cells = QRectF()
-        self.quiet = QTimer(self, singleShot=True, interval=QUIET_MS)
-        self.quiet.timeout.connect(self._glow)
-        self.glow = QVariantAnimation(self)
-        self.glow.setStartValue(0.0)
-        self.glow.setEndValue(1.0)
-        self.glow.setDuration(GLOW_MS)
-        self.glow.valueChanged.connect(lambda _: self.update())
-        self.glow.finished.connect(self.hide)
+        self.quiet = SingleShot(self, self._glow, QUIET_MS)
+        self.glow = animation(self, GLOW_MS, lambda _: self.update(), self.hide)
 
     def start(self, cells: QRectF) -> None:
         """Glow over ``cells`` of the canvas, unless pictures stand still."""
@@ -572,7 +555,6 @@ class NewRow(QWidget):
             self.hide()
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Paint a light that runs along the row and goes out; first nothing."""
         time = float(self.glow.currentValue() or 0.0)
         if not time:
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from operator import is_
 from typing import NamedTuple
 
@@ -19,19 +20,8 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QWidget
 
 from visformer.pictures.picture import AttentionRole, Label
-from visformer.ui.look.theme import CAPTION, hue, sized
-from visformer.ui.widgets.label_text import (
-    WIDE_SIZE,
-    are_numbers,
-    axis_title,
-    cut_to,
-    is_wide,
-    label_font,
-    labels_width,
-    short,
-)
-from visformer.ui.widgets.plain_tip import plain_tip
-from visformer.ui.widgets.raw_pieces import written
+from visformer.ui.look.theme import CAPTION, TITLE, hue, sized
+from visformer.ui.widgets.plain_label import cut_to_room, plain_tip, written
 
 ROUNDING = 0.01  # of a pixel or a label
 LEFT, RIGHT, MIDDLE = (
@@ -120,7 +110,6 @@ class Labels(QWidget):
         return self._texts[:known] + new
 
     def changeEvent(self, event: QEvent) -> None:
-        """Write the labels again: perhaps as raw pieces."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.FontChange and "_labels" in self.__dict__:
             labels, self._labels = self._labels, ()
@@ -135,7 +124,6 @@ class Labels(QWidget):
     # ---- painting --------------------------------------------------------------
 
     def _repaint(self, before: set[LabelLook] | None) -> None:
-        """Paint again what is new or elsewhere, not what stays; None: everything."""
         if before is None or self._stand_side_by_side or self.brief:
             self._arranged = ()
             self.update()
@@ -150,7 +138,6 @@ class Labels(QWidget):
         return self._arranged == self._arrangement()
 
     def _looks(self) -> set[LabelLook]:
-        """Return how all that is painted looks, and where it stands."""
         if self._found is None:
             size, texts = self._fit.face.pointSizeF(), self._texts
             self._found = {
@@ -201,7 +188,6 @@ class Labels(QWidget):
         return math.ceil(max(lines * high, self._fit.pitch / 2)) + 1
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Paint the labels that have room, in their role's hue."""
         painter = QPainter(self)
         if not self._stands:
             self._arrange()
@@ -253,7 +239,6 @@ class Labels(QWidget):
             painter.setFont(self._fit.face)
 
     def _wide(self, text: str) -> int:
-        """Return a text's width in the face that fits, which is measured once."""
         if text not in self._widths:
             self._widths[text] = self._fit.metrics.horizontalAdvance(text)
         return self._widths[text]
@@ -282,7 +267,6 @@ class Labels(QWidget):
         return not self._rows and self.upright
 
     def _high(self, metrics: QFontMetrics) -> float:
-        """Return the height of a label; of several scripts, the largest."""
         return metrics.height() * (WIDE_SIZE if self._has_wide else 1.0)
 
     def _is_turned(self, index: int) -> bool:
@@ -291,7 +275,6 @@ class Labels(QWidget):
         return turns and len(self._texts[index]) > 1
 
     def _placed(self) -> list[tuple[int, float]]:
-        """Return the labels to paint, each with its middle along the axis."""
         every, least = self._fit.every, self._fit.needed - ROUNDING
         first = max(0, math.floor(self._first))
         last = min(len(self._texts), math.ceil(self._first + self._span))
@@ -336,7 +319,6 @@ class Labels(QWidget):
         return list(zip(indices, middles, strict=True))
 
     def _box(self, index: int, middle: float) -> tuple[QRectF, int]:
-        """Return the place of a label that is not turned, and how it stands in it."""
         metrics = self._fit.metrics
         high = metrics.height()
         if self._rows:
@@ -383,7 +365,6 @@ class Caption(QWidget):
         return self.fontMetrics().horizontalAdvance(self._text) + 2
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Paint the text, shorter if it does not fit."""
         painter = QPainter(self)
         painter.setPen(axis_ink(self.palette(), self._role))
         painter.rotate(-90)
@@ -397,3 +378,164 @@ def axis_ink(palette: QPalette, role: AttentionRole) -> QColor:
     if role:
         return hue(palette, role)
     return palette.color(QPalette.ColorRole.PlaceholderText)
+
+
+LEAST = 120  # pixels of a map's sides: smaller ones stretch, or lose labels
+ROWS_SHARE, COLUMNS_SHARE = 0.4, 0.35  # of the width and height, at most for labels
+FEWEST = 5  # letters of a row's label below which it is left out
+
+
+class MapRoom(NamedTuple):
+    """Where the cells lie, and what stands around them, in pixels."""
+
+    cells: QRect
+    left: int  # the row labels' width; 0: there is no room for them
+    above: int  # the column labels' height; 0: there is no room for them
+    upright: bool  # no column label is turned
+    brief: bool  # only marked columns have a label, and the axis has no title
+
+
+def map_room(
+    extent: tuple[int, int],
+    whole: QRect,
+    stretch: float,
+    longest: tuple[int, int],
+    type_size: tuple[int, int],
+    *,
+    numbered: bool,
+) -> MapRoom:
+    """Share ``whole`` out to cells and labels; ``longest``: the widest row and column.
+
+    Where all labels would leave less than LEAST for the cells, columns are named by
+    the marked one alone, then not at all; rows, cut short, then not at all.
+    ``type_size``: a line's height and a letter's width; ``numbered``: the columns have
+    numbers, which are never turned.
+    """
+    line, letter = type_size
+    wide, high = whole.width(), whole.height()
+    left = min(longest[0], int(wide * ROWS_SHARE), wide - line - LEAST)
+    left = left if left >= min(longest[0], FEWEST * letter) else 0
+    beside = line + left if left else 0
+    inside = whole.adjusted(beside, 2 * line, 0, 0)
+    pitch = square_cells(extent, inside, stretch).width() / extent[1]
+    upright = numbered or longest[1] <= pitch
+    above = line if upright else min(longest[1], int(high * COLUMNS_SHARE))
+    brief = high - line - above < LEAST
+    if brief:
+        above = line if high - line >= LEAST else 0
+    down = above if brief else line + above
+    down = down or (line // 2 if left else 0)  # the first row's label begins higher
+    cells = square_cells(extent, whole.adjusted(beside, down, 0, 0), stretch)
+    return MapRoom(cells, left, above, upright, brief)
+
+
+def square_cells(extent: tuple[int, int], within: QRect, stretch: float) -> QRect:
+    """Return where ``extent`` (rows, columns) cells lie: at the top left of ``within``.
+
+    They are square where the map is large enough so; ``stretch`` is the largest ratio
+    of their sides otherwise.
+    """
+    rows, columns = extent
+    wide, high = max(1, within.width()) / columns, max(1, within.height()) / rows
+    across = min(wide, stretch * high) * columns
+    down = min(high, stretch * wide) * rows
+    across = max(across, min(LEAST, wide * columns))
+    down = max(down, min(LEAST, high * rows))
+    corner = within.topLeft()
+    return QRect(corner.x(), corner.y(), max(1, int(across)), max(1, int(down)))
+
+
+LONGEST = 14  # characters of a label; more are cut in the middle
+LongestLabels = tuple[tuple[str, ...], tuple[str, ...]]  # of a map's rows and columns
+TITLED = 20  # lines of a map's width from which its title is large
+WIDE_SIZE = 1.2  # of characters that fill a square, beside Latin ones
+
+
+@lru_cache(maxsize=4096)
+def short(label: str) -> str:
+    """Cut a long label in the middle."""
+    if len(label) <= LONGEST:
+        return str(label)
+    head = LONGEST // 2
+    return f"{label[:head]}…{label[len(label) - (LONGEST - 1 - head) :]}"
+
+
+@lru_cache(maxsize=4096)
+def cut_to(label: str, font: QFont, room: int) -> str:
+    """Cut a label to ``room`` pixels."""
+    metrics = QFontMetrics(font)
+    return metrics.elidedText(label, Qt.TextElideMode.ElideMiddle, room)
+
+
+def axis_title(title: str, metrics: QFontMetrics, room: int) -> str:
+    """Return the title of an axis, or what it is short for, as it fits into ``room``.
+
+    “query: target token that reads” is a query, “model dimension (dim)” a dim.
+    """
+    name, _colon, _what = title.partition(":")
+    words, _open, symbol = name.partition(" (")
+    for text in (title, name, words, symbol.rstrip(")")):
+        if text and metrics.horizontalAdvance(text) <= room:
+            return text
+    return cut_to_room(words, metrics, room)
+
+
+def label_font(font: QFont, text: str) -> QFont:
+    """Return the font of a label: larger for Chinese, Japanese and Korean characters.
+
+    Their fonts draw them smaller than Latin letters of the same nominal size.
+    """
+    return sized(font, WIDE_SIZE) if is_wide(text) else font
+
+
+def title_font(font: QFont, title: str, room: float) -> QFont:
+    """Return the font of a map's title: large where it fits, above a large map."""
+    large = sized(font, TITLE, bold=True)
+    least = TITLED * QFontMetrics(font).height()
+    if room < max(least, QFontMetrics(large).horizontalAdvance(title)):
+        return sized(font, 1.0, bold=True)
+    return large
+
+
+@lru_cache(maxsize=64)
+def labels_width(font: QFont, labels: tuple[str, ...]) -> int:
+    """Return the room of the widest label; only the longest few are measured.
+
+    In bold, as the current step's is painted: no label changes its room with the step.
+    """
+    bold = sized(font, 1.0, bold=True)
+    widest = max(
+        (
+            QFontMetricsF(label_font(bold, text)).horizontalAdvance(text)
+            for text in longest(tuple(map(short, labels)))
+        ),
+        default=0.0,
+    )
+    return math.ceil(widest + QFontMetricsF(font).averageCharWidth())
+
+
+@lru_cache(maxsize=64)
+def longest(labels: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the few labels of the most characters: the widest is among them.
+
+    Of equally long ones the first: so a step seldom changes them.
+    """
+    return tuple(sorted(dict.fromkeys(labels), key=len, reverse=True)[:3])
+
+
+@lru_cache(maxsize=64)
+def are_numbers(labels: tuple[str, ...]) -> bool:
+    """Tell whether all labels are whole numbers, such as those of dimensions."""
+    return bool(labels) and all(map(str.isdecimal, labels))
+
+
+@lru_cache(maxsize=2048)
+def is_wide(text: str) -> bool:
+    return any(
+        "\u2e80" <= char <= "\u9fff"
+        or "\uac00" <= char <= "\ud7af"
+        or "\uf900" <= char <= "\ufaff"
+        or "\uff01" <= char <= "\uff60"
+        or "\U00020000" <= char <= "\U0003ffff"
+        for char in text
+    )

@@ -13,7 +13,6 @@ from PySide6.QtCore import (
     QLine,
     QModelIndex,
     QPersistentModelIndex,
-    QPoint,
     QRect,
     QSize,
     Qt,
@@ -40,14 +39,13 @@ from PySide6.QtWidgets import (
 
 from visformer import words
 from visformer.language import N_, _
-from visformer.pictures.codes import HIGH, LOW
-from visformer.pictures.picture import Numbers, Table, is_same
+from visformer.pictures.picture import HIGH, LOW, Numbers, Table, is_same
+from visformer.ui.look.theme import Dressed
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.colour_map import colour_table
 from visformer.ui.widgets.export import CSV, Export
-from visformer.ui.widgets.label_text import short
-from visformer.ui.widgets.plain_tip import plain_tip
-from visformer.ui.widgets.raw_pieces import written
+from visformer.ui.widgets.labels import short
+from visformer.ui.widgets.plain_label import cut_to_room, plain_tip, written
 from visformer.values.arrays import Floats
 
 NOT_KEPT = N_("not kept by the run")
@@ -55,12 +53,11 @@ FITTED = 40  # columns up to which each is as wide as its own title needs
 FEWEST, MOST_ROWS = 3, 8  # visible rows, the first as long as there are no numbers
 
 
-class NumberTable(QTableView):
+class NumberTable(Dressed, QTableView):
     """Shows Numbers; reports the cell under the mouse and the cell clicked."""
 
     hovered = Signal(object)  # a MapCell or None
     picked = Signal(object)  # a MapCell
-    failed = Signal(str)
 
     def __init__(self, name: str, *, least: int = 2, most: int = MOST_ROWS) -> None:
         """``name``: what a screen reader calls it.
@@ -91,11 +88,9 @@ class NumberTable(QTableView):
             header.setHighlightSections(False)
             header.setSectionsClickable(False)
         self.export = Export(self, self.table)
-        self.export.failed.connect(self.failed)
         self.entered.connect(lambda at: self.hovered.emit(_place(at)))
         self.clicked.connect(lambda at: self.picked.emit(_place(at)))
-        self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
-        self.customContextMenuRequested.connect(self._pop_up)
+        self._built = True
 
     def draw(self, numbers: Numbers | None) -> None:
         """Show numbers; the scroll position stays if possible.
@@ -150,7 +145,6 @@ class NumberTable(QTableView):
     def _paint_bars(
         self, painter: QPainter, rows: list[Section], columns: list[Section]
     ) -> None:
-        """Paint a bar behind every number, from the middle if some are negative."""
         signed = bool((self.bars < 0).any())
         less: list[QRect] = []
         more: list[QRect] = []
@@ -169,7 +163,6 @@ class NumberTable(QTableView):
     def _paint_frames(
         self, painter: QPainter, rows: list[Section], columns: list[Section]
     ) -> None:
-        """Frame the marked row and column, cell by cell."""
         painter.setPen(self.palette().highlight().color())
         marked = [
             box_of(row, column).adjusted(0, 0, -1, -1)
@@ -184,7 +177,7 @@ class NumberTable(QTableView):
         self, painter: QPainter, rows: list[Section], columns: list[Section]
     ) -> None:
         """Write the numbers against the right edges of their cells."""
-        metrics, cut = self.fontMetrics(), Qt.TextElideMode.ElideRight
+        metrics = self.fontMetrics()
         margin = self.style().pixelMetric(QStyle.PixelMetric.PM_FocusFrameHMargin) + 1
         painter.setPen(self.palette().text().color())
         for row in rows:
@@ -195,7 +188,7 @@ class NumberTable(QTableView):
                 text = self._text(row.at, column.at)
                 wide = metrics.horizontalAdvance(text)
                 if wide > room:
-                    text = metrics.elidedText(text, cut, room)
+                    text = cut_to_room(text, metrics, room)
                     wide = metrics.horizontalAdvance(text)
                 painter.drawText(column.end - margin - wide, line, text)
 
@@ -215,7 +208,6 @@ class NumberTable(QTableView):
     # ---- what is shown ---------------------------------------------------------
 
     def _name(self, section: int, orientation: Qt.Orientation, role: int) -> object:
-        """Name rows and columns; marked ones stand out."""
         if self.numbers is None:
             return None
         across = orientation == Qt.Orientation.Horizontal
@@ -231,7 +223,6 @@ class NumberTable(QTableView):
         return None
 
     def _cell(self, row: int, column: int, role: int) -> object:
-        """Return a number with four digits; its tool tip has all digits."""
         if self.numbers is None:
             return None
         if role == Role.TextAlignmentRole:
@@ -250,7 +241,6 @@ class NumberTable(QTableView):
         return None
 
     def _text(self, row: int, column: int) -> str:
-        """Return what a cell says; "" where there are no numbers."""
         if self.numbers is None or not self.numbers.keeps(row, column):
             return ""
         value = float(self.numbers.values[row, column])
@@ -350,7 +340,6 @@ class NumberTable(QTableView):
         return QSize(self.minimumWidth(), self._height(self._fitting_rows))
 
     def minimumSizeHint(self) -> QSize:
-        """Ask for a few rows at most; the rest can be scrolled to."""
         least = self._height(min(self._least, self._fitting_rows))
         return QSize(super().minimumSizeHint().width(), least)
 
@@ -360,15 +349,11 @@ class NumberTable(QTableView):
         if event.size().width() != event.oldSize().width():
             self._fit()
 
-    def changeEvent(self, event: QEvent) -> None:
-        """Follow the size of the text."""
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.FontChange and hasattr(self, "_model"):
-            self._named = 0
-            self._fit()
+    def _dress(self) -> None:
+        self._named = 0
+        self._fit()
 
     def leaveEvent(self, event: QEvent) -> None:
-        """Nothing is under the mouse."""
         super().leaveEvent(event)
         self.hovered.emit(None)
 
@@ -380,9 +365,6 @@ class NumberTable(QTableView):
             super().keyPressEvent(event)
         else:
             event.ignore()
-
-    def _pop_up(self, place: QPoint) -> None:
-        self.export.popup(self.viewport().mapToGlobal(place))
 
 
 def _place(at: QModelIndex) -> MapCell:

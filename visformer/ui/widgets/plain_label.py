@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 
-from PySide6.QtCore import QEvent, QRect, QSize, Qt
+from PySide6.QtCore import QCoreApplication, QEvent, QRect, QSize, Qt
 from PySide6.QtGui import (
     QColor,
     QFontMetrics,
@@ -13,7 +13,9 @@ from PySide6.QtGui import (
     QPaintEvent,
     QPalette,
 )
-from PySide6.QtWidgets import QLabel, QSizePolicy, QToolTip, QWidget
+from PySide6.QtWidgets import QApplication, QLabel, QSizePolicy, QToolTip, QWidget
+
+from visformer.pictures.picture import raw_label
 
 MOST_CHARACTERS = 40  # whose room a label asks for
 MOST_SHOWN = 2000  # characters that are measured, painted or told
@@ -27,7 +29,6 @@ class PlainLabel(QLabel):
     """
 
     def minimumSizeHint(self) -> QSize:
-        """Ask for the room of the text, or of its first characters."""
         hint = super().minimumSizeHint()
         most = MOST_CHARACTERS * self.fontMetrics().averageCharWidth()
         return QSize(min(hint.width(), most), hint.height())
@@ -41,8 +42,7 @@ class PlainLabel(QLabel):
         metrics, text = self.fontMetrics(), self.text()
         if metrics.horizontalAdvance(text[:MOST_SHOWN]) <= room:
             return ""
-        cut = Qt.TextElideMode.ElideRight
-        return metrics.elidedText(text[:MOST_SHOWN], cut, room) or "…"
+        return cut_to_room(text[:MOST_SHOWN], metrics, room) or "…"
 
     def paintEvent(self, event: QPaintEvent) -> None:
         """Paint the text, cut where there is no room for it."""
@@ -71,6 +71,11 @@ class PlainLabel(QLabel):
             QToolTip.showText(place, f"<qt>{words}</qt>", self)
             return True
         return super().event(event)
+
+
+def cut_to_room(text: str, metrics: QFontMetrics, room: float) -> str:
+    """Return a text as it fits into ``room`` pixels, cut at its end."""
+    return metrics.elidedText(text, Qt.TextElideMode.ElideRight, int(room))
 
 
 class Hint(PlainLabel):
@@ -123,3 +128,34 @@ def wrapped_height(metrics: QFontMetrics, text: str, width: int) -> int:
         return 0
     room = QRect(0, 0, max(1, width), 1 << 16)
     return metrics.boundingRect(room, Qt.TextFlag.TextWordWrap, text).height()
+
+
+def plain_tip(words: str) -> str:
+    """Return words as a tool tip; only those with ``<`` or ``&`` are changed."""
+    if "<" not in words and "&" not in words:
+        return words
+    text = html.escape(words).replace("\n", "<br>")
+    return f"<qt>{text}</qt>"
+
+
+_RAW = "raw pieces"  # a property of the application, as the theme's size of text is
+
+
+def show_raw(*, raw: bool) -> None:
+    """Write tokens so; what is written already is measured and written again."""
+    app = QApplication.instance()
+    if isinstance(app, QApplication) and bool(app.property(_RAW)) != raw:
+        app.setProperty(_RAW, raw)
+        for widget in app.allWidgets():
+            QCoreApplication.sendEvent(widget, QEvent(QEvent.Type.FontChange))
+
+
+def is_raw() -> bool:
+    """Tell whether tokens are written as their vocabulary has them."""
+    app = QCoreApplication.instance()
+    return app is not None and bool(app.property(_RAW))
+
+
+def written(labels: tuple[str, ...]) -> tuple[str, ...]:
+    """Return labels as they are written now."""
+    return tuple(map(raw_label, labels)) if is_raw() else labels

@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QWidget
 
 from visformer.pictures.words.role_text import RoleSpan, RoleText
 from visformer.ui.look.theme import hue
-from visformer.ui.widgets.plain_label import MOST_SHOWN, PlainLabel
+from visformer.ui.widgets.plain_label import MOST_SHOWN, PlainLabel, cut_to_room
 
 LINE_END = "\u2028"  # within one layout
 
@@ -44,10 +44,7 @@ class RoleLabel(PlainLabel):
     @property
     def cut(self) -> str:
         """The text as it fits; "" where all of it does."""
-        text, room = (
-            self.text()[:MOST_SHOWN].replace("\n", LINE_END),
-            self.contentsRect(),
-        )
+        text, room = self._shown, self.contentsRect()
         whole = self._lay(text)
         lines = [whole.lineAt(at) for at in range(whole.lineCount())]
         fitting = [
@@ -56,9 +53,9 @@ class RoleLabel(PlainLabel):
         if len(fitting) == len(lines) or not lines:
             return ""
         start = lines[max(0, len(fitting) - 1)].textStart()
-        side = Qt.TextElideMode.ElideRight
-        rest = self.fontMetrics().elidedText(text[start:], side, room.width())
-        return text[:start] + rest
+        return text[:start] + cut_to_room(
+            text[start:], self.fontMetrics(), room.width()
+        )
 
     @property
     def _shown(self) -> str:
@@ -92,7 +89,6 @@ class RoleLabel(PlainLabel):
         return made
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Paint the words in their hues; a part that is selected, as a plain label."""
         cut = self.cut
         if self.hasSelectedText() or not (self.spans or cut):
             super(PlainLabel, self).paintEvent(event)
@@ -108,6 +104,5 @@ class RoleLabel(PlainLabel):
         layout.draw(painter, QPointF(room.left(), top))
 
     def changeEvent(self, event: QEvent) -> None:
-        """Follow font and palette."""
         super().changeEvent(event)
         self._laid = None

@@ -12,7 +12,7 @@ from visformer.pictures.picture import Matrix
 from visformer.session.runs import change_run, fixed_words
 from visformer.session.state import Session, State
 from visformer.ui.widgets.heatmap import HeatMap
-from visformer.ui.widgets.plain_tip import plain_tip
+from visformer.ui.widgets.plain_label import plain_tip
 from visformer.values.intervention import Intervention
 
 

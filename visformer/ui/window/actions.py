@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, QUrl
 from PySide6.QtGui import QAction, QGuiApplication, QKeySequence, QShortcut
@@ -24,18 +23,18 @@ from visformer.ui.bars.message_stack import title_of
 from visformer.ui.bars.open_form import file_kinds, tokenizer_files
 from visformer.ui.bars.samples import open_with_sample
 from visformer.ui.look import theme
-from visformer.ui.look.motion import has_motion
+from visformer.ui.look.theme import has_motion
 from visformer.ui.views import VIEWS
 from visformer.ui.widgets.export import ask_where, png
+from visformer.ui.window.appearance import Appearance
 from visformer.ui.window.keys_page import KeysPage
-from visformer.ui.window.session_files import choose_session
+from visformer.ui.window.presenting import Presentation
+from visformer.ui.window.session_files import SessionFiles, choose_session
 from visformer.ui.window.ways import Ways
+from visformer.ui.window.window_parts import WindowParts
 from visformer.values.facts import KINDS
 from visformer.values.intervention import NO_CHANGES
 from visformer.values.questions import OTHER, TARGET_TOKENIZER, Overrides
-
-if TYPE_CHECKING:
-    from visformer.ui.window.window import MainWindow
 
 ABOUT_LINES = 32  # lines of text that it is wide
 ABOUT = (
@@ -50,8 +49,13 @@ ABOUT = (
 )
 
 
-def build_menus(window: MainWindow) -> None:
-    """Fill the menus of the header."""
+def build_menus(
+    window: WindowParts,
+    files: SessionFiles,
+    appearance: Appearance,
+    presentation: Presentation,
+) -> Ways:
+    """Fill the menus of the header; return the entries of Undo, Redo, Back, Forward."""
     bar = window.header.menu
     keys = QKeySequence.StandardKey
     file = bar.addMenu(_("&File"))
@@ -67,10 +71,9 @@ def build_menus(window: MainWindow) -> None:
     )
     file.aboutToShow.connect(lambda: _enable(foreign, _asks(window)))
     file.addSeparator()
-    files = window.files
-    _add(file, _("Open &session…"), partial(choose_session, window))
+    _add(file, _("Open &session…"), partial(choose_session, window, files))
     earlier = file.addMenu(_("&Earlier sessions"))
-    file.aboutToShow.connect(lambda: _show_earlier(window, earlier))
+    file.aboutToShow.connect(lambda: _show_earlier(files, earlier))
     _add(file, _("&Save session"), files.save, keys.Save)
     _add(file, _("Save session &as…"), files.save_as, "Ctrl+Shift+S")
     _add(file, _("Save t&race…"), lambda: _save_trace(window))
@@ -80,13 +83,13 @@ def build_menus(window: MainWindow) -> None:
         QAction.MenuRole.QuitRole
     )
     edit = bar.addMenu(_("&Edit"))
-    window.ways = Ways(window, edit)
+    ways = Ways(window, edit)
     restore = partial(window.change_run, NO_CHANGES)
     original = _add(edit, _("Restore the &original run"), restore)
     edit.aboutToShow.connect(
         lambda: _enable((original,), bool(window.session.state.intervention))
     )
-    _build_view_menu(window, bar.addMenu(_("&View")))
+    _build_view_menu(window, bar.addMenu(_("&View")), ways, appearance, presentation)
     help_menu = bar.addMenu(_("&Help"))
     _add(help_menu, _("&Keys"), lambda: _show_keys(window), "F1")
     _add(help_menu, _("&About Visformer"), lambda: _show_limits(window))
@@ -95,14 +98,20 @@ def build_menus(window: MainWindow) -> None:
     for action in window.findChildren(QAction):
         if not action.shortcut().isEmpty():
             window.addAction(action)  # its key works wherever its menu is
+    return ways
 
 
-def _build_view_menu(window: MainWindow, view: QMenu) -> None:
+def _build_view_menu(
+    window: WindowParts,
+    view: QMenu,
+    ways: Ways,
+    appearance: Appearance,
+    presentation: Presentation,
+) -> None:
     keys = QKeySequence.StandardKey
-    view.addActions([window.ways.back_entry, window.ways.forward_entry])
+    view.addActions([ways.back_entry, ways.forward_entry])
     view.addSeparator()
-    appearance = window.appearance
-    _build_theme_menu(window, view.addMenu(_("&Theme")))
+    _build_theme_menu(appearance, view.addMenu(_("&Theme")))
     _add(view, _("&Larger text"), lambda: appearance.zoom_by(10), keys.ZoomIn)
     _add(view, _("&Smaller text"), lambda: appearance.zoom_by(-10), keys.ZoomOut)
     _add(view, _("&Normal text"), lambda: appearance.zoom_by(0), "Ctrl+0")
@@ -140,12 +149,12 @@ def _build_view_menu(window: MainWindow, view: QMenu) -> None:
     }
     view.aboutToShow.connect(lambda: _check(parts))
     view.addSeparator()
-    _add(view, _("&Present"), lambda: window.presentation.toggle(), "F5")
+    _add(view, _("&Present"), presentation.toggle, "F5")
     _add(view, _("&Full screen"), lambda: _full_screen(window), "F11")
     _add(view, _("&Reset layout"), appearance.reset)
 
 
-def _build_model_menu(window: MainWindow, file: QMenu) -> None:
+def _build_model_menu(window: WindowParts, file: QMenu) -> None:
     """Offer models to open, at the model's name and in the menu File."""
     models, keys = window.header.models, QKeySequence.StandardKey
     about = _add(models, _("About this &model…"), window.about.click)
@@ -179,9 +188,9 @@ def _build_model_menu(window: MainWindow, file: QMenu) -> None:
         _add(models, path.name, partial(open_with_sample, window, str(path)))
 
 
-def _build_theme_menu(window: MainWindow, menu: QMenu) -> None:
+def _build_theme_menu(appearance: Appearance, menu: QMenu) -> None:
     entries = {
-        name: _add(menu, _(title), partial(window.appearance.set_theme, name))
+        name: _add(menu, _(title), partial(appearance.set_theme, name))
         for name, title in theme.NAMES.items()
     }
     for entry in entries.values():
@@ -189,7 +198,7 @@ def _build_theme_menu(window: MainWindow, menu: QMenu) -> None:
 
     def show() -> None:
         for name, entry in entries.items():
-            entry.setChecked(name == window.appearance.theme)
+            entry.setChecked(name == appearance.theme)
 
     menu.aboutToShow.connect(show)
 
@@ -223,13 +232,12 @@ def _enable(actions: tuple[QAction, ...], enabled: bool) -> None:
         action.setEnabled(enabled)
 
 
-def _asks(window: MainWindow) -> bool:
-    """Tell whether the file of the model on screen leaves questions open."""
+def _asks(window: WindowParts) -> bool:
     about = window.session.state.about
     return about is not None and about.asks
 
 
-def show_recent(window: MainWindow, recent: list[str]) -> None:
+def show_recent(window: WindowParts, recent: list[str]) -> None:
     """List recently opened checkpoints; those that are gone are greyed."""
     menu = window.recent_menu
     menu.clear()
@@ -240,18 +248,27 @@ def show_recent(window: MainWindow, recent: list[str]) -> None:
         action.setEnabled(os.path.exists(path))  # False too for what is no name
 
 
-def _show_earlier(window: MainWindow, menu: QMenu) -> None:
+def _show_earlier(files: SessionFiles, menu: QMenu) -> None:
     """List what earlier windows kept, the newest first."""
     menu.clear()
-    menu.setEnabled(bool(window.files.earlier))
-    for work in window.files.earlier:
+    menu.setEnabled(bool(files.earlier))
+    for work in files.earlier:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(work.facts.saved))
         title = f"{when}  {title_of(work)}".replace("&", "&&")
-        _add(menu, title, partial(window.files.open_again, work))
+        _add(menu, title, partial(files.open_again, work))
 
 
-def build_keys(window: MainWindow) -> None:
-    """Bind the keys that are not in the menus; text fields keep those for typing."""
+def build_keys(
+    window: WindowParts,
+    presentation: Presentation,
+    own: Mapping[object, Callable[[], object]],
+    by_key: Callable[[Callable[[], object]], Callable[[], None]],
+) -> None:
+    """Bind the keys that are not in the menus; text fields keep those for typing.
+
+    ``own``: what else the window does; ``by_key`` is around what a key that may be held
+    does.
+    """
     transport = window.transport
     key = Qt.Key
     held: dict[object, Callable[[], object]] = {
@@ -269,16 +286,15 @@ def build_keys(window: MainWindow) -> None:
         "Shift+Down": lambda: window.move_cell(1, 0),
     }
     bind: dict[object, Callable[[], object]] = {
-        **{keys: window.held.by_key(act) for keys, act in held.items()},
+        **{keys: by_key(act) for keys, act in held.items()},
         key.Key_Space: transport.toggle,
         key.Key_Home: transport.first,
         key.Key_End: transport.last,
-        key.Key_Escape: window.escape,
+        **own,
         key.Key_F: window.large.toggle_focused,
-        "Ctrl+.": window.stop,
-        key.Key_S: lambda: window.presentation.cover("spotlight"),
-        key.Key_B: lambda: window.presentation.cover("black"),
-        ".": lambda: window.presentation.cover("black"),
+        key.Key_S: lambda: presentation.cover("spotlight"),
+        key.Key_B: lambda: presentation.cover("black"),
+        ".": lambda: presentation.cover("black"),
         "Ctrl+D": window.drawer.button.toggle,
         key.Key_F10: window.header.more.click,
         "/": window.source.take_focus,
@@ -296,16 +312,16 @@ def build_keys(window: MainWindow) -> None:
         QShortcut(QKeySequence(keys), window, activated=slot)  # type: ignore[call-overload]
 
 
-def _show_keys(window: MainWindow) -> None:
+def _show_keys(window: WindowParts) -> None:
     KeysPage(window).open()
 
 
-def _show_limits(window: MainWindow) -> None:
+def _show_limits(window: WindowParts) -> None:
     title = _("Visformer {version}", version=version_of("visformer"))
     _tell(window, title, "\n\n".join((title, *map(_, ABOUT))))
 
 
-def _tell(window: MainWindow, title: str, text: str) -> None:
+def _tell(window: WindowParts, title: str, text: str) -> None:
     box = QMessageBox(window)
     box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     box.setWindowTitle(title)
@@ -318,15 +334,14 @@ def _tell(window: MainWindow, title: str, text: str) -> None:
     box.open()
 
 
-def _copy_diagnostics(window: MainWindow) -> None:
-    """Copy what a person who is to help needs to know; no sentence is in it."""
+def _copy_diagnostics(window: WindowParts) -> None:
     text = diagnostics(window.session.state, window.health)
     QGuiApplication.clipboard().setText(text)
     notice = _("Copied: versions, device, facts of the model and the last errors.")
     window.session.set(notice=notice)
 
 
-def _save_trace(window: MainWindow) -> None:
+def _save_trace(window: WindowParts) -> None:
     trace = window.session.state.visible
     if trace is None:
         error = _("There is nothing to save yet: translate a sentence first.")
@@ -341,7 +356,7 @@ def _save_trace(window: MainWindow) -> None:
     window.guarded(save)
 
 
-def _save_window(window: MainWindow) -> None:
+def _save_window(window: WindowParts) -> None:
     def save() -> None:
         path = ask_where(window, _("Save window"), "window.png")
         if path:
@@ -351,7 +366,7 @@ def _save_window(window: MainWindow) -> None:
     window.guarded(save)
 
 
-def _full_screen(window: MainWindow) -> None:
+def _full_screen(window: WindowParts) -> None:
     window.showNormal() if window.isFullScreen() else window.showFullScreen()
 
 
@@ -387,7 +402,7 @@ def _source_first(files: list[str]) -> list[str]:
     return sorted(files, key=lambda f: any(word in Path(f).stem for word in target))
 
 
-def open_together(window: MainWindow, files: Sequence[str]) -> None:
+def open_together(window: WindowParts, files: Sequence[str]) -> None:
     """Open what was chosen or dropped."""
     if files:
         path, beside = together(files)
@@ -402,20 +417,20 @@ def local(urls: Sequence[QUrl]) -> list[str]:
     return [url.toLocalFile() for url in urls if url.isLocalFile()]
 
 
-def choose_folder(window: MainWindow) -> None:
+def choose_folder(window: WindowParts) -> None:
     """Ask for a checkpoint folder."""
     modes = QFileDialog.FileMode
     _ask(window, _("Open a checkpoint folder"), modes.Directory, "")
 
 
-def choose_files(window: MainWindow) -> None:
+def choose_files(window: WindowParts) -> None:
     """Ask for one file, or for two where encoder and decoder were saved separately."""
     title = _("Open a trace or a checkpoint file (or an encoder and a decoder file)")
     kinds = file_kinds(_("Checkpoints and traces ({patterns})", patterns=FILES))
     _ask(window, title, QFileDialog.FileMode.ExistingFiles, kinds)
 
 
-def choose_tokenizer(window: MainWindow) -> None:
+def choose_tokenizer(window: WindowParts) -> None:
     """Ask for a tokenizer, and reopen the open checkpoint with it."""
 
     def use(files: Sequence[str]) -> None:
@@ -427,7 +442,7 @@ def choose_tokenizer(window: MainWindow) -> None:
 
 
 def _ask(
-    window: MainWindow,
+    window: WindowParts,
     title: str,
     mode: QFileDialog.FileMode,
     kinds: str,

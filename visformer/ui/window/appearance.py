@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication
 
 from visformer.program.memory import first_size
+from visformer.ui.layout import paint_later
 from visformer.ui.look import theme
-from visformer.ui.look.motion import set_motion
-from visformer.ui.widgets.paint_later import paint_later
-
-if TYPE_CHECKING:
-    from visformer.ui.window.window import MainWindow
+from visformer.ui.look.theme import set_motion
+from visformer.ui.window.window_parts import WindowParts
 
 DARK = Qt.ColorScheme.Dark
 MOVING = 2  # turns of the event loop in which parts move for text of another size
@@ -24,12 +22,14 @@ MOVING = 2  # turns of the event loop in which parts move for text of another si
 class Appearance:
     """Changes how a window looks."""
 
-    def __init__(self, window: MainWindow) -> None:
+    def __init__(self, window: WindowParts, zoomed: Callable[[], object]) -> None:
         """Dress the program before the window has parts, which is fastest.
 
-        Until a theme is chosen it is the system's.
+        Until a theme is chosen it is the system's. ``zoomed`` is called when the size
+        of the text has changed.
         """
         self._window, self._memory = window, window.memory
+        self._zoomed = zoomed
         zoom = self._memory.number("zoom", 100)
         self.zoom = max(theme.MIN_ZOOM, min(theme.MAX_ZOOM, zoom))  # percent
         dark = QGuiApplication.styleHints().colorScheme() == DARK
@@ -77,7 +77,7 @@ class Appearance:
         self.zoom = max(theme.MIN_ZOOM, min(theme.MAX_ZOOM, zoom))
         self._memory.keep("zoom", self.zoom)
         self._apply(self.theme)
-        self._window.presentation.dress()
+        self._zoomed()
 
     def explain(self, shown: bool) -> None:
         """Show or hide the sentences on what is seen."""

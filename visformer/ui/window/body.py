@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QObject, QPoint, QRect
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QSizePolicy, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QSizePolicy, QVBoxLayout, QWidget
 
 from visformer.language import _
 from visformer.program.memory import Memory
@@ -12,8 +12,10 @@ from visformer.session.state import State
 from visformer.ui.bars.candidates import CandidatesPanel
 from visformer.ui.bars.drawer import Drawer
 from visformer.ui.bars.message_stack import MessageStack
+from visformer.ui.layout import fill
 from visformer.ui.look import icons, theme
-from visformer.ui.look.dress import Dressed
+from visformer.ui.look.theme import Dressed
+from visformer.ui.widgets.controls import tool_button
 from visformer.ui.window.large import LargePlace
 from visformer.ui.window.tabs import Tabs
 
@@ -38,8 +40,7 @@ class Body(Dressed, QWidget):
         self.chrome.setSizePolicy(
             QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed
         )
-        self._rows = QVBoxLayout(self.chrome)
-        self._rows.setContentsMargins(0, 0, 0, 0)
+        self._rows = fill(QVBoxLayout(self.chrome))
         self._over: (
             tuple[LargePlace, QWidget, CandidatesPanel, Drawer, MessageStack] | None
         ) = None
@@ -76,7 +77,6 @@ class Body(Dressed, QWidget):
         self._settle()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Follow the pictures, and the drawer when it opens."""
         if event.type() in MOVES:
             self._settle()
         return False
@@ -127,11 +127,9 @@ class Side(QObject):
         self._tabs, self._panel, self._memory = tabs, panel, memory
         self._middle = tabs.middle
         self._fills = False
-        self.button = QToolButton()
-        self.button.setAutoRaise(True)
-        self.button.setToolTip(_("Show the next token (Ctrl+T)"))
-        self.button.setAccessibleName(_("Show the next token (Ctrl+T)"))
-        self.button.clicked.connect(lambda: self.show(True))
+        self.button = tool_button(
+            _("Show the next token (Ctrl+T)"), lambda: self.show(True)
+        )
         tabs.add_corner(self.button)
         self._middle.addWidget(panel)
         self._middle.splitterMoved.connect(self._moved)
@@ -158,7 +156,6 @@ class Side(QObject):
         self.settle()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Follow the width that there is, and the size of the text."""
         kinds = QEvent.Type.Resize, QEvent.Type.FontChange, QEvent.Type.PaletteChange
         if event.type() in kinds:
             self.settle()
@@ -182,7 +179,6 @@ class Side(QObject):
             self._middle.setSizes(sizes)
 
     def _moved(self) -> None:
-        """Remember the width that the user gave it, in lines."""
         self._memory.keep(WIDTH, round(self._panel.width() / self._line()))
 
     def _has_room(self) -> bool:

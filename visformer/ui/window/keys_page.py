@@ -14,9 +14,9 @@ from PySide6.QtWidgets import (
 )
 
 from visformer.language import N_, _
+from visformer.ui.layout import LeastColumn, LeastRow, LeastSize
 from visformer.ui.look import theme
-from visformer.ui.look.dress import Dressed
-from visformer.ui.widgets.arranging import LeastColumn, LeastRow, LeastSize
+from visformer.ui.look.theme import Dressed
 from visformer.ui.widgets.plain_label import PlainLabel, paragraph, plain_label
 
 KeyEntry = tuple[str, str]  # keys, separated by ", "; what they do
@@ -184,7 +184,6 @@ class KeysPage(Dressed, QDialog):
         return grid
 
     def sizeHint(self) -> QSize:
-        """As large as all of it needs to be, within the window."""
         parent, line = self.parentWidget(), self.fontMetrics().height()
         most = QSize(WIDEST * line, 10_000)
         if parent is not None:

@@ -133,11 +133,28 @@ def place_of(widget: QWidget) -> LargePlace | None:
     return parent
 
 
+def report(widget: QWidget, sentence: str) -> None:
+    """Say in a picture's window what went wrong with it, also from another screen."""
+    top = widget.window()
+    place = top.place if isinstance(top, _Alone) else place_of(widget)
+    if place is not None:
+        place.failed.emit(sentence)
+
+
+class _Alone(QWidget):
+    """What is around a large picture; on another screen a window of its own."""
+
+    def __init__(self, place: LargePlace) -> None:
+        super().__init__()
+        self.place = place
+
+
 class LargePlace(QStackedWidget):
     """What is usually there; or one picture of it, alone."""
 
     changed = Signal()
     resized = Signal()
+    failed = Signal(str)  # what went wrong with a picture here, in a sentence
     pressed = Signal()  # on a picture, before it does anything
     doubled = Signal()  # a second time, before another picture is large
 
@@ -145,7 +162,7 @@ class LargePlace(QStackedWidget):
         super().__init__()
         self._pressed: QWidget | None = None  # the picture
         self._sentence = ""  # on what a large picture shows
-        self._usual, self.alone = usual, QWidget()
+        self._usual, self.alone = usual, _Alone(self)
         self.words = RoleLabel(_("what is seen here"))
         self._mark = plain_label("", faint=True)
         self._column = QVBoxLayout()

@@ -5,7 +5,7 @@ On the second screen where there is one, else in the window.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from PySide6.QtCore import QPoint, QRectF, Qt, QTimer
 from PySide6.QtGui import (
@@ -32,10 +32,8 @@ from visformer.ui.bars.strips import Strips
 from visformer.ui.look import theme
 from visformer.ui.views.view import View
 from visformer.ui.widgets.plain_label import plain_label
+from visformer.ui.window.window_parts import WindowParts
 from visformer.words import probability
-
-if TYPE_CHECKING:
-    from visformer.ui.window.window import MainWindow
 
 TEXT, CAPITALS = 1.6, 16  # least size of text: to the usual one; of capitals in pixels
 SPOT = 0.16  # radius of the spotlight, relative to the height
@@ -108,8 +106,9 @@ class Curtain(QWidget):
 class Presentation:
     """Begins and ends; what was there before is there again afterwards."""
 
-    def __init__(self, window: MainWindow) -> None:
-        self._window = window
+    def __init__(self, window: WindowParts, zoom: Callable[[], int]) -> None:
+        """``zoom`` returns the size of the window's text, in percent."""
+        self._window, self._zoom = window, zoom
         self.on = False
         self._before: tuple[QWidget | None, Qt.WindowState] = (
             None,
@@ -187,7 +186,6 @@ class Presentation:
             self._focused.setFocus()
 
     def _lose(self, screen: QScreen) -> None:
-        """Put everything back where the audience's screen is gone."""
         if screen is self._screen:
             self.end()
 
@@ -196,7 +194,7 @@ class Presentation:
         if self.on:
             font = QApplication.font()
             high = CAPITALS / QFontMetricsF(font).capHeight()
-            larger = max(1, 100 * TEXT / self._window.appearance.zoom, high)
+            larger = max(1, 100 * TEXT / self._zoom(), high)
             font = theme.sized(font, larger)
             self._window.large.alone.setFont(font)
             here = self._screen is None  # where all see what is said
@@ -245,7 +243,6 @@ class Presentation:
         return "   ".join(f"{r.token} {probability(r.probability)}" for r in rows)
 
     def _spot(self) -> QPoint:
-        """Return where the row that is looked at is on the screen, or the middle."""
         picture = self._window.large.picture or self._window.large
         spot = None if self._view is None else self._view.spot()
         return spot or picture.mapToGlobal(picture.rect().center())
@@ -256,7 +253,6 @@ class Presentation:
             self.curtain.switch(mode, self._spot())
 
     def _enlarge(self, wanted: QWidget | None) -> None:
-        """Make the view's choice large; else what has the focus, or the largest."""
         large = self._window.large
         if wanted is not None:
             large.enlarge(wanted)

@@ -9,9 +9,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, Qt, QTimer, Signal, SignalInstance
+from PySide6.QtCore import QObject, Qt, Signal, SignalInstance
 from PySide6.QtWidgets import QFileDialog
 
 from visformer.errors import InputError, VisformerError, brief, stack_words
@@ -36,12 +35,11 @@ from visformer.session.state import Session, State
 from visformer.text import visible
 from visformer.trace_file.saved_session import SavedRun, SavedSession
 from visformer.trace_file.trace_file import read_session, write_session
+from visformer.ui.layout import SingleShot
 from visformer.ui.widgets.export import ask_where
+from visformer.ui.window.window_parts import WindowParts
 from visformer.values.facts import Kind
 from visformer.values.memo import same
-
-if TYPE_CHECKING:
-    from visformer.ui.window.window import MainWindow
 
 KEEP_MS = 2000  # after a change, until it is kept
 DECODING_S = 8.0  # between two writings while a run grows
@@ -55,7 +53,7 @@ class SessionFiles(QObject):
     _told = Signal(str)  # why the session could not be kept, or ""
     _done = Signal(object)  # what is left to do on the window's thread
 
-    def __init__(self, window: MainWindow, root: Path | None) -> None:
+    def __init__(self, window: WindowParts, root: Path | None) -> None:
         """Keep the session under ``root``; None keeps nothing."""
         super().__init__(window)
         self._window, self._root = window, root
@@ -69,8 +67,7 @@ class SessionFiles(QObject):
         self._closed = False
         self.earlier: list[KeptWork] = []
         self._keeper = Keeper(root or Path(), self._tell)
-        self._timer = QTimer(self, singleShot=True, interval=KEEP_MS)
-        self._timer.timeout.connect(self._keep)
+        self._timer = SingleShot(self, self._keep, KEEP_MS)
         queued = Qt.ConnectionType.QueuedConnection
         self._told.connect(self._hear, queued)
         self._done.connect(lambda action: action(), queued)
@@ -326,7 +323,6 @@ class SessionFiles(QObject):
             window.session.set(error=problem)
 
     def _follow(self, recipe: Recipe) -> None:
-        """Look at what was looked at, with what was typed."""
         window = self._window
         window.source.setText(recipe.wanted.sentence)
         window.reference.setText(recipe.wanted.reference)
@@ -334,10 +330,10 @@ class SessionFiles(QObject):
         window.session.go(replace(looked_at(window.session.state, recipe), tab=tab))
 
 
-def choose_session(window: MainWindow) -> None:
+def choose_session(window: WindowParts, files: SessionFiles) -> None:
     """Ask for a session file, and open it."""
     path, _kind = QFileDialog.getOpenFileName(
-        window, _("Open a session or a trace"), window.files.path, PATTERN
+        window, _("Open a session or a trace"), files.path, PATTERN
     )
     if path:
         window.open(path)

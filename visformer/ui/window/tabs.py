@@ -24,17 +24,24 @@ from visformer.program.ahead import later
 from visformer.session.state import Session, State
 from visformer.ui import views
 from visformer.ui.changed import Changed
+from visformer.ui.layout import (
+    LeastSize,
+    Still,
+    StillSplitter,
+    fill,
+    paint_later,
+)
 from visformer.ui.look import theme
+from visformer.ui.look.theme import Dressed
 from visformer.ui.views.view import View
-from visformer.ui.widgets.arranging import LeastSize, Still, StillSplitter
-from visformer.ui.widgets.paint_later import paint_later
+from visformer.ui.widgets.controls import prepared
 from visformer.ui.widgets.role_label import RoleLabel
 
 FIRST = "sizes at first"  # a splitter's property
 LONGEST, LETTER = 150, 0.4  # letters of a sentence; a letter's width in line heights
 
 
-class Tabs(QWidget):
+class Tabs(Dressed, QWidget):
     """A row of titles with a sentence on what is seen; below it one view, scrolled.
 
     A view scrolls as a whole where there is less room than it needs at least. What
@@ -53,10 +60,7 @@ class Tabs(QWidget):
         self._changed = Changed()
         self._ahead = later(self)
         self._ahead.done.connect(lambda: session.set())
-        self.bar = QTabBar()
-        self.bar.setAccessibleName(_("tabs"))
-        self.bar.setDrawBase(False)
-        self.bar.setExpanding(False)
+        self.bar = prepared(QTabBar(), _("tabs"))
         self.bar.setUsesScrollButtons(True)
         self.setFocusProxy(self.bar)
         self._stack = QStackedWidget()
@@ -85,12 +89,8 @@ class Tabs(QWidget):
         self._head.setColumnStretch(1, 1)
         self._head.addWidget(self.bar, 0, 0)
         self._corner: QWidget | None = None
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addLayout(self._head)
-        column.addWidget(self.middle, 1)
-        self._place_explanation()
+        fill(QVBoxLayout(self), self._head, (self.middle, 1), spacing=0)
+        self.dress()
 
     def add_corner(self, corner: QWidget) -> None:
         """Put a widget at the end of the row of titles; it may come and go."""
@@ -99,7 +99,6 @@ class Tabs(QWidget):
         corner.installEventFilter(self)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Give the sentence the width left beside the corner."""
         if event.type() in (QEvent.Type.ShowToParent, QEvent.Type.HideToParent):
             self._place_explanation()
         return False
@@ -128,7 +127,6 @@ class Tabs(QWidget):
         self._size_explanation()
 
     def _size_explanation(self) -> None:
-        """Write a sentence smaller that is too long for one line."""
         wide = self.fontMetrics().horizontalAdvance(self.explanation.text())
         fits = wide < self._room
         font = self.font() if fits else theme.sized(self.font(), theme.CAPTION)
@@ -140,11 +138,8 @@ class Tabs(QWidget):
         if event.size().width() != event.oldSize().width():
             self._place_explanation()
 
-    def changeEvent(self, event: QEvent) -> None:
-        """Follow the size of the text."""
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.FontChange and hasattr(self, "_head"):
-            self._place_explanation()
+    def _dress(self) -> None:
+        self._place_explanation()
 
     def has(self, name: str) -> bool:
         """Tell whether there is a view of this name."""
@@ -172,7 +167,6 @@ class Tabs(QWidget):
         return name in self._views or self._ahead.has(name)
 
     def _pieces(self, name: str) -> Iterator[object]:
-        """Import and build a view with all its pages."""
         yield from self._classes[name].imports()
         view = self.view(name)
         yield view

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import QMenu
@@ -12,9 +11,7 @@ from visformer.language import N_, _
 from visformer.session import navigation, runs
 from visformer.session.run import EditedRun, EditName
 from visformer.session.state import Next, State
-
-if TYPE_CHECKING:
-    from visformer.ui.window.window import MainWindow
+from visformer.ui.window.window_parts import WindowParts
 
 UNDO: dict[EditName, str] = {
     "sentence": N_("&Undo the new sentence"),
@@ -36,7 +33,7 @@ Key = QKeySequence.StandardKey
 class Ways:
     """Four entries of the menus, whose keys are off where they are grey."""
 
-    def __init__(self, window: MainWindow, edit: QMenu) -> None:
+    def __init__(self, window: WindowParts, edit: QMenu) -> None:
         """Add Undo and Redo to a menu; Back and Forward are added by another."""
         self._window = window
         self.undo_entry = _entry(window, Key.Undo, self.undo)
@@ -87,7 +84,7 @@ class Ways:
 
 
 def _entry(
-    window: MainWindow, key: Key | QKeySequence, slot: Callable[[], None]
+    window: WindowParts, key: Key | QKeySequence, slot: Callable[[], None]
 ) -> QAction:
     action = QAction(window)
     keys = [key] if isinstance(key, QKeySequence) else QKeySequence.keyBindings(key)

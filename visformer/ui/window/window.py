@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import QEvent, QObject, QSettings, Qt, QTimer
+from PySide6.QtCore import QEvent, QObject, QSettings, Qt
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QKeyEvent
-from PySide6.QtWidgets import QMainWindow, QMenu, QWidget
+from PySide6.QtWidgets import QWidget
 
 from visformer.engine.messages import Event, Opened
 from visformer.engine.mirror import Decoded
-from visformer.errors import VisformerError
 from visformer.language import _
-from visformer.pictures.attention.reading import move
-from visformer.pictures.computation.stages import neighbour
-from visformer.pictures.look import Form
 from visformer.pictures.words.about import readable, source_hint
-from visformer.pictures.words.absent import missing_kinds_words
 from visformer.pictures.words.modified_run import change_words, export_words
-from visformer.program.diagnostics import Health
 from visformer.program.guard import contain_overrides, separately
 from visformer.program.memory import Memory
 from visformer.session import openings, runs, side_requests
@@ -31,7 +24,7 @@ from visformer.session.receive import receive
 from visformer.session.runs import fixed_words
 from visformer.session.side_requests import needed
 from visformer.session.state import EngineLike, Session, State
-from visformer.trace_file.saved_session import SavedRun, SavedSession
+from visformer.trace_file.saved_session import SavedSession
 from visformer.ui.bars.candidates import CandidatesPanel
 from visformer.ui.bars.drawer import Drawer
 from visformer.ui.bars.first_steps import close_first_steps
@@ -50,10 +43,9 @@ from visformer.ui.bars.source_line import SourceLine
 from visformer.ui.bars.status import StatusLine
 from visformer.ui.bars.strips import Strips
 from visformer.ui.bars.transport import StrategyControls, Transport
-from visformer.ui.widgets.arranging import TurningRow, in_line
+from visformer.ui.layout import SingleShot, TurningRow, in_line
 from visformer.ui.widgets.export import MODIFIED
-from visformer.ui.widgets.plain_tip import plain_tip
-from visformer.ui.widgets.raw_pieces import show_raw
+from visformer.ui.widgets.plain_label import plain_tip, show_raw
 from visformer.ui.widgets.term_tips import TermTip
 from visformer.ui.window.actions import (
     build_keys,
@@ -68,21 +60,17 @@ from visformer.ui.window.large import FirstClick, LargePlace
 from visformer.ui.window.presenting import Presentation
 from visformer.ui.window.session_files import SessionFiles, TraceOpener
 from visformer.ui.window.tabs import Tabs
-from visformer.ui.window.ways import Ways
-from visformer.values.facts import WATCHED, Kind
-from visformer.values.intervention import NO_CHANGES, Intervention
-from visformer.values.questions import Overrides, Value
+from visformer.ui.window.window_parts import WindowParts
+from visformer.values.facts import WATCHED
+from visformer.values.intervention import NO_CHANGES
 from visformer.values.strategy import Strategy
 from visformer.values.trace import Trace
 
 LEAST = 440, 330  # of the window, in pixels
 
 
-class MainWindow(QMainWindow):
+class MainWindow(WindowParts):
     """One window on one State."""
-
-    recent_menu: QMenu
-    ways: Ways
 
     def __init__(
         self, engine: EngineLike, settings: QSettings, keep: Path | None = None
@@ -94,19 +82,22 @@ class MainWindow(QMainWindow):
         self.setMinimumSize(*LEAST)
         self.setAcceptDrops(True)
         self.memory = Memory(settings)
-        self.appearance = Appearance(self)
+        self.appearance = Appearance(self, lambda: self.presentation.dress())
         self._engine = engine
-        self.health: Health | None = None  # what went wrong, once it is watched
         self._is_step = False  # what is drawn now is a step just decoded
-        self._late = QTimer(self, singleShot=True, interval=0)
-        self._late.timeout.connect(self._draw_late)
+        self._late = SingleShot(self, self._draw_late)
         self.held = HeldKeys(self, self._draw, lambda state: self.transport.draw(state))
         self.session = Session(self.held.draw, engine, needed)
         self._traces = TraceOpener(self.session, self.show_file, self)
+        self.open_trace = self._traces.open
         self.files = SessionFiles(self, keep)
         self._build()
-        build_menus(self)
-        build_keys(self)
+        self.ways = build_menus(self, self.files, self.appearance, self.presentation)
+        own: dict[object, Callable[[], object]] = {
+            Qt.Key.Key_Escape: self.escape,
+            "Ctrl+.": self.stop,
+        }
+        build_keys(self, self.presentation, own, self.held.by_key)
         wire(self)
         self.appearance.restore()
         self.tabs.setFocus()
@@ -135,7 +126,9 @@ class MainWindow(QMainWindow):
         self.candidates = CandidatesPanel()
         self.notice = Notice()
         self.form = OpenForm(self)
-        self.form.answered.connect(self._answer)
+        self.form.answered.connect(
+            lambda given: self.session.do(openings.answer, given)
+        )
         self.form.left.connect(self._leave_form)
         self.restore = RestoreBar()
         self.restore.wanted.connect(self.files.open_again)
@@ -155,7 +148,7 @@ class MainWindow(QMainWindow):
         self.header = Header(self.about, self.source_box, sample_button(self))
         self.header.device_chosen.connect(self._change_device)
         self.tabs = Tabs(self.session)
-        self.tabs.turned.connect(self._tab_turned)
+        self.tabs.turned.connect(lambda name: self.session.set(tab=name))
         self.side = Side(self.tabs, self.candidates, self.memory)
         self.large = LargePlace(self.tabs)
         self._first_click = FirstClick(self.session, self.large)
@@ -166,17 +159,19 @@ class MainWindow(QMainWindow):
         play = in_line(self.transport, self.strategy, self.drawer.button)
         self.status = StatusLine(self.modified, self.sentence)
         self.status.stopped.connect(self.stop)
-        body.add_rows(self.header, TurningRow((self.strips, 1), (play, 0)))
+        body.add_rows(self.header, TurningRow(self.strips, (play, 0)))
         self.messages = MessageStack(body, self.notice, self.restore)
         over = self.drawer, self.messages
         body.fill(self.large, self.tabs.middle, self.candidates, *over)
         self.setCentralWidget(body)
         self.setStatusBar(self.status)
-        self.presentation = Presentation(self)
+        self.presentation = Presentation(self, lambda: self.appearance.zoom)
         self.header.present.clicked.connect(self.presentation.toggle)
         for strips in (self.strips, self.presentation.strips):
-            strips.step_chosen.connect(self._go_to_token)
-            strips.source_chosen.connect(self._click_source)
+            strips.step_chosen.connect(self.transport.go)
+            strips.source_chosen.connect(
+                lambda at: self.session.go(click_source(self.session.state, at))
+            )
 
     def _drawer_fields(self) -> list[tuple[str, QWidget]]:
         return [
@@ -202,7 +197,6 @@ class MainWindow(QMainWindow):
             self._draw_all(state)
 
     def _draw_late(self) -> None:
-        """Draw what stands around the pictures of a step."""
         self._draw_all(self.session.state, pictures=False)
 
     def _draw_all(self, state: State, *, pictures: bool = True) -> None:
@@ -238,35 +232,6 @@ class MainWindow(QMainWindow):
 
     # ---- what the user does ----------------------------------------------------
 
-    def open(
-        self,
-        path: str,
-        device: str = "",
-        given: Overrides | None = None,
-        *,
-        beside: Overrides = (),
-        then: str = "",
-    ) -> None:
-        """Open a checkpoint, or a Trace (``*.vis``); see ``open_checkpoint``."""
-        if path.endswith(".vis"):
-            self._traces.open(path)
-            return
-        self.session.do(
-            openings.open_checkpoint, path, device, given, beside=beside, then=then
-        )
-
-    def show_run(self, run: SavedRun) -> None:
-        """Show a recorded run, its text in the source line."""
-        self.show_runs(SavedSession(runs=(run,)))
-
-    def show_runs(self, session: SavedSession) -> None:
-        """Show the runs of a session, the text of the one on screen in the line."""
-        chosen = session.shown.selection
-        self.session.do(runs.show_runs, session.runs, session.at)
-        if chosen is not None and self.tabs.has(chosen.tab):
-            self.session.set(tab=chosen.tab)
-        self.source.setText(self.session.state.wish.sentence)
-
     def show_telling(self, trace: Trace) -> None:
         """Show a recorded Trace where it says most, its text in the source line."""
         self.session.do(runs.show_telling, trace)
@@ -277,9 +242,6 @@ class MainWindow(QMainWindow):
         """Show a session; Ctrl+S writes it to its file, or asks where there is none."""
         self.show_runs(session)
         self.files.shown(session, path)
-
-    def _answer(self, given: Mapping[str, Value | None]) -> None:
-        self.session.do(openings.answer, given)
 
     def _leave_form(self) -> None:
         self._engine.abandon()
@@ -294,11 +256,6 @@ class MainWindow(QMainWindow):
             self._leave_form()
         self._engine.stop()
         self.session.do(runs.stop)
-
-    def translate(self, text: str) -> None:
-        """Translate ``text`` as if it had been typed."""
-        self.source.take(text)
-        self.source.submit()
 
     def _submit(self, text: str) -> None:
         self.transport.pause()
@@ -317,29 +274,13 @@ class MainWindow(QMainWindow):
         if self.session.state.busy:
             self.tabs.setFocus()
 
-    def change_run(self, intervention: Intervention) -> None:
-        """Run the sentence with these changes."""
-        self.session.do(runs.change_run, intervention)
-
     def _choose_tokens(self, strategy: Strategy, limit: int | None) -> None:
         self.session.do(runs.choose_tokens, strategy, limit)
-
-    def _go_to_token(self, index: int) -> None:
-        """Go to the step that chose the token."""
-        self.transport.pause()
-        self.session.set(step=index)
-
-    def _click_source(self, token: int) -> None:
-        self.session.go(click_source(self.session.state, token))
 
     def _change_device(self, device: str) -> None:
         opened = self.session.state.opened
         if opened is not None:
             self.open(opened.path, device)
-
-    def _tab_turned(self, name: str) -> None:
-        if name != self.session.state.tab:
-            self.session.set(tab=name)
 
     def escape(self) -> None:
         """Take back the topmost: drawer or card, what is large, a cell, a message."""
@@ -353,44 +294,6 @@ class MainWindow(QMainWindow):
             self.session.set(locked=None, hovered=None)
         else:
             self.session.set(hovered=None, error="", notice="")
-
-    def choose_kind(self, kind: Kind) -> None:
-        trace = self.session.state.trace
-        if trace is not None and kind not in trace.kinds:
-            self.session.set(notice=missing_kinds_words(trace.model))
-        else:
-            self.session.set(kind=kind)
-
-    def choose_form(self, form: Form) -> None:
-        """Show attention in this form, also while one picture is large."""
-        look = self.session.state.look
-        if self.session.state.tab == "attention":
-            self.session.set(look=replace(look, form=form))
-
-    def walk_stages(self, by: int) -> None:
-        """Move this many stages forward, also while one picture is large."""
-        state = self.session.state
-        if state.tab == "computation":
-            self.session.set(stage=neighbour(state.stage, by))
-
-    def walk_heads(self, layers: int, heads: int) -> None:
-        state = self.session.state
-        self.session.set(layer=state.layer + layers, head=state.head + heads)
-
-    def move_cell(self, rows: int, columns: int) -> None:
-        state = self.session.state
-        if state.locked is not None:
-            by = rows, columns
-            looked = state.visible, state.selection, state.look
-            cell = move(*looked, state.locked, by)
-            self.session.set(locked=cell, hovered=None)
-
-    def guarded(self, action: Callable[[], object]) -> None:
-        """Do something; show the sentence of a VisformerError."""
-        try:
-            action()
-        except VisformerError as error:
-            self.session.set(error=str(error))
 
     # ---- events of the engine --------------------------------------------------
 
@@ -424,7 +327,6 @@ class MainWindow(QMainWindow):
         self.guarded(lambda: open_together(self, files))
 
     def closeEvent(self, event: QCloseEvent) -> None:
-        """Remember sizes and history."""
         self.transport.pause()
         self.form.hide()
         self.files.close()
@@ -453,8 +355,7 @@ class HeldKeys(QObject):
         self._draw, self._follow = draw, follow
         self._acting, self._painted = False, True
         self._state: State | None = None  # that is to be drawn
-        self._late = QTimer(self, singleShot=True, interval=0)
-        self._late.timeout.connect(self._draw_late)
+        self._late = SingleShot(self, self._draw_late)
         window.installEventFilter(self)
 
     def by_key(self, act: Callable[[], object]) -> Callable[[], None]:
@@ -481,7 +382,6 @@ class HeldKeys(QObject):
         self._draw(state)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Note that the window is painted."""
         self._painted |= event.type() == QEvent.Type.UpdateRequest
         return False
 
@@ -495,7 +395,7 @@ def wire(window: MainWindow) -> None:
     _wire_teaching(window)
     session = window.session
     window.candidates.chosen.connect(lambda id: session.do(runs.force, id))
-    window.candidates.failed.connect(lambda words: session.set(error=words))
+    window.large.failed.connect(lambda words: session.set(error=words))
     window.candidates.typed.connect(
         lambda text: session.do(side_requests.find_tokens, text)
     )

@@ -15,7 +15,6 @@ from PySide6.QtCore import (
     Signal,
 )
 from PySide6.QtGui import (
-    QContextMenuEvent,
     QFont,
     QFontMetricsF,
     QHideEvent,
@@ -27,7 +26,7 @@ from PySide6.QtGui import (
     QPixmap,
     QResizeEvent,
 )
-from PySide6.QtWidgets import QCheckBox, QFrame, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QCheckBox, QVBoxLayout, QWidget
 
 from visformer.language import N_, _
 from visformer.pictures.diagram.architecture import architecture
@@ -37,16 +36,17 @@ from visformer.pictures.diagram.columns import Drawing
 from visformer.pictures.picture import Table
 from visformer.session.state import Session, State
 from visformer.ui.changed import Changed
-from visformer.ui.look.motion import has_motion
+from visformer.ui.layout import fill, scrolled
+from visformer.ui.look.theme import Dressed, animation, has_motion
 from visformer.ui.views.architecture.diagram_canvas import (
     Painting,
     has_ground,
     lettering,
 )
 from visformer.ui.views.view import View
+from visformer.ui.widgets.controls import keeps
 from visformer.ui.widgets.export import Export
-from visformer.ui.widgets.plain_keys import keeps
-from visformer.ui.widgets.raw_pieces import is_raw
+from visformer.ui.widgets.plain_label import is_raw
 from visformer.ui.window.large import can_be_large
 
 FLOW_MS = 240  # that a step's token takes on its way through the decoder
@@ -66,7 +66,7 @@ WALKS = {
 ENTER = (Qt.Key.Key_Return, Qt.Key.Key_Enter)
 
 
-class ArchitectureView(View):
+class ArchitectureView(Dressed, View):
     """The diagram in a scroll area: it scrolls where there is too little space."""
 
     name = "architecture"
@@ -75,11 +75,7 @@ class ArchitectureView(View):
     def __init__(self, session: Session) -> None:
         super().__init__(session)
         self.diagram = _Diagram(session)
-        self.diagram.export.failed.connect(self.fail)
-        self._scroll = QScrollArea()
-        self._scroll.setWidget(self.diagram)
-        self._scroll.setWidgetResizable(True)
-        self._scroll.setFrameShape(QFrame.Shape.NoFrame)
+        self._scroll = scrolled(self.diagram)
         self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.diagram.walked.connect(self._follow)
         # only then is there room to scroll to
@@ -90,15 +86,11 @@ class ArchitectureView(View):
             _("Show the whole model at once, in smaller text where it needs to be")
         )
         self.whole.toggled.connect(self._fit_whole)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(0)
-        layout.addWidget(self._scroll, 1)
-        layout.addWidget(self.whole)
+        fill(QVBoxLayout(self), (self._scroll, 1), self.whole, spacing=0)
         can_be_large(self)
+        self._built = True
 
     def draw(self, state: State) -> None:
-        """Show a State."""
         self.diagram.draw(state)
         if self._changed("fit", state.model, state.layer, state.trace is None):
             self._fit()
@@ -116,7 +108,6 @@ class ArchitectureView(View):
         self._fit()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Lay out for the new size."""
         super().resizeEvent(event)
         self._fit()
 
@@ -130,11 +121,8 @@ class ArchitectureView(View):
             row = QSize(0, self.whole.sizeHint().height())
             self.diagram.fit(self.size() - row, bar)
 
-    def changeEvent(self, event: QEvent) -> None:
-        """Lay out again when the size of the text changes."""
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.FontChange and hasattr(self, "diagram"):
-            self._fit()
+    def _dress(self) -> None:
+        self._fit()
 
     def _follow(self, box: QRectF) -> None:
         centre = box.center().toPoint()
@@ -164,13 +152,9 @@ class _Diagram(QWidget):
         self._changed = Changed()
         self._image = DiagramImage()
         self.export = Export(self, self._counts)
-        self.flow = QVariantAnimation(self)  # runs after a step, then stops
-        self.flow.setStartValue(0.0)
-        self.flow.setEndValue(1.0)
-        self.flow.setDuration(FLOW_MS)
+        # runs after a step, then stops
+        self.flow = animation(self, FLOW_MS, lambda _: self.update(), self.update)
         self.flow.setEasingCurve(QEasingCurve.Type.InOutQuad)
-        self.flow.valueChanged.connect(lambda _: self.update())
-        self.flow.finished.connect(self.update)
         self.setMouseTracking(True)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setAccessibleName(
@@ -300,7 +284,6 @@ class _Diagram(QWidget):
     # ---- painting --------------------------------------------------------------
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Paint the diagram, and the token while it moves."""
         painter = QPainter(self)
         if self.drawing is None:
             painter.setPen(self.palette().placeholderText().color())
@@ -314,13 +297,8 @@ class _Diagram(QWidget):
             painting.token(self.drawing, float(self.flow.currentValue()))
 
     def hideEvent(self, event: QHideEvent) -> None:
-        """Stop the animation: nothing hidden moves."""
         super().hideEvent(event)
         self.flow.stop()
-
-    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
-        """Offer to copy and to save what stands on screen."""
-        self.export.popup(event.globalPos())
 
     # ---- mouse and keys --------------------------------------------------------
 
@@ -353,7 +331,6 @@ class _Diagram(QWidget):
             self.session.set(**goal)
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        """Show the inside of the block under the mouse."""
         id = self._at(event.position())
         self.setCursor(
             Qt.CursorShape.PointingHandCursor if id else Qt.CursorShape.ArrowCursor
@@ -367,7 +344,6 @@ class _Diagram(QWidget):
         return drawing is not None and point.x() / wide < drawing.beside
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
-        """Go to the block's numbers."""
         if event.button() == Qt.MouseButton.LeftButton:
             self.go(self._at(event.position()))
 
@@ -378,7 +354,6 @@ class _Diagram(QWidget):
         return super().event(event)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Move between blocks with the arrow keys; Enter goes to the numbers."""
         key, drawing = Qt.Key(event.key()), self.drawing
         if drawing is None or (key not in WALKS and key not in ENTER):
             super().keyPressEvent(event)

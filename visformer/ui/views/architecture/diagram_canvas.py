@@ -24,7 +24,7 @@ from visformer.pictures.diagram.columns import SMALL, Arrow, Box, Drawing, Point
 from visformer.pictures.picture import AttentionRole
 from visformer.pictures.words.role_text import ROLES, RoleText, role_text
 from visformer.ui.look.theme import hue, sized
-from visformer.ui.widgets.raw_pieces import written
+from visformer.ui.widgets.plain_label import written
 
 BEHIND = 0.35  # of a character and of a line: the offset between a stack's boxes
 HEAD = 0.42  # of a line: the length of an arrow's head
@@ -80,7 +80,6 @@ class Painting:
                     written.layout.draw(self._painter, corner + written.start)
 
     def _words(self, box: Box) -> tuple[QPointF, Words]:
-        """Return what a box says, and where: a little away from its edges."""
         bare = box.style in ("text", "head")
         edge = 0.0 if bare else self._wide / 2
         words = Words(

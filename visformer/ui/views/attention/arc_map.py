@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
-from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, QSize, Qt
-from PySide6.QtGui import QPainter, QPainterPath, QPaintEvent, QPalette, QPen, QPixmap
+from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import (
+    QMouseEvent,
+    QPainter,
+    QPainterPath,
+    QPaintEvent,
+    QPalette,
+    QPen,
+    QPixmap,
+)
+from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from visformer.pictures.attention.arcs import Arcs, arcs
 from visformer.pictures.attention.maps import Marks
-from visformer.pictures.look import TokenRole
 from visformer.pictures.picture import Matrix
-from visformer.ui.look.theme import hue
-from visformer.ui.views.attention.token_canvas import SideToken, TokenCanvas
-from visformer.ui.widgets.label_text import label_font, labels_width, short
-from visformer.ui.widgets.labels import axis_ink
-from visformer.ui.widgets.raw_pieces import written
+from visformer.pictures.selection import TokenRole
+from visformer.ui.look.theme import Dressed, hue
+from visformer.ui.widgets.labels import axis_ink, label_font, labels_width, short
+from visformer.ui.widgets.plain_label import cut_to_room, written
 from visformer.words import share
 
 WIDEST = 3.5  # pixels that an arc of weight 1 is wider than the thinnest, of 0.5
@@ -28,7 +36,46 @@ LABEL_SHARES = 0.46, 0.3  # of the width: the most that the labels of each side 
 SIDES = Qt.AlignmentFlag.AlignLeft, Qt.AlignmentFlag.AlignRight  # of the titles
 
 
-class ArcsCanvas(TokenCanvas):
+class SideToken(NamedTuple):
+    """A token of the queries or of the keys."""
+
+    side: TokenRole
+    place: int  # in its sentence
+
+
+class TokenCanvas(QWidget):
+    """Reports the token under the mouse as (side, index)."""
+
+    pointed = Signal(object)  # a SideToken or None
+    clicked = Signal(object)  # the same
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._under: SideToken | None = None
+        self.setMouseTracking(True)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
+
+    def token_at(self, at: QPointF) -> SideToken | None:
+        """Return the token at a point."""
+        raise NotImplementedError
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        self._point(self.token_at(event.position()))
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        if event.button() == Qt.MouseButton.LeftButton:
+            self.clicked.emit(self.token_at(event.position()))
+
+    def leaveEvent(self, event: QEvent) -> None:
+        self._point(None)
+
+    def _point(self, at: SideToken | None) -> None:
+        if at != self._under:
+            self._under = at
+            self.pointed.emit(at)
+
+
+class ArcsCanvas(Dressed, TokenCanvas):
     """Draws a Matrix as arcs; reports the token under the mouse as (side, index)."""
 
     def __init__(self) -> None:
@@ -48,7 +95,7 @@ class ArcsCanvas(TokenCanvas):
         self._matrix, self._mass = matrix, mass
         self._arcs = self._layer = None
         self._extent = max(1, *extent, *matrix.values.shape)
-        self.setMinimumHeight(math.ceil((self._extent + 1) * self._line()))
+        self.dress()
         self.update()
 
     def mark(self, marks: Marks, by: TokenRole) -> None:
@@ -96,7 +143,6 @@ class ArcsCanvas(TokenCanvas):
     # ---- painting --------------------------------------------------------------
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Paint the arcs of the visible rows, then the visible tokens."""
         matrix = self._matrix
         if matrix is None or not matrix.values.size:
             return
@@ -123,7 +169,6 @@ class ArcsCanvas(TokenCanvas):
         matrix: Matrix,
         edges: tuple[float, float],
     ) -> None:
-        """Draw a line below the prompt, on each side that has one."""
         painter.setPen(QPen(self.palette().windowText().color(), 1))
         lines = (0.0, edges[0]), (edges[1], float(self.width()))
         for count, (left, right) in zip(matrix.border or (0, 0), lines, strict=True):
@@ -151,7 +196,6 @@ class ArcsCanvas(TokenCanvas):
     def _paint_titles(
         self, painter: QPainter, matrix: Matrix, edges: tuple[float, float]
     ) -> None:
-        """Say above each side what its tokens are, in their role's hue."""
         middle, line = sum(edges) / 2, self._line()
         sides = (
             (matrix.row_axis, matrix.row_role, QRectF(0, 0, middle, line)),
@@ -163,8 +207,7 @@ class ArcsCanvas(TokenCanvas):
         )
         for (text, role, box), align in zip(sides, SIDES, strict=True):
             painter.setPen(axis_ink(self.palette(), role))
-            cut = Qt.TextElideMode.ElideRight
-            text = self.fontMetrics().elidedText(text, cut, int(box.width()) - line)
+            text = cut_to_room(text, self.fontMetrics(), box.width() - line)
             painter.drawText(box, align | Qt.AlignmentFlag.AlignVCenter, text)
 
     def _paint_numbers(
@@ -265,8 +308,5 @@ class ArcsCanvas(TokenCanvas):
         usable = self._matrix is not None and self._matrix.values.size > 0
         return SideToken(side, index) if usable and 0 <= index < count else None
 
-    def changeEvent(self, event: QEvent) -> None:
-        """Follow the font."""
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.FontChange and self.__dict__.get("_matrix"):
-            self.setMinimumHeight(math.ceil((self._extent + 1) * self._line()))
+    def _dress(self) -> None:
+        self.setMinimumHeight(math.ceil((self._extent + 1) * self._line()))

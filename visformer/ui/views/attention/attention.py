@@ -12,34 +12,35 @@ from PySide6.QtCore import QElapsedTimer, QPoint, QSize, Qt, QTimer, Signal
 from PySide6.QtWidgets import QPushButton, QStackedWidget, QVBoxLayout, QWidget
 
 from visformer.language import _
-from visformer.pictures.attention.attention import (
-    matrix,
-    offered_scale,
-    shown_marks,
-    whole_codes,
-)
 from visformer.pictures.attention.finder import find_words, head_finder
 from visformer.pictures.attention.gist import gist_of
 from visformer.pictures.attention.maps import all_numbers, layer_and_head, reserved
 from visformer.pictures.attention.mosaic import Mosaic, is_large, mosaic, mosaic_parts
 from visformer.pictures.attention.ranking import Ranking, order_words, ranking_parts
-from visformer.pictures.attention.reading import Reading, reading, whole_labels
-from visformer.pictures.attention.reading_words import small_title
-from visformer.pictures.attention.summary import summary_parts
-from visformer.pictures.codes import Bytes
-from visformer.pictures.look import Look, Order
-from visformer.pictures.picture import Matrix, Table
-from visformer.pictures.selection import AttentionCell, Scale
+from visformer.pictures.attention.reading import (
+    Reading,
+    matrix,
+    offered_scale,
+    reading,
+    shown_marks,
+    small_title,
+    summary_parts,
+    whole_codes,
+    whole_labels,
+)
+from visformer.pictures.picture import Bytes, Matrix, Table
+from visformer.pictures.selection import AttentionCell, Look, Order
 from visformer.pictures.words.absent import missing_kinds_words
 from visformer.session.state import Session, State
 from visformer.ui.bars.look_bar import LookBar
+from visformer.ui.layout import fill
+from visformer.ui.views.attention.arc_map import SideToken
 from visformer.ui.views.attention.kind_panel import KindPanel, KindsPane
 from visformer.ui.views.attention.overview import Overview
-from visformer.ui.views.attention.token_canvas import SideToken
 from visformer.ui.views.view import View
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.heatmap import HeatMap
-from visformer.ui.widgets.label_text import LongestLabels, longest
+from visformer.ui.widgets.labels import LongestLabels, longest
 from visformer.ui.widgets.plain_label import paragraph
 from visformer.ui.widgets.term_tips import TermTip
 from visformer.values.facts import KINDS, Kind
@@ -50,6 +51,7 @@ from visformer.words import KIND_NAMES
 SLICE_MS = 8  # of work on a long sentence per turn of the event loop
 PRESENTED = 2.0  # ratio of a cell's sides for an audience, at most
 STOP = object()
+LongWork = Kind | Literal["order", "overview"]
 
 
 class _Shown:
@@ -85,13 +87,10 @@ class AttentionView(View):
         self._longest: dict[Kind, LongestLabels] = {}
         self._extents: dict[Kind, tuple[int, int]] = {}
         self._ahead: dict[Kind, Bytes | None] = {}
-        self._parts: Iterator[Mosaic] = iter(())  # of the overview of a long sentence
         self._filling: Mosaic | None = None
         self._overviews: dict[Kind, tuple[tuple[object, ...], Mosaic]] = {}
-        self._slices = QTimer(self)
-        self._slices.timeout.connect(self._draw_slice)
-        # what takes long for a long sentence: a kind's summary, the overview's order
-        self._tasks: dict[Kind | Literal["order"], Iterator[Ranking | None]] = {}
+        # what takes long for a long sentence: summaries, the overview and its order
+        self._tasks: dict[LongWork, Iterator[Ranking | Mosaic | None]] = {}
         self._turns = QTimer(self)
         self._turns.timeout.connect(self._work)
         self.panels = {kind: self._panel(kind) for kind in KINDS}
@@ -99,8 +98,9 @@ class AttentionView(View):
         self.heads = HeadsPane(
             lambda: all_numbers(self._state.visible, self._state.kind)
         )
-        self.heads.failed.connect(self.fail)
-        self.heads.chosen.connect(self._choose)
+        self.heads.chosen.connect(
+            lambda layer, head: session.set(layer=layer, head=head)
+        )
         self.heads.order_chosen.connect(self._choose_order)
         self.overview = self.heads.overview
         TermTip(self.overview.orders, session, "order")
@@ -109,8 +109,8 @@ class AttentionView(View):
         self.heads.folded.connect(self.pane.fold)
         self.bar = LookBar()
         TermTip(self.bar.summaries, session, "summary")
-        self.bar.changed.connect(self._choose_look)
-        self.bar.scale_chosen.connect(self._choose_scale)
+        self.bar.changed.connect(lambda look: session.set(look=look))
+        self.bar.scale_chosen.connect(lambda scale: session.set(scale=scale))
         self._absent = paragraph(_("kinds of attention that are not there"))
         self._lay_out()
 
@@ -119,16 +119,13 @@ class AttentionView(View):
         panel.hovered.connect(partial(self._hover, kind))
         panel.clicked.connect(partial(self._click, kind))
         panel.offer_taken.connect(self._take_offer)
-        panel.failed.connect(self.fail)
         return panel
 
     def _lay_out(self) -> None:
-        column = QVBoxLayout(self)
+        column = fill(
+            QVBoxLayout(self), self.bar, self._absent, (self.pane, 1), spacing=4
+        )
         column.setContentsMargins(4, 4, 4, 4)
-        column.setSpacing(4)
-        column.addWidget(self.bar)
-        column.addWidget(self._absent)
-        column.addWidget(self.pane, 1)
 
     # ---- drawing ---------------------------------------------------------------
 
@@ -156,10 +153,9 @@ class AttentionView(View):
     @property
     def drawing(self) -> bool:
         """Whether a long sentence is still being drawn."""
-        return self._slices.isActive() or self._turns.isActive()
+        return self._turns.isActive()
 
     def draw(self, state: State) -> None:
-        """Show a State; parts with unchanged numbers keep their image."""
         self._state = state
         self._measure()
         model = state.model if state.trace is None else state.trace.model
@@ -180,10 +176,9 @@ class AttentionView(View):
         self._draw_finder()
         self._draw_order()
         self._draw_overview()
-        self.bar.draw(state.look, state.scale, working=bool(self._tasks))
+        self.bar.draw(state.look, state.scale, working=self._summarising)
 
     def say(self) -> None:
-        """Write beside every map what its head does."""
         for kind, panel in self.panels.items():
             shown = self._readings.get(kind)
             if self._changed(f"gist of {kind}", shown):
@@ -260,7 +255,7 @@ class AttentionView(View):
     def _draw_overview(self) -> None:
         state, kind = self._state, self._state.kind
         if state.trace is None or state.visible is None:
-            self._slices.stop()
+            self._tasks.pop("overview", None)
             if self._changed("overview", None):
                 self.overview.draw(None)
             return
@@ -277,7 +272,7 @@ class AttentionView(View):
     def _begin_overview(self, needs: tuple[object, ...], size: tuple[int, int]) -> None:
         """Draw the overview; in slices if the sentence is long."""
         state, kind, self._needs = self._state, self._state.kind, needs
-        self._slices.stop()
+        self._tasks.pop("overview", None)
         if state.trace is None or state.visible is None:
             return
         kept = self._overviews.get(kind)
@@ -286,37 +281,17 @@ class AttentionView(View):
             return
         selection, extent = state.selection, self._extent(kind)
         if is_large(state.trace, kind):
-            self._parts = mosaic_parts(
+            parts = mosaic_parts(
                 state.visible, selection, kind, extent=extent, thumbnail=size
             )
-            self._slices.start()
+            self._begin("overview", parts)
         else:
             drawn = mosaic(
                 state.visible, selection, kind, extent=extent, thumbnail=size
             )
             self.overview.draw(drawn)
 
-    def _draw_slice(self) -> None:
-        """Continue the overview for a few milliseconds, and show what is finished."""
-        timer = QElapsedTimer()
-        timer.start()
-        kind = self._state.kind
-        finished = True
-        for part in self._parts:
-            self._filling = part
-            if timer.hasExpired(SLICE_MS):
-                finished = False
-                break
-        self.overview.draw(self._filling)
-        if self._state.visible is not None:
-            selection = self._state.selection
-            self.overview.choose(layer_and_head(self._state.visible, selection, kind))
-        if finished and self._filling is not None:
-            self._slices.stop()
-            self._overviews[kind] = self._needs, self._filling
-
     def _draw_order(self) -> None:
-        """Sort the overview as requested."""
         state, kind, order = self._state, self._state.kind, self._state.look.order
         if not self._changed("order", _Shown(state.visible, kind), kind, order):
             return
@@ -330,30 +305,45 @@ class AttentionView(View):
                 ranking = list(parts)[-1]
         self.overview.rank(order, ranking, order_words(order, kind))
 
-    def _begin(
-        self, name: Kind | Literal["order"], parts: Iterator[Ranking | None]
-    ) -> None:
+    def _begin(self, name: LongWork, parts: Iterator[Ranking | Mosaic | None]) -> None:
         self._tasks[name] = parts
         self._turns.start()
 
     def _work(self) -> None:
         """Continue long work for a few milliseconds; show what is finished."""
-        timer = QElapsedTimer()
+        timer, filled, waiting = QElapsedTimer(), False, self._summarising
         timer.start()
         while self._tasks and not timer.hasExpired(SLICE_MS):
-            name, parts = next(iter(self._tasks.items()))
-            part = next(parts, STOP)
-            if isinstance(part, Ranking):
-                look = self._state.look
-                words = order_words(look.order, self._state.kind)
-                self.overview.rank(look.order, part, words)
-            elif part is STOP:
-                del self._tasks[name]
-                if name != "order":  # its summary is there now
-                    self._changed.forget(name)
+            for name, parts in list(self._tasks.items()):
+                part = next(parts, STOP)
+                if isinstance(part, Mosaic):
+                    self._filling, filled = part, True
+                elif isinstance(part, Ranking):
+                    look = self._state.look
+                    words = order_words(look.order, self._state.kind)
+                    self.overview.rank(look.order, part, words)
+                elif part is STOP:
+                    self._end_task(name)
+        trace = self._state.visible
+        if filled and trace is not None:
+            self.overview.draw(self._filling)
+            selection, kind = self._state.selection, self._state.kind
+            self.overview.choose(layer_and_head(trace, selection, kind))
         if not self._tasks:
             self._turns.stop()
+        if waiting and not self._summarising:
             self.session.set()  # the strips and the status line want it too
+
+    @property
+    def _summarising(self) -> bool:
+        return bool(self._tasks.keys() - {"overview"})
+
+    def _end_task(self, name: LongWork) -> None:
+        del self._tasks[name]
+        if name == "overview" and self._filling is not None:
+            self._overviews[self._state.kind] = self._needs, self._filling
+        elif name != "order":  # a kind's summary is there now
+            self._changed.forget(name)
 
     def _measure(self) -> None:
         """Reserve space for all that is known, so that cells keep their size."""
@@ -393,14 +383,7 @@ class AttentionView(View):
 
     # ---- what the user does ----------------------------------------------------
 
-    def _choose_look(self, look: Look) -> None:
-        self.session.set(look=look)
-
-    def _choose_scale(self, scale: Scale) -> None:
-        self.session.set(scale=scale)
-
     def _take_offer(self) -> None:
-        """Use the range of colours that is offered."""
         shown, scale = self._readings.get(self._state.kind), self._state.scale
         wanted = None if shown is None else offered_scale(shown.values, scale)
         if wanted is not None:
@@ -409,15 +392,11 @@ class AttentionView(View):
     def _choose_order(self, order: Order) -> None:
         self.session.set(look=replace(self._state.look, order=order))
 
-    def _choose(self, layer: int, head: int) -> None:
-        self.session.set(layer=layer, head=head)
-
     def _hover(self, kind: Kind, at: MapCell | SideToken | None) -> None:
         cell, look = self._focus(kind, at)
         self.session.set(hovered=cell, look=look)
 
     def _click(self, kind: Kind, at: MapCell | SideToken | None) -> None:
-        """Lock a cell, or unlock it; a click on a small picture makes it the large."""
         if at is None or kind != self._state.kind:
             self.session.set(kind=kind)
             return
@@ -447,27 +426,22 @@ class HeadsPane(QStackedWidget):
     chosen = Signal(int, int)  # layer and head
     order_chosen = Signal(str)
     folded = Signal(bool)
-    failed = Signal(str)
 
     def __init__(self, table: Callable[[], Table | None]) -> None:
         """``table`` gives every head's weights for export."""
         super().__init__()
         self.overview = Overview(table)
-        self.overview.export.failed.connect(self.failed)
         self.overview.chosen.connect(self.chosen)
         self.overview.order_chosen.connect(self.order_chosen)
         self.overview.folding.connect(self.folded)
         self.finder = HeatMap(_("the locked cell in every head"))
         self.finder.clicked.connect(self._choose)
-        self.finder.failed.connect(self.failed)
         self.back = QPushButton(_("Back to all heads"))
         self.back.clicked.connect(lambda: self._order("place"))
         self.overview.question.clicked.connect(lambda: self._order("cell"))
         page = QWidget()
-        column = QVBoxLayout(page)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.addWidget(self.back, 0, Qt.AlignmentFlag.AlignLeft)
-        column.addWidget(self.finder, 1)
+        column = fill(QVBoxLayout(page), self.back, (self.finder, 1))
+        column.setAlignment(self.back, Qt.AlignmentFlag.AlignLeft)
         self.addWidget(self.overview)
         self.addWidget(page)
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QRect, QSize, Qt, Signal
-from PySide6.QtGui import QContextMenuEvent, QMouseEvent, QPalette, QResizeEvent
+from PySide6.QtGui import QMouseEvent, QPalette, QResizeEvent
 from PySide6.QtWidgets import (
-    QFrame,
     QHBoxLayout,
-    QScrollArea,
     QStackedWidget,
     QVBoxLayout,
     QWidget,
@@ -19,18 +17,17 @@ from visformer.pictures.attention.gist import Gist
 from visformer.pictures.attention.maps import Marks
 from visformer.pictures.attention.reading import Reading
 from visformer.pictures.attention.tinted import tinted
-from visformer.pictures.look import Form, Look
 from visformer.pictures.picture import Matrix, Table
-from visformer.ui.look.dress import Dressed
-from visformer.ui.look.theme import TITLE, gap, sized
+from visformer.pictures.selection import Form, Look
+from visformer.ui.layout import fill, scrolled
+from visformer.ui.look.theme import TITLE, Dressed, gap, sized
 from visformer.ui.views.attention.arc_map import ArcsCanvas
 from visformer.ui.views.attention.running_text import RunningText
 from visformer.ui.widgets.colour_bar import ColourBar
 from visformer.ui.widgets.colour_map import colour_table
 from visformer.ui.widgets.export import Export
 from visformer.ui.widgets.heatmap import GistLabel, HeatMap, KindSign
-from visformer.ui.widgets.label_text import LongestLabels
-from visformer.ui.widgets.map_room import LEAST
+from visformer.ui.widgets.labels import LEAST, LongestLabels
 from visformer.ui.widgets.plain_label import paragraph, plain_label
 from visformer.ui.window.large import can_be_large
 from visformer.values.facts import Kind
@@ -52,7 +49,6 @@ class KindPanel(QStackedWidget):
     hovered = Signal(object)
     clicked = Signal(object)
     offer_taken = Signal()  # as HeatMap's
-    failed = Signal(str)
 
     def __init__(self, name: str, *, grows: bool) -> None:
         """``grows``: a step adds a row, which is then scrolled to."""
@@ -62,7 +58,6 @@ class KindPanel(QStackedWidget):
         self.heat_map.hovered.connect(self.hovered)
         self.heat_map.clicked.connect(self.clicked)
         self.heat_map.offer_taken.connect(self.offer_taken)
-        self.heat_map.failed.connect(self.failed)
         self.addWidget(self.heat_map)
         self._name = name
         self._panels: dict[Form, Panel] = {}
@@ -80,7 +75,6 @@ class KindPanel(QStackedWidget):
             canvas.clicked.connect(self.clicked)
             panel.clicked.connect(self.clicked)
             panel.offer_taken.connect(self.offer_taken)
-            panel.failed.connect(self.failed)
             self._panels[form] = panel
             self.addWidget(panel)
         return self._panels[form]
@@ -109,7 +103,6 @@ class KindPanel(QStackedWidget):
         self._follow(panel, len(matrix.rows) if matrix is not None else 0)
 
     def _follow(self, panel: Panel, rows: int) -> None:
-        """Scroll to the newest row of the arcs."""
         grown = self._grows and rows != self._rows
         if grown and isinstance(panel.canvas, ArcsCanvas):
             y = round(panel.canvas.line_of(rows - 1))
@@ -139,7 +132,6 @@ class Panel(Dressed, QWidget):
 
     clicked = Signal(object)  # None: beside the picture
     offer_taken = Signal()  # the range of colours that Matrix.offer names
-    failed = Signal(str)
 
     def __init__(self, canvas: ArcsCanvas | RunningText, name: str) -> None:
         super().__init__()
@@ -153,24 +145,14 @@ class Panel(Dressed, QWidget):
         self._bar = ColourBar(self)
         self._bar.offer_taken.connect(self.offer_taken)
         self._bar.setVisible(isinstance(canvas, RunningText))
-        self.area = QScrollArea()
-        self.area.setWidget(canvas)
-        self.area.setWidgetResizable(True)
-        self.area.setFrameShape(QFrame.Shape.NoFrame)
+        self.area = scrolled(canvas)
         self.area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(4, 4, 4, 4)
-        column.setSpacing(2)
         self._sign = KindSign()
-        heading = self._heading = QHBoxLayout()
-        heading.addWidget(self._sign)
-        heading.addWidget(self._title)
-        heading.addWidget(self._gist, 1)
-        column.addLayout(heading)
-        for part in (self._done, self.area, self._note, self._bar):
-            column.addWidget(part, 1 if part is self.area else 0)
+        heading = self._sign, self._title, (self._gist, 1)
+        self._heading = fill(QHBoxLayout(), *heading)
+        parts = self._heading, self._done, (self.area, 1), self._note, self._bar
+        fill(QVBoxLayout(self), *parts, spacing=2).setContentsMargins(4, 4, 4, 4)
         self.export = Export(self, self.table)
-        self.export.failed.connect(self.failed)
         self.setAccessibleName(name)
         self.dress()
 
@@ -197,13 +179,8 @@ class Panel(Dressed, QWidget):
         return self._matrix.table if self._matrix is not None else None
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
-        """Report a click beside the picture."""
         if event.button() == Qt.MouseButton.LeftButton:
             self.clicked.emit(None)
-
-    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
-        """Offer to copy and to save what is on screen."""
-        self.export.popup(event.globalPos())
 
     def _dress(self) -> None:
         self._heading.setSpacing(gap(self, 2))
@@ -254,7 +231,6 @@ class KindsPane(QWidget):
             self._place()
 
     def minimumSizeHint(self) -> QSize:
-        """Ask for room for every map at its least size."""
         line, off = self.fontMetrics().height(), gap(self)
         large = LEAST + AROUND * line
         others = len(self._kinds) > 1
@@ -318,6 +294,4 @@ class _Slot(QWidget):
 
     def __init__(self, parent: QWidget, picture: QWidget) -> None:
         super().__init__(parent)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.addWidget(picture)
+        fill(QVBoxLayout(self), picture)

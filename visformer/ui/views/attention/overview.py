@@ -9,7 +9,6 @@ import numpy as np
 from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, QSize, QSizeF, Qt, Signal
 from PySide6.QtGui import (
     QColor,
-    QContextMenuEvent,
     QFont,
     QFontMetrics,
     QFontMetricsF,
@@ -34,15 +33,14 @@ from PySide6.QtWidgets import (
 from visformer.language import _
 from visformer.pictures.attention.mosaic import Mosaic
 from visformer.pictures.attention.ranking import Ranking, order_words
-from visformer.pictures.codes import NAN, NOTHING
-from visformer.pictures.look import ORDERS, Order
-from visformer.pictures.picture import Table
-from visformer.ui.look.theme import sized
+from visformer.pictures.picture import NAN, NOTHING, Table
+from visformer.pictures.selection import ORDERS, Order
+from visformer.ui.look.theme import Dressed, sized
 from visformer.ui.widgets.cell_pixels import new_parts, paint_pixels
 from visformer.ui.widgets.colour_map import NAN_COLOUR, colour_table, image_of
+from visformer.ui.widgets.controls import keeps
 from visformer.ui.widgets.export import Export
-from visformer.ui.widgets.plain_keys import keeps
-from visformer.ui.widgets.plain_tip import plain_tip
+from visformer.ui.widgets.plain_label import plain_tip
 from visformer.words import head_words
 
 GAP = 5  # pixels between thumbnails
@@ -55,8 +53,10 @@ STEPS = {
 }
 
 
-class Overview(QWidget):
+class Overview(Dressed, QWidget):
     """Draws a Mosaic; reports the layer and head that were chosen."""
+
+    dressed_at = (QEvent.Type.PaletteChange,)
 
     chosen = Signal(int, int)  # layer and head
     order_chosen = Signal(str)
@@ -82,10 +82,7 @@ class Overview(QWidget):
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.setAccessibleName(_("all heads, one row per layer, one column per head"))
-
-    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
-        """Offer to copy and to save what is on screen."""
-        self.export.popup(event.globalPos())
+        self._built = True
 
     def draw(self, mosaic: Mosaic | None) -> None:
         """Show this grid; None shows that there is none."""
@@ -131,7 +128,6 @@ class Overview(QWidget):
         self.update()
 
     def _repaint(self) -> None:
-        """Paint the grid again; the header knows itself when it must be."""
         self.update(self.rect().adjusted(0, self._header(), 0, 0))
 
     def rank(self, order: Order, ranking: Ranking | None, words: str) -> None:
@@ -162,7 +158,6 @@ class Overview(QWidget):
     # ---- painting --------------------------------------------------------------
 
     def _place(self) -> QRectF:
-        """Return the thumbnails' space, without title, layer and head labels."""
         metrics = self.fontMetrics()
         left, top = metrics.horizontalAdvance("L00 "), self._header() + 2
         if self._order in ("place", "cell"):
@@ -173,7 +168,6 @@ class Overview(QWidget):
         return QRectF(left, top, max(1, width), max(1, height))
 
     def _grid(self) -> QRectF:
-        """Return where the thumbnails are: cells are square where they can be."""
         place, mosaic = self._place(), self._mosaic
         if mosaic is None or not mosaic.image.size:
             return place
@@ -187,17 +181,14 @@ class Overview(QWidget):
         return place
 
     def _header(self) -> int:
-        """Return the height of the title line, which ends with the choice of order."""
         return self.header.sizeHint().height()
 
     def _spot(self, layer: int, head: int) -> tuple[int, int]:
-        """Return the row and column of a head in the grid."""
         if self._ranking is None or self._mosaic is None:
             return layer, head
         return divmod(self._ranking.order.index((layer, head)), self._mosaic.heads)
 
     def _head(self, row: int, column: int) -> tuple[int, int]:
-        """Return the layer and head in a row and column of the grid."""
         if self._ranking is None or self._mosaic is None:
             return row, column
         return self._ranking.order[row * self._mosaic.heads + column]
@@ -211,7 +202,6 @@ class Overview(QWidget):
         return QRectF(grid.x() + head * width, grid.y() + layer * height, width, height)
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Paint the image, gaps, labels, the frame."""
         painter, palette = QPainter(self), self.palette()
         role = QPalette.ColorRole
         if self._mosaic is None or self.header.fold.isChecked():
@@ -276,7 +266,6 @@ class Overview(QWidget):
     def _paint_captions(
         self, painter: QPainter, grid: QRectF, ranking: Ranking
     ) -> None:
-        """Write on every thumbnail which head it is, and its measure if it has room."""
         room = self._box(grid, 0, 0).size() - QSizeF(GAP + 2, 0)
         font, captions = fitted(ranking, self.font(), room)
         painter.setFont(font)
@@ -306,13 +295,11 @@ class Overview(QWidget):
             painter.drawText(box, beside, f"L{layer + 1}")
 
     def sizeHint(self) -> QSize:
-        """Ten lines high, or folded to its header."""
         line = self.fontMetrics().height()
         folded = self.header.fold.isChecked()
         return QSize(30 * line, self._header() if folded else 10 * line)
 
     def minimumSizeHint(self) -> QSize:
-        """Ask for five lines, or folded for its header."""
         line = self.fontMetrics().height()
         folded = self.header.fold.isChecked()
         return QSize(10 * line, self._header() if folded else 5 * line)
@@ -334,7 +321,6 @@ class Overview(QWidget):
         return None if spot is None else self._head(*spot)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
-        """Choose a head."""
         chosen = self.head_at(event.position())
         if chosen is not None and event.button() == Qt.MouseButton.LeftButton:
             self.chosen.emit(*chosen)
@@ -348,7 +334,6 @@ class Overview(QWidget):
                 self.chosen.emit(*at)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Move to a neighbouring head with the arrow keys."""
         step = STEPS.get(Qt.Key(event.key()))
         if step is None:
             super().keyPressEvent(event)
@@ -356,7 +341,6 @@ class Overview(QWidget):
             self.walk(*step)
 
     def event(self, event: QEvent) -> bool:
-        """Keep plain arrow keys from the window; show a tool tip."""
         if keeps(event, STEPS):
             return True
         if isinstance(event, QHelpEvent) and event.type() == QEvent.Type.ToolTip:
@@ -381,10 +365,8 @@ class Overview(QWidget):
         self.header.setGeometry(0, 0, self.width(), self._header())
         self.resized.emit()
 
-    def changeEvent(self, event: QEvent) -> None:
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.PaletteChange and hasattr(self, "_mosaic"):
-            self.draw(self._mosaic)
+    def _dress(self) -> None:
+        self.draw(self._mosaic)
 
 
 CAPTION = 0.45  # of a picture's height, for its caption
@@ -526,7 +508,6 @@ class HeadsHeader(QWidget):
         return self.height() + min(wide, room) + self._letter()
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Paint the title, the key of NaN, and as many of the words as fit."""
         painter, palette = QPainter(self), self.palette()
         cut, flags = Qt.TextElideMode.ElideRight, Qt.AlignmentFlag.AlignVCenter
         line = QRectF(self.rect()).adjusted(self.height(), 0, 0, 0)
@@ -551,7 +532,6 @@ class HeadsHeader(QWidget):
                 break  # the tool tip has them in any case
 
     def _paint_key(self, painter: QPainter, line: QRectF) -> float:
-        """Show which colour means NaN; return where the words end."""
         metrics, word = self.fontMetrics(), "NaN"
         box = QRectF(line.x(), line.y(), 1.2 * metrics.height(), line.height())
         inside = box.adjusted(0, 0.25 * line.height(), 0, -0.25 * line.height())

@@ -22,12 +22,11 @@ from PySide6.QtGui import (
 )
 
 from visformer.pictures.attention.tinted import Tinted, TintedPiece
-from visformer.pictures.codes import HIGH, LOW, MASKED, NAN
-from visformer.pictures.look import TokenRole
-from visformer.ui.views.attention.token_canvas import SideToken, TokenCanvas
+from visformer.pictures.picture import HIGH, LOW, MASKED, NAN
+from visformer.pictures.selection import TokenRole
+from visformer.ui.views.attention.arc_map import SideToken, TokenCanvas
 from visformer.ui.widgets.colour_map import colour_table
-from visformer.ui.widgets.plain_label import wrapped_height
-from visformer.ui.widgets.raw_pieces import written
+from visformer.ui.widgets.plain_label import wrapped_height, written
 
 # "</s>" reads from left to right in any text
 ISOLATE, END_ISOLATE = "\u2066", "\u2069"
@@ -82,7 +81,6 @@ class RunningText(TokenCanvas):
         self.update()
 
     def _lay_out(self) -> None:
-        """Break the texts into lines, in the largest size that fits the height."""
         self._room = self._available()
         for larger in LARGER:
             font = QFont(self.font())
@@ -103,7 +101,6 @@ class RunningText(TokenCanvas):
         return top
 
     def _available(self) -> tuple[int, int]:
-        """Return the visible width and height."""
         viewport = self.parentWidget()
         return self.width(), (self if viewport is None else viewport).height()
 
@@ -113,14 +110,12 @@ class RunningText(TokenCanvas):
         return QRectF(0, paragraph.top, width, height)
 
     def sizeHint(self) -> QSize:
-        """Twenty lines wide."""
         line = self.fontMetrics().height()
         return QSize(20 * line, max(4 * line, self.minimumHeight()))
 
     # ---- painting --------------------------------------------------------------
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Paint the headings and the visible lines of the texts."""
         painter, palette = QPainter(self), self.palette()
         clip = QRectF(event.rect())
         for paragraph in self._paragraphs:
@@ -195,7 +190,6 @@ class RunningText(TokenCanvas):
             self.setMinimumHeight(math.ceil(self._place()))
 
     def changeEvent(self, event: QEvent) -> None:
-        """Follow font and palette."""
         super().changeEvent(event)
         kinds = QEvent.Type.FontChange, QEvent.Type.PaletteChange
         if event.type() in kinds and self.__dict__.get("_tinted") is not None:
@@ -223,7 +217,6 @@ def _paragraph(
 
 
 def _break(paragraph: _Paragraph, font: QFont, width: int) -> None:
-    """Break a text into lines, and set its height."""
     layout, down = paragraph.layout, 0.0
     paragraph.boxes = {}
     layout.setFont(font)
@@ -237,7 +230,6 @@ def _break(paragraph: _Paragraph, font: QFont, width: int) -> None:
 
 
 def _seen(paragraph: _Paragraph, clip: QRectF) -> range:
-    """Return the pieces in the lines between the clip's top and bottom."""
     lines = [paragraph.layout.lineAt(n) for n in range(paragraph.layout.lineCount())]
     down = paragraph.layout.position().y()
     inside = [
@@ -272,7 +264,6 @@ def _boxes(paragraph: _Paragraph, index: int) -> list[QRectF]:
 
 
 def _units(text: str) -> int:
-    """Return the length of a text as Qt counts it, in UTF-16 units."""
     return len(text.encode("utf-16-le")) // 2
 
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from PySide6.QtCore import QRect, Qt, QTimer
+from PySide6.QtCore import QRect, Qt
 from PySide6.QtGui import QKeyEvent, QPaintEvent, QPalette, QResizeEvent
 from PySide6.QtWidgets import (
-    QComboBox,
     QHBoxLayout,
     QStyle,
     QStyleOptionTab,
@@ -35,14 +32,13 @@ from visformer.pictures.selection import AttentionCell
 from visformer.pictures.words.absent import missing_kinds_words
 from visformer.pictures.words.role_text import RoleText, role_text
 from visformer.session.state import Session, State
-from visformer.ui.look.dress import Dressed
-from visformer.ui.look.theme import hue
+from visformer.ui.layout import LeastColumn, SingleShot, fill, laid_out_once
+from visformer.ui.look.theme import Dressed, hue
 from visformer.ui.views.computation.computation_maps import StageMaps
 from visformer.ui.views.computation.stage_fields import StageFields
 from visformer.ui.views.view import View
-from visformer.ui.widgets.arranging import LeastColumn, laid_out_once
 from visformer.ui.widgets.canvas import MapCell
-from visformer.ui.widgets.combo_box import ComboBox
+from visformer.ui.widgets.controls import chooser, prepared
 from visformer.ui.widgets.number_table import NumberTable
 from visformer.ui.widgets.plain_label import Hint, paragraph
 from visformer.ui.widgets.role_label import RoleLabel
@@ -63,8 +59,7 @@ class ComputationView(Dressed, View):
         super().__init__(session)
         self._subject: Subject | None = None
         self._picture: StagePicture | None = None
-        self._late = QTimer(self, singleShot=True, interval=LATE_MS)
-        self._late.timeout.connect(self._draw_changes)
+        self._late = SingleShot(self, self._draw_changes, LATE_MS)
         self.page_bar = _bar(
             _("pages of the computation"), tuple(_(title) for title in PAGES.values())
         )
@@ -74,14 +69,14 @@ class ComputationView(Dressed, View):
             titles = tuple(_(stage.title) for stage in stages_on(page))
             self.stages[page] = _bar(_("stages: {page}", page=_(title)), titles)
             self.stages[page].tabBarClicked.connect(self._go_to_stage)
-        self.choosers = {
-            name: _chooser(title, slot)
-            for name, title, slot in (
-                ("kind", _("kind of attention"), self._choose_kind),
-                ("layer", _("layer of the computation"), self._choose_layer),
-                ("head", _("head of the computation"), self._choose_head),
-            )
-        }
+        kind, layer, head = self.choosers = (
+            chooser(_("kind of attention")),
+            chooser(_("layer of the computation")),
+            chooser(_("head of the computation")),
+        )
+        kind.activated.connect(lambda at: session.set(kind=kind.itemData(at)))
+        layer.activated.connect(lambda at: session.set(layer=at))
+        head.activated.connect(lambda at: session.set(head=at))
         self.fields = StageFields(session)
         self._absent = paragraph(_("kinds of attention that are not there"))
         self._heading = RoleLabel(_("the cell that is shown"))
@@ -95,37 +90,22 @@ class ComputationView(Dressed, View):
         self.maps = StageMaps()
         self.maps.hovered.connect(self._hover)
         self.maps.clicked.connect(self._click)
-        self.maps.failed.connect(self.fail)
         self.table = NumberTable(_("the numbers of this stage"))
         self.table.hovered.connect(self._hover_table)
         self.table.picked.connect(self._click_table)
-        self.table.failed.connect(self.fail)
         self._lay_out()
 
     def _lay_out(self) -> None:
-        first = QHBoxLayout()
-        first.addWidget(self.page_bar)
-        for box in self.choosers.values():
-            first.addWidget(box)
-        first.addWidget(Hint(_(HINT)), 1)
-        layout = LeastColumn(self)
+        first = fill(QHBoxLayout(), self.page_bar, *self.choosers, (Hint(_(HINT)), 1))
+        above = *self.stages.values(), self.fields, self._absent, self._formula
+        below = self._heading, self._words, self.table
+        # the stretch takes the room where there are no matrices
+        parts = first, *above, (self.maps, 1), *below, None
+        layout = fill(LeastColumn(self), *parts, spacing=4)
         layout.setContentsMargins(4, 4, 4, 4)
-        layout.setSpacing(4)
-        layout.addLayout(first)
-        for bar in self.stages.values():
-            layout.addWidget(bar)
-        layout.addWidget(self.fields)
-        layout.addWidget(self._absent)
-        layout.addWidget(self._formula)
-        layout.addWidget(self.maps, 1)
-        layout.addWidget(self._heading)
-        layout.addWidget(self._words)
-        layout.addWidget(self.table)
-        layout.addStretch()  # takes the room where there are no matrices
         self.dress()
 
     def _dress(self) -> None:
-        """Reserve two lines for the words, so that hovering moves nothing."""
         self._words.setMinimumHeight(2 * self.fontMetrics().lineSpacing())
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -197,7 +177,6 @@ class ComputationView(Dressed, View):
         self._draw_table()
 
     def _draw_maps(self) -> None:
-        """Draw the matrices; where there are none the last ones keep their places."""
         state, shown = self._state, self._picture
         if shown is None or not shown.maps:
             self.maps.motion.stop()
@@ -210,7 +189,6 @@ class ComputationView(Dressed, View):
             self.maps.run()
 
     def _hued(self, text: str) -> RoleText:
-        """Give the symbols, the cell's query and its key their hues."""
         reads = stage_of(self._state.stage).page == "attention"
         if self._subject is None or not reads:
             return role_text(text)
@@ -251,27 +229,17 @@ class ComputationView(Dressed, View):
         model = None if state.visible is None else state.visible.model
         self._absent.setText(missing_kinds_words(model))
         self._absent.setVisible(bool(self._absent.text()))
-        kind, layer, head = self.choosers.values()
-        if [kind.itemData(index) for index in range(kind.count())] != list(kinds):
-            kind.clear()
-            for name in kinds:
-                kind.addItem(_(KIND_NAMES[name]), name)
-        kind.setCurrentIndex(kind.findData(state.kind))
+        kind, layer, head = self.choosers
+        kind.offer({name: _(KIND_NAMES[name]) for name in kinds}, state.kind)
         head.setVisible(stage.page == "attention")  # elsewhere all heads act as one
         if state.visible is not None:
-            _number(layer, layer_words, state.visible.layers(state.kind), state.layer)
-            _number(head, _head_title, state.visible.heads(state.kind), state.head)
+            layers = range(state.visible.layers(state.kind))
+            heads = range(state.visible.heads(state.kind))
+            layer.offer({at: layer_words(at) for at in layers}, state.layer)
+            titles_of_heads = {at: _("head {head}", head=at + 1) for at in heads}
+            head.offer(titles_of_heads, state.head)
 
     # ---- what the user does ----------------------------------------------------
-
-    def _choose_kind(self, index: int) -> None:
-        self.session.set(kind=self.choosers["kind"].itemData(index))
-
-    def _choose_layer(self, index: int) -> None:
-        self.session.set(layer=index)
-
-    def _choose_head(self, index: int) -> None:
-        self.session.set(head=index)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Move between stages with Up and Down, where no widget inside takes them."""
@@ -292,7 +260,6 @@ class ComputationView(Dressed, View):
             self.session.set(stage=stages_on(page)[index].name)
 
     def _hover(self, at: dict[Axis, int] | None) -> None:
-        """Look at what is under the mouse, in this view and in the others."""
         state = self._state
         dimensions = {} if at is None else _dimensions(at)
         hovered = None if at is None else self._cell(at) or state.hovered
@@ -300,7 +267,6 @@ class ComputationView(Dressed, View):
             self.session.set(hovered=hovered, hovered_dimensions=dimensions)
 
     def _click(self, at: dict[Axis, int]) -> None:
-        """Lock what was clicked, or unlock it."""
         state = self._state
         dimensions = dict(state.locked_dimensions)
         for axis, index in _dimensions(at).items():
@@ -324,7 +290,6 @@ class ComputationView(Dressed, View):
         return AttentionCell(subject.kind, query, key)
 
     def _place(self, at: MapCell) -> dict[Axis, int]:
-        """Return the axes and indices of a row and a column of the table."""
         if self._picture is None or self._subject is None:
             return {}
         numbers = self._picture.table
@@ -345,39 +310,11 @@ def _dimensions(at: dict[Axis, int]) -> dict[Axis, int]:
     return {axis: index for axis, index in at.items() if axis not in ("query", "key")}
 
 
-def _chooser(name: str, slot: Callable[[int], None]) -> QComboBox:
-    box = ComboBox()
-    box.setAccessibleName(name)
-    box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
-    box.activated.connect(slot)
-    return box
-
-
 def _bar(name: str, titles: tuple[str, ...]) -> QTabBar:
-    bar = RoleTabs()
-    bar.setAccessibleName(name)
-    bar.setExpanding(False)
-    bar.setDrawBase(False)
+    bar = prepared(RoleTabs(), name, titles)
     bar.setElideMode(Qt.TextElideMode.ElideNone)
-    for title in titles:
-        bar.addTab(title)
     bar.setToolTip(_("Press [ and ], or Up and Down, to move between stages."))
     return bar
-
-
-def _head_title(head: int) -> str:
-    return _("head {head}", head=head + 1)
-
-
-def _number(
-    box: QComboBox, title: Callable[[int], str], count: int, chosen: int
-) -> None:
-    """Offer ``count`` layers or heads."""
-    if box.count() != count:
-        box.clear()
-        for index in range(count):
-            box.addItem(title(index), index)
-    box.setCurrentIndex(chosen)
 
 
 class RoleTabs(QTabBar):

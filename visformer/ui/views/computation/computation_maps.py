@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from PySide6.QtCore import QEvent, QObject, QSize, Qt, QTimer, QVariantAnimation, Signal
+from PySide6.QtCore import QObject, QSize, Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QLabel, QWidget
 
@@ -14,12 +14,11 @@ from visformer.pictures.computation.stage_picture import StageMap
 from visformer.pictures.computation.subject import Room
 from visformer.pictures.picture import Axis, Matrix, is_same
 from visformer.ui.changed import Changed
-from visformer.ui.look.motion import has_motion
-from visformer.ui.look.pointer import is_over
-from visformer.ui.look.theme import gap
+from visformer.ui.layout import SingleShot
+from visformer.ui.look.theme import Dressed, animation, gap, has_motion, is_over
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.heatmap import HeatMap
-from visformer.ui.widgets.label_text import longest
+from visformer.ui.widgets.labels import longest
 from visformer.ui.widgets.plain_label import plain_label
 from visformer.ui.window.large import present_whole
 
@@ -33,12 +32,11 @@ COMPARED_LINES = {2: 10, 3: 7}
 MOST_PLACED = 3  # times in a row that maps are placed
 
 
-class StageMaps(QWidget):
+class StageMaps(Dressed, QWidget):
     """Heat maps in a grid; a mark shows in all maps that share its axis."""
 
     hovered = Signal(object)  # dict of axis to index, or None
     clicked = Signal(object)
-    failed = Signal(str)
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,6 +56,7 @@ class StageMaps(QWidget):
         self._grid = QGridLayout(self)
         self._grid.setContentsMargins(0, 0, 0, 0)
         self._grid.setSpacing(SPACE)
+        self._built = True
 
     def draw(
         self,
@@ -147,10 +146,9 @@ class StageMaps(QWidget):
             HeatMap(_("a step of the computation"), stretch=STRETCH),
         )
         sign.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        heat_map.hovered.connect(partial(self._hover, index))
+        heat_map.hovered.connect(lambda at: self.hovered.emit(self._at(index, at)))
         heat_map.clicked.connect(partial(self._click, index))
         heat_map.moved.connect(self._level)
-        heat_map.failed.connect(self.failed)
         self._signs.append(sign)
         self.maps.append(heat_map)
         self.matrices.append(None)
@@ -194,7 +192,6 @@ class StageMaps(QWidget):
             self._arranging = False
 
     def _wanted(self) -> tuple[list[int], int]:
-        """Return the maps to show, and how many of them beside each other."""
         there = self._in_sight()
         each, count = self._each(), len(there)
         beside = self._columns or next(
@@ -235,14 +232,12 @@ class StageMaps(QWidget):
         return QSize(width, lines * metrics.lineSpacing())
 
     def _each(self) -> int:
-        """Return the least width of a map and the sign before it."""
         metrics = self.fontMetrics()
         words = (word for one in self._shown for word in _lines(one.sign))
         signs = (metrics.horizontalAdvance(word) for word in words)
         return self._least().width() + max(signs, default=0) + metrics.height()
 
     def minimumSizeHint(self) -> QSize:
-        """As wide as the grid that is wanted, or as one map."""
         beside = 1 if self._for_all else max(1, self._columns)
         width = beside * self._each()
         return QSize(width, super().minimumSizeHint().height())
@@ -251,12 +246,9 @@ class StageMaps(QWidget):
         super().resizeEvent(event)
         self._arrange()
 
-    def changeEvent(self, event: QEvent) -> None:
-        """Give the maps the room that the new font needs."""
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.FontChange and hasattr(self, "_grid"):
-            self._arranged = ()
-            self._arrange()
+    def _dress(self) -> None:
+        self._arranged = ()
+        self._arrange()
 
     def _mark(
         self,
@@ -280,15 +272,11 @@ class StageMaps(QWidget):
         )
 
     def _at(self, index: int, at: MapCell | None) -> dict[Axis, int] | None:
-        """Return the axes and indices of a place in a map."""
         if at is None or index >= len(self._shown):
             return None
         one = self._shown[index]
         pairs = zip(one.axes, at, one.first, strict=True)
         return {axis: place + first for axis, place, first in pairs}
-
-    def _hover(self, index: int, at: MapCell | None) -> None:
-        self.hovered.emit(self._at(index, at))
 
     def _click(self, index: int, at: MapCell | None) -> None:
         place = self._at(index, at)
@@ -316,7 +304,6 @@ def _lines(sign: str) -> list[str]:
 
 
 def _inside(index: int | None, first: int, size: int) -> int | None:
-    """Return an index within the drawn part; None where it lies outside."""
     if index is None or not 0 <= index - first < size:
         return None
     return index - first
@@ -340,16 +327,8 @@ class ProductMotion(QObject):
         self._done = done
         self._maps: tuple[HeatMap, HeatMap] | None = None
         self._row = self._column = self._terms = self._at = 0
-        self.running = QVariantAnimation(self)
-        self.running.setStartValue(0.0)
-        self.running.setEndValue(1.0)
-        self.running.setDuration(PRODUCT_MS)
-        self.running.valueChanged.connect(self._show)
-        self.running.finished.connect(self._end)
-        self.waiting = QTimer(self)
-        self.waiting.setSingleShot(True)
-        self.waiting.setInterval(AFTER_MS)
-        self.waiting.timeout.connect(self.running.start)
+        self.running = animation(self, PRODUCT_MS, self._show, self._end)
+        self.waiting = SingleShot(self, self.running.start, AFTER_MS)
 
     def run(
         self, maps: tuple[HeatMap, HeatMap], row: int, column: int, terms: int

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 
 from PySide6.QtCore import QSignalBlocker
 from PySide6.QtWidgets import (
-    QDoubleSpinBox,
     QHBoxLayout,
     QLabel,
     QPushButton,
     QWidget,
 )
 
-from visformer.language import _
+from visformer.language import N_, _
 from visformer.pictures.computation.dropout import own_rate
 from visformer.pictures.selection import StageOptions
 from visformer.session.state import Session, State
-from visformer.ui.widgets.combo_box import ComboBox
+from visformer.ui.layout import fill
+from visformer.ui.widgets.controls import chooser, number_field, titled
 
+NUMBERS = {False: N_("this layer's numbers"), True: N_("the tutorial's example")}
 MOST_RATE = 0.9  # of dropout
 
 
@@ -28,18 +30,13 @@ class StageFields(QWidget):
     def __init__(self, session: Session) -> None:
         super().__init__()
         self._session = session
-        self.numbers = ComboBox()
-        self.numbers.addItems([_("this layer's numbers"), _("the tutorial's example")])
-        self.numbers.setAccessibleName(_("numbers that are normalised"))
+        self.numbers = chooser(_("numbers that are normalised"), NUMBERS)
         self.numbers.setToolTip(
             _("Normalise this layer's numbers, or 1, 2, 2 and 3 to check by hand.")
         )
         self.numbers.activated.connect(self._choose_numbers)
-        self.rate = QDoubleSpinBox()
-        self.rate.setRange(0, MOST_RATE)
+        self.rate = number_field(_("rate of dropout, p"), 0, MOST_RATE)
         self.rate.setSingleStep(0.05)
-        self.rate.setKeyboardTracking(False)  # one picture per number, not per digit
-        self.rate.setAccessibleName(_("rate of dropout, p"))
         self.rate.setToolTip(
             _(
                 "p: the probability that training drops a number. The numbers kept are "
@@ -51,17 +48,12 @@ class StageFields(QWidget):
         self.again = QPushButton(_("&Another draw"))
         self.again.setToolTip(_("Draw another mask: the next seed."))
         self.again.clicked.connect(self._draw_again)
-        title = QLabel(_("dropout &rate p"))
-        title.setBuddy(self.rate)
+        title = titled(_("dropout &rate p"), self.rate)
         self._of = {
             "norms": (self.numbers,),
             "dropout": (title, self.rate, self.again, self.seed),
         }
-        layout = QHBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        for part in (part for parts in self._of.values() for part in parts):
-            layout.addWidget(part)
-        layout.addStretch(1)
+        fill(QHBoxLayout(self), *chain(*self._of.values()), (None, 1))
 
     def draw(self, state: State) -> None:
         """Show what is chosen."""

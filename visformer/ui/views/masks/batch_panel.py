@@ -6,7 +6,6 @@ from PySide6.QtCore import QSignalBlocker, Qt, Signal
 from PySide6.QtGui import QBrush, QPalette, QResizeEvent
 from PySide6.QtWidgets import (
     QHBoxLayout,
-    QLabel,
     QPlainTextEdit,
     QPushButton,
     QSizePolicy,
@@ -19,12 +18,11 @@ from visformer.pictures.masks import BatchTable, batch_table, row_name, shortest
 from visformer.pictures.words.absent import has_source, has_target
 from visformer.session.runs import fixed_words
 from visformer.session.state import State
-from visformer.ui.look.dress import Dressed
-from visformer.ui.widgets.arranging import LeastColumn
-from visformer.ui.widgets.combo_box import ComboBox
+from visformer.ui.layout import LeastColumn, fill
+from visformer.ui.look.theme import Dressed
+from visformer.ui.widgets.controls import chooser, titled
 from visformer.ui.widgets.number_table import Role, TableModel, TitleRow
-from visformer.ui.widgets.plain_label import paragraph
-from visformer.ui.widgets.raw_pieces import written
+from visformer.ui.widgets.plain_label import paragraph, written
 from visformer.values.facts import SentenceSide
 
 MOST_SENTENCES = 8
@@ -59,8 +57,7 @@ class BatchPanel(QWidget):
         self._leave = QPushButton(_("C&lose the batch"))
         self._leave.clicked.connect(self.left)
         self._message = paragraph(_("what to know about the batch"))
-        self._rows = ComboBox()
-        self._rows.setAccessibleName(_("row of the batch that is shown"))
+        self._rows = chooser(_("row of the batch that is shown"))
         self._rows.setSizePolicy(
             QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred
         )
@@ -77,25 +74,16 @@ class BatchPanel(QWidget):
             table.row_picked.connect(self._rows.setCurrentIndex)
 
     def _lay_out(self) -> None:
-        layout = LeastColumn(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        title = QLabel(
-            _("&Sentences, one per line (at most {most})", most=MOST_SENTENCES)
+        words = _("&Sentences, one per line (at most {most})", most=MOST_SENTENCES)
+        title = titled(words, self._editor)
+        shown = titled(_("Sho&wn"), self._rows), (self._rows, 1)
+        fill(
+            LeastColumn(self),
+            *(title, self._editor, self._leave, self._message),
+            fill(QHBoxLayout(), *shown),
+            *((table, 1) for table in self._tables.values()),
+            None,
         )
-        title.setBuddy(self._editor)
-        chooser = QLabel(_("Sho&wn"))
-        chooser.setBuddy(self._rows)
-        line = QHBoxLayout()
-        line.addWidget(chooser)
-        line.addWidget(self._rows, 1)
-        layout.addWidget(title)
-        layout.addWidget(self._editor)
-        layout.addWidget(self._leave)
-        layout.addWidget(self._message)
-        layout.addLayout(line)
-        for table in self._tables.values():
-            layout.addWidget(table, 1)
-        layout.addStretch(0)
 
     @property
     def row(self) -> int:
@@ -118,11 +106,8 @@ class BatchPanel(QWidget):
         traces = state.batch or ((state.visible,) if state.visible is not None else ())
         with QSignalBlocker(self._rows):
             row = shortest_row(traces) if fresh else self.row
-            names = [row_name(t, r) for r, t in enumerate(traces)]
-            if names != [self._rows.itemText(r) for r in range(self._rows.count())]:
-                self._rows.clear()
-                self._rows.addItems(names)
-            self._rows.setCurrentIndex(min(row, len(traces) - 1))
+            names = {at: row_name(t, at) for at, t in enumerate(traces)}
+            self._rows.offer(names, min(row, len(traces) - 1))
             self._rows.setEnabled(len(traces) > 1)
         for side, table in self._tables.items():
             there = traces and (has_source if side == "source" else has_target)(
@@ -142,7 +127,6 @@ class BatchPanel(QWidget):
         self.requested.emit(self._sentences())
 
     def _check(self) -> None:
-        """Say what prevents a run; if nothing does, what is on screen."""
         count = len(self._sentences())
         hindrance = ""
         if not self._ready:
@@ -196,10 +180,7 @@ class _SideTable(Dressed, QWidget):
         self._table.selectionModel().currentRowChanged.connect(
             lambda index: self.row_picked.emit(index.row())
         )
-        layout = LeastColumn(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(self._summary)
-        layout.addWidget(self._table)
+        fill(LeastColumn(self), self._summary, self._table)
 
     def draw(self, picture: BatchTable | None) -> None:
         """Show one side of a batch, or hide if there is none."""
@@ -222,7 +203,6 @@ class _SideTable(Dressed, QWidget):
         self._model.headerDataChanged.emit(Qt.Orientation.Vertical, 0, last)
 
     def _dress(self) -> None:
-        """Fit rows and columns to the text; very many columns share one width."""
         self._table.setFont(self.font())  # now: the measuring below asks the table
         metrics = self.fontMetrics()
         if metrics != self._measured_in:
@@ -276,7 +256,6 @@ class _SideTable(Dressed, QWidget):
                 self._table.setColumnWidth(column, width)
 
     def _name(self, section: int, orientation: Qt.Orientation, role: int) -> object:
-        """Return the number of a token or row, from 1; the chosen row is marked."""
         if role != Role.DisplayRole:
             return None
         chosen = orientation == Qt.Orientation.Vertical and section == self._marked
@@ -308,7 +287,6 @@ class _SideTable(Dressed, QWidget):
 
 
 def _same(one: BatchTable, other: BatchTable | None) -> bool:
-    """Tell whether two tables are equal: a step adds tokens to the target only."""
     return other is not None and (
         one.tokens == other.tokens
         and one.ids.tolist() == other.ids.tolist()

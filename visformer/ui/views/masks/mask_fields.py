@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
-from PySide6.QtCore import QPoint, QRect, QSignalBlocker, QSize, Qt
+from PySide6.QtCore import QSignalBlocker
 from PySide6.QtWidgets import (
-    QComboBox,
     QGridLayout,
-    QLabel,
-    QLayout,
-    QLayoutItem,
     QMenu,
     QPushButton,
-    QSpinBox,
     QWidget,
 )
 
@@ -24,9 +17,9 @@ from visformer.language import N_, _
 from visformer.pictures.token_names import names
 from visformer.session.runs import change_run
 from visformer.session.state import Session, State
-from visformer.ui.look.theme import gap
-from visformer.ui.widgets.combo_box import ComboBox
-from visformer.ui.widgets.plain_tip import plain_tip
+from visformer.ui.layout import Flow
+from visformer.ui.widgets.controls import chooser, titled, whole_field
+from visformer.ui.widgets.plain_label import plain_tip
 from visformer.values.changes.causal import Causal
 from visformer.values.changes.hide_source import HideSource
 from visformer.values.changes.masked_score import MaskedScore
@@ -54,28 +47,24 @@ class MaskFields(QWidget):
         super().__init__()
         self._session = session
         self._state = State()
-        self.layers = _chooser(_("layers in which the mask is changed"))
+        self.layers = chooser(_("layers in which the mask is changed"))
         self.layers.currentIndexChanged.connect(lambda _: self._change_layer())
-        self.causal = _chooser(_("causal mask"))
-        for name, title in CAUSAL.items():
-            self.causal.addItem(_(title), name)
+        self.causal = chooser(_("causal mask"), CAUSAL)
         self.causal.activated.connect(lambda _: self._change_causal())
-        self.offset = QSpinBox()
-        self.offset.setAccessibleName(
-            _("number of tokens by which the diagonal is moved")
-        )
-        self.offset.setRange(-64, 64)
+        moved = _("number of tokens by which the diagonal is moved")
+        self.offset = whole_field(moved, -64, 64)
+        self.offset.setKeyboardTracking(True)
         self.offset.setValue(1)
         self.offset.valueChanged.connect(lambda _: self._change_causal())
-        self.masked_value = _chooser(_("value of a masked score"))
+        self.masked_value = chooser(_("value of a masked score"))
         self.masked_value.activated.connect(lambda _: self._change_masked_value())
-        self.scaling = _chooser(_("scale of the scores"))
+        self.scaling = chooser(_("scale of the scores"))
         self.scaling.activated.connect(lambda _: self._change_scale())
         self.hide_button = QPushButton(_("Hide source tokens"))
         self._menu = QMenu(self.hide_button)
         self.hide_button.setMenu(self._menu)
-        self.kind = _chooser(_("kind of attention"))
-        self.kind.activated.connect(self._choose_kind)
+        self.kind = chooser(_("kind of attention"))
+        self.kind.activated.connect(lambda at: session.set(kind=self.kind.itemData(at)))
         self._lay_out()
 
     def _lay_out(self) -> None:
@@ -91,9 +80,7 @@ class MaskFields(QWidget):
             grid = QGridLayout(group)
             grid.setContentsMargins(0, 0, 0, 0)
             grid.setVerticalSpacing(0)
-            label = QLabel(title)
-            label.setBuddy(widgets[0])
-            grid.addWidget(label, 0, 0, 1, len(widgets))
+            grid.addWidget(titled(title, widgets[0]), 0, 0, 1, len(widgets))
             for at, widget in enumerate(widgets):
                 grid.addWidget(widget, 1, at)
             groups.append(group)
@@ -109,7 +96,7 @@ class MaskFields(QWidget):
         """Say what is changed in the chosen layers."""
         self._state = state
         kinds = KINDS if state.trace is None else state.trace.kinds
-        _fill(self.kind, {kind: _(KIND_NAMES[kind]) for kind in kinds}, state.kind)
+        self.kind.offer({kind: _(KIND_NAMES[kind]) for kind in kinds}, state.kind)
         self._draw_layers()
         change = state.intervention.one(Causal, layer=self.layer)
         name = "own" if change is None else "off" if change.offset is None else "moved"
@@ -135,7 +122,7 @@ class MaskFields(QWidget):
         layers: dict[int | None, str] = {None: _("all layers")}
         layers |= {layer: layer_words(layer) for layer in range(count)}
         chosen = self._state.views.mask_layer
-        _fill(self.layers, layers, chosen if chosen in layers else None)
+        self.layers.offer(layers, chosen if chosen in layers else None)
 
     def _draw_masked_value(self) -> None:
         state = self._state
@@ -151,7 +138,7 @@ class MaskFields(QWidget):
         chosen = state.intervention.masked_value
         if chosen is not None and chosen not in named:
             named[chosen] = masked_value_text(chosen)
-        _fill(self.masked_value, named, chosen)
+        self.masked_value.offer(named, chosen)
 
     def _draw_scale(self) -> None:
         state = self._state
@@ -165,7 +152,7 @@ class MaskFields(QWidget):
         named |= {factor: _(title) for factor, title in FACTORS.items()}
         if chosen is not None and chosen.factor not in named:
             named[chosen.factor] = f"× {number(chosen.factor or 0)}"
-        _fill(self.scaling, named, "own" if chosen is None else chosen.factor)
+        self.scaling.offer(named, "own" if chosen is None else chosen.factor)
 
     def _draw_tokens(self) -> None:
         trace = self._state.visible
@@ -187,9 +174,6 @@ class MaskFields(QWidget):
         self.hide_button.setEnabled(bool(tokens))
 
     # ---- what the user does ----------------------------------------------------
-
-    def _choose_kind(self, index: int) -> None:
-        self._session.set(kind=self.kind.itemData(index))
 
     def _change_layer(self) -> None:
         views = replace(self._state.views, mask_layer=self.layer)
@@ -227,112 +211,3 @@ def leaking_step(state: State) -> int:
     if state.trace is None or state.step >= 2:
         return state.step
     return len(state.trace)
-
-
-def _chooser(name: str) -> QComboBox:
-    box = ComboBox()
-    box.setAccessibleName(name)
-    box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
-    return box
-
-
-def _fill(box: QComboBox, titles: Mapping[Any, str], chosen: object) -> None:
-    """Offer some values by their titles, and show the one chosen."""
-    there = {box.itemData(at): box.itemText(at) for at in range(box.count())}
-    with QSignalBlocker(box):
-        if there != titles:
-            box.clear()
-            for value, title in titles.items():
-                box.addItem(title, value)
-        box.setCurrentIndex([*titles].index(chosen) if chosen in titles else -1)
-
-
-class Flow(QLayout):
-    """Breaks into rows like a text; a widget stands at the bottom of its row."""
-
-    def __init__(self, parent: QWidget, *widgets: QWidget) -> None:
-        super().__init__(parent)
-        self._heights: dict[int, int] = {}  # by width, until something changes
-        self._items: list[QLayoutItem] = []
-        self.setContentsMargins(0, 0, 0, 0)
-        for widget in widgets:
-            self.addWidget(widget)
-
-    def addItem(self, item: QLayoutItem) -> None:
-        self._items.append(item)
-
-    def count(self) -> int:
-        return len(self._items)
-
-    def itemAt(self, index: int) -> QLayoutItem | None:
-        """Return an item; None beyond the last, as Qt asks for it."""
-        return self._items[index] if 0 <= index < len(self._items) else None
-
-    def takeAt(self, index: int) -> QLayoutItem | None:
-        """Remove an item and return it; None beyond the last."""
-        return self._items.pop(index) if 0 <= index < len(self._items) else None
-
-    def hasHeightForWidth(self) -> bool:
-        return True
-
-    def heightForWidth(self, width: int) -> int:
-        """Return the height of all rows."""
-        if width not in self._heights:
-            self._heights[width] = self._place(QRect(0, 0, width, 0), move=False)
-        return self._heights[width]
-
-    def invalidate(self) -> None:
-        """Forget the heights: Qt says that something has changed."""
-        if "_heights" in self.__dict__:
-            self._heights.clear()
-        super().invalidate()
-
-    def setGeometry(self, rect: QRect) -> None:
-        super().setGeometry(rect)
-        self._place(rect, move=True)
-
-    def sizeHint(self) -> QSize:
-        """As wide as all widgets in one row."""
-        sizes = [item.sizeHint() for item in self._there()]
-        wide = sum(size.width() + self._gap() for size in sizes)
-        high = max((size.height() for size in sizes), default=0)
-        return QSize(wide, high)
-
-    def minimumSize(self) -> QSize:
-        """As wide as the widest widget."""
-        size = QSize()
-        for item in self._there():
-            size = size.expandedTo(item.minimumSize())
-        return size
-
-    def expandingDirections(self) -> Qt.Orientation:
-        return Qt.Orientation(0)
-
-    def _there(self) -> list[QLayoutItem]:
-        return [item for item in self._items if not item.isEmpty()]
-
-    def _gap(self) -> int:
-        parent = self.parentWidget()
-        return gap(parent, 2) if parent is not None else 0
-
-    def _place(self, rect: QRect, *, move: bool) -> int:
-        """Break into rows; return the height that they take."""
-        rows: list[list[QLayoutItem]] = [[]]
-        x = 0
-        for item in self._there():
-            wide = item.sizeHint().width()
-            if rows[-1] and x + wide > rect.width():
-                rows.append([])
-                x = 0
-            rows[-1].append(item)
-            x += wide + self._gap()
-        y = rect.y()
-        for row in rows:
-            high = max((item.sizeHint().height() for item in row), default=0)
-            x = rect.x()
-            for item in row if move else ():
-                size = item.sizeHint().boundedTo(QSize(rect.width(), high))
-                item.setGeometry(QRect(QPoint(x, y + high - size.height()), size))
-                x += size.width() + self._gap()
-            y += high + self._gap() // 2
-        return y - self._gap() // 2 - rect.y()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtWidgets import QWidget
 
 from visformer.language import N_, _
-from visformer.pictures.mask_lab import (
+from visformer.pictures.comparison import (
     NO_DIFFERENCE,
     Runs,
     candidate_numbers,
@@ -13,6 +13,9 @@ from visformer.pictures.mask_lab import (
     compared_pictures,
     difference_picture,
     difference_words,
+    text_words,
+)
+from visformer.pictures.mask_lab import (
     focused_query,
     paint_picture,
     painted_layer,
@@ -21,15 +24,14 @@ from visformer.pictures.mask_lab import (
     toggled,
     turned,
 )
-from visformer.pictures.position_lab import text_words
 from visformer.pictures.selection import AttentionCell
 from visformer.pictures.words.leak_words import empty_row_words, leak_words
 from visformer.session.runs import change_run, fixed_words
 from visformer.session.state import Session, State
-from visformer.ui.look.dress import Dressed
+from visformer.ui.layout import LeastColumn, TurningRow, fill, set_least
+from visformer.ui.look.theme import Dressed
 from visformer.ui.views.masks.mask_fields import MaskFields
 from visformer.ui.views.view import View
-from visformer.ui.widgets.arranging import LeastColumn, TurningRow, set_least
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.number_table import NumberTable
@@ -66,24 +68,14 @@ class MaskLab(Dressed, View):
         shown, baseline = self.attention
         # four in a row; or two, the mask beside the run that it made; or one
         maps = (self.mask_map, baseline), (shown, self.difference)
-        column = LeastColumn(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.addWidget(self.fields)
-        column.addWidget(self.text)
-        column.addWidget(self.leaks)
-        for pair in maps:
-            for heat_map in pair:
-                heat_map.failed.connect(self.fail)
-                if heat_map is not self.mask_map:
-                    heat_map.hovered.connect(self._hover)
-                    heat_map.clicked.connect(self._lock)
-        rows = (TurningRow(*((heat_map, 1) for heat_map in pair)) for pair in maps)
-        self._maps = TurningRow(*((row, 1) for row in rows))
+        for heat_map in (*self.attention, self.difference):
+            heat_map.hovered.connect(self._hover)
+            heat_map.clicked.connect(self._lock)
+        self._maps = TurningRow(*(TurningRow(*pair) for pair in maps))
         present_whole(self._maps)
-        column.addWidget(self._maps, 1)
-        column.addWidget(self.row_words)
-        column.addWidget(self.row)
-        column.addWidget(self.candidates)
+        above = self.fields, self.text, self.leaks
+        below = self.row_words, self.row, self.candidates
+        fill(LeastColumn(self), *above, (self._maps, 1), *below)
 
     # ---- drawing ---------------------------------------------------------------
 
@@ -103,11 +95,9 @@ class MaskLab(Dressed, View):
         self.difference.setVisible(self.difference.matrix is not None and not compared)
 
     def found(self) -> str:
-        """Name the leaks."""
         return self.leaks.text() if self._state.intervention else ""
 
     def draw(self, state: State) -> None:
-        """Show both runs; the fields say what is changed."""
         self._state = state
         shown, selection = state.visible, state.selection
         runs = shown, state.baseline
@@ -146,7 +136,6 @@ class MaskLab(Dressed, View):
             self.mask_map.draw(picture)
 
     def _draw_fixed(self) -> None:
-        """Say why nothing can be changed, where that is so."""
         self.fields.forbid(self._fixed)
         if self._changed("fixed", self._fixed):
             self._changed.forget("difference")
@@ -175,7 +164,6 @@ class MaskLab(Dressed, View):
         self.candidates.setVisible(candidates is not None)
 
     def _dress(self) -> None:
-        """Keep the cells visible below labels of any size."""
         for heat_map in (self.mask_map, *self.attention, self.difference):
             set_least(heat_map, LINES)
 

@@ -18,7 +18,6 @@ from PySide6.QtWidgets import (
 )
 
 from visformer.language import N_, _
-from visformer.pictures.codes import codes
 from visformer.pictures.masks import (
     PART_NAMES,
     PARTS,
@@ -30,20 +29,18 @@ from visformer.pictures.masks import (
     parts_of,
     solid_words,
 )
-from visformer.pictures.picture import Matrix
+from visformer.pictures.picture import Matrix, codes
 from visformer.pictures.selection import AttentionCell
 from visformer.pictures.words.absent import missing_kinds_words
 from visformer.pictures.words.leak_words import mask_and_leaks
 from visformer.ui.changed import Changed
+from visformer.ui.layout import LeastColumn, LeastRow, fill, laid_out_once
 from visformer.ui.look import theme
-from visformer.ui.look.dress import Dressed
-from visformer.ui.look.pointer import is_over
-from visformer.ui.widgets.arranging import LeastColumn, LeastRow, laid_out_once
+from visformer.ui.look.theme import Dressed, is_over
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.colour_map import colour_table, image_of
 from visformer.ui.widgets.heatmap import HeatMap
-from visformer.ui.widgets.plain_label import paragraph, plain_label
-from visformer.ui.widgets.plain_tip import plain_tip
+from visformer.ui.widgets.plain_label import paragraph, plain_label, plain_tip
 from visformer.ui.window.large import can_be_large
 from visformer.values.facts import KINDS, Kind
 from visformer.values.trace import Trace
@@ -69,10 +66,7 @@ class _LargeMask(Dressed, QWidget):
         self._map = heat_map
         self.solid = paragraph(_("what the large mask hides"))
         self.solid.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        column = LeastColumn(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        for part in (heat_map, self.solid):
-            column.addWidget(part, 1)
+        fill(LeastColumn(self), (heat_map, 1), (self.solid, 1))
         can_be_large(self)
         self.dress()
 
@@ -98,7 +92,6 @@ class MaskMaps(Dressed, QWidget):
 
     clicked = Signal(object)  # the AttentionCell
     hovered = Signal(object)  # the AttentionCell or None
-    failed = Signal(str)
 
     def __init__(self) -> None:
         super().__init__()
@@ -112,7 +105,6 @@ class MaskMaps(Dressed, QWidget):
         self.map = HeatMap(_("the large mask"))
         self.map.clicked.connect(self._click)
         self.map.hovered.connect(self._hover)
-        self.map.failed.connect(self.failed)
         self.picture = _LargeMask(self.map)
         self.solid = self.picture.solid
         self.note = paragraph(_("the large mask in words"))
@@ -122,11 +114,8 @@ class MaskMaps(Dressed, QWidget):
         self.dress()
 
     def _lay_out(self) -> None:
-        shown = QVBoxLayout()
-        shown.addWidget(self._legend)
-        shown.addWidget(self._about)
-        shown.addWidget(self.picture, 1)
-        shown.addWidget(self.note)
+        parts = self._legend, self._about, (self.picture, 1), self.note
+        shown = fill(QVBoxLayout(), *parts)
         grid = QGridLayout()
         grid.setSpacing(theme.gap(self))
         group = QButtonGroup(self)
@@ -142,14 +131,8 @@ class MaskMaps(Dressed, QWidget):
                 thumb.clicked.connect(partial(self.enlarge, (kind, part)))
                 group.addButton(thumb)
                 grid.addWidget(thumb, 2 * row + 2, column)
-        beside = QVBoxLayout()
-        beside.addLayout(grid)
-        beside.addStretch(1)
-        row_of = LeastRow(self)
-        row_of.setContentsMargins(0, 0, 0, 0)
-        row_of.setSpacing(theme.gap(self, 2))
-        row_of.addLayout(shown, 1)
-        row_of.addLayout(beside)
+        beside = fill(QVBoxLayout(), grid, (None, 1))
+        fill(LeastRow(self), (shown, 1), beside, spacing=theme.gap(self, 2))
 
     def _title(
         self,
@@ -200,7 +183,6 @@ class MaskMaps(Dressed, QWidget):
         self._draw_large()
 
     def _show_there(self, trace: Trace | None) -> None:
-        """Hide the kinds and the parts that a Trace does not have."""
         kinds, parts = KINDS if trace is None else trace.kinds, parts_of(trace)
         for (kind, part), thumb in self.thumbs.items():
             thumb.setVisible(kind in kinds and part in parts)
@@ -227,7 +209,6 @@ class MaskMaps(Dressed, QWidget):
             self._mark(self._marked)
 
     def _mark(self, cell: AttentionCell | None) -> None:
-        """Frame the cell in focus in the map of its kind."""
         if cell is None or cell.kind != self.large[0]:
             self.map.mark(None)
         else:
@@ -241,7 +222,6 @@ class MaskMaps(Dressed, QWidget):
             self.clicked.emit(AttentionCell(self.large[0], *cell))
 
     def _hover(self, cell: MapCell | None) -> None:
-        """Say in words what the cell is, and why."""
         if self._trace is None or cell is None:
             self._legend.setText(_legend(self._trace))
             self.hovered.emit(None)
@@ -299,7 +279,6 @@ class MaskThumb(QAbstractButton):
         return self.sizeHint()
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Paint the mask in its proportions, or what there is to say of it."""
         painter, palette = QPainter(self), self.palette()
         box = self.rect().adjusted(2, 2, -3, -3)
         if self.said:
@@ -324,7 +303,6 @@ class MaskThumb(QAbstractButton):
         painter.drawRect(box)
 
     def changeEvent(self, event: QEvent) -> None:
-        """Follow palette and font."""
         super().changeEvent(event)
         self._image = None
         if event.type() == QEvent.Type.FontChange:
@@ -347,7 +325,6 @@ def _said(matrix: Matrix | None) -> str:
 
 
 def _is_same(one: Matrix | None, other: Matrix | None) -> bool:
-    """Tell whether two masks are painted alike."""
     if one is None or other is None:
         return one is other
     return np.array_equal(one.values, other.values)

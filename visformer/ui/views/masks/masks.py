@@ -13,12 +13,12 @@ from visformer.pictures.selection import AttentionCell
 from visformer.pictures.words.leak_words import batch_words, run_words
 from visformer.session import side_requests
 from visformer.session.state import Session, State
+from visformer.ui.layout import LeastColumn, TurningRow, fill
 from visformer.ui.views.masks.batch_panel import BatchPanel
 from visformer.ui.views.masks.mask_fields import leaking_step
 from visformer.ui.views.masks.mask_lab import MaskLab
 from visformer.ui.views.masks.mask_maps import MaskMaps, MaskPlaces
 from visformer.ui.views.view import PagedView, View
-from visformer.ui.widgets.arranging import LeastColumn, TurningRow
 from visformer.ui.widgets.run_switch import Without
 from visformer.values.changes.causal import Causal
 from visformer.values.facts import KINDS, Kind
@@ -51,17 +51,17 @@ class MasksPage(View):
     def __init__(self, session: Session) -> None:
         super().__init__(session)
         self._batch = BatchPanel()
-        self._batch.requested.connect(self._run_batch)
-        self._batch.left.connect(self._leave_batch)
+        self._batch.requested.connect(
+            lambda sentences: session.do(side_requests.batch, sentences)
+        )
+        self._batch.left.connect(lambda: session.do(side_requests.leave_batch))
         self._batch.row_chosen.connect(self._draw_row)
         self._maps = MaskMaps()
         self._followed = False
         self._maps.clicked.connect(self._lock)
         self._maps.hovered.connect(self._hover)
-        self._maps.failed.connect(self.fail)
-        layout = LeastColumn(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(TurningRow((self._maps, 5), (self._batch, 2), room=ROOM))
+        both = TurningRow((self._maps, 5), (self._batch, 2), room=ROOM)
+        fill(LeastColumn(self), both)
 
     @property
     def tool(self) -> QPushButton:
@@ -73,7 +73,6 @@ class MasksPage(View):
         return self._maps.picture
 
     def draw(self, state: State) -> None:
-        """Show the batch if there is one, otherwise the sentence on screen."""
         self._state = state
         if state.trace is not None:
             self._batch.offer(batch_examples(state.trace.source_text))
@@ -108,12 +107,6 @@ class MasksPage(View):
         if self._followed and kind in KINDS:
             self._maps.large = kind, self._maps.large[1]
         self._followed = True
-
-    def _run_batch(self, sentences: tuple[str, ...]) -> None:
-        self.session.do(side_requests.batch, sentences)
-
-    def _leave_batch(self) -> None:
-        self.session.do(side_requests.leave_batch)
 
     def _lock(self, cell: AttentionCell) -> None:
         if not self._state.batch:

@@ -17,9 +17,9 @@ from visformer.pictures.cache import (
     size_words,
 )
 from visformer.session.state import Session, State
+from visformer.ui.layout import LeastColumn, TurningRow, set_least
 from visformer.ui.views.view import View
-from visformer.ui.widgets.arranging import LeastColumn, TurningRow, set_least
-from visformer.ui.widgets.combo_box import ComboBox
+from visformer.ui.widgets.controls import ComboBox
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.number_table import NumberTable
 from visformer.ui.widgets.plain_label import paragraph
@@ -57,10 +57,6 @@ class CachePage(View):
         self.costs = NumberTable(_("multiply-adds of this step"))
         self.counted = paragraph(_("how the numbers that are kept are counted"))
         self.cost = paragraph(_("multiply-adds with and without a cache"))
-        for heat_map in self.maps.values():
-            heat_map.failed.connect(self.fail)
-        for table in (self.sizes, self.costs):
-            table.failed.connect(self.fail)
         self._lay_out()
 
     def _lay_out(self) -> None:

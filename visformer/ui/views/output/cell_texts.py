@@ -8,12 +8,11 @@ from PySide6.QtCore import QEvent, QObject, QPointF, QRect, Qt, Signal
 from PySide6.QtGui import QFontMetricsF, QPainter, QPaintEvent
 from PySide6.QtWidgets import QWidget
 
-from visformer.pictures.codes import NOTHING, Bytes, codes
 from visformer.pictures.logit_lens import Text
-from visformer.pictures.picture import Matrix
+from visformer.pictures.picture import NOTHING, Bytes, Matrix, codes
 from visformer.ui.widgets.canvas import Canvas
 from visformer.ui.widgets.colour_map import colour_table, inks
-from visformer.ui.widgets.raw_pieces import written
+from visformer.ui.widgets.plain_label import cut_to_room, written
 from visformer.words import NOUGHT
 
 STACKED = 2.3  # lines of height from which the number goes below the token
@@ -76,7 +75,6 @@ class CellTexts(QWidget):
         return False
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Write on the visible cells, as far as there is space."""
         view, matrix = self._canvas.view, self._matrix
         if matrix is None or not self.texts:
             return
@@ -97,7 +95,6 @@ class CellTexts(QWidget):
                 writer.write(left, top, (written((token,))[0], number))
 
     def changeEvent(self, event: QEvent) -> None:
-        """Measure texts anew in another font."""
         super().changeEvent(event)
         self._widths = {}
 
@@ -136,8 +133,7 @@ class _Writer:
             self._put(left, room, top, high, number, share=1)
             room -= number_room + self._letter / 2
         if whole > room:
-            elided = Qt.TextElideMode.ElideRight
-            token = self._painter.fontMetrics().elidedText(token, elided, int(room))
+            token = cut_to_room(token, self._painter.fontMetrics(), room)
         self._put(left, room, top, high, token)
 
     def _has_room(self, token: int, number: float) -> bool:

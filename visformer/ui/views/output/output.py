@@ -5,18 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from PySide6.QtCore import (
-    QEvent,
-    QPoint,
-    QRect,
-    QRectF,
-    QSignalBlocker,
-    QSize,
-    Qt,
-    Signal,
-)
+from PySide6.QtCore import QPoint, QRect, QRectF, QSignalBlocker, QSize, Qt
 from PySide6.QtGui import (
-    QContextMenuEvent,
     QMouseEvent,
     QPainter,
     QPaintEvent,
@@ -25,7 +15,6 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import (
     QHBoxLayout,
-    QLabel,
     QSizePolicy,
     QSplitter,
     QToolTip,
@@ -33,6 +22,13 @@ from PySide6.QtWidgets import (
 )
 
 from visformer.language import N_, _
+from visformer.pictures.candidates import (
+    TokenBar,
+    bars_table,
+    headline,
+    predicts,
+    token_bars,
+)
 from visformer.pictures.logit_lens import (
     MOST_STEPS,
     SHOWS,
@@ -54,30 +50,26 @@ from visformer.pictures.output import (
     product_table,
     softmax_words,
 )
-from visformer.pictures.token_bars import (
-    TokenBar,
-    bars_table,
-    headline,
-    predicts,
-    token_bars,
-)
 from visformer.pictures.words.absent import has_output, has_target, no_lens_words
 from visformer.session.state import Session, State
+from visformer.ui.layout import LeastColumn, fill, laid_out_once, paint_later
 from visformer.ui.look import theme
-from visformer.ui.look.theme import fed_colour
+from visformer.ui.look.theme import Dressed, fed_colour
 from visformer.ui.views.output.cache import CachePage
 from visformer.ui.views.output.cell_texts import CellTexts
 from visformer.ui.views.view import PagedView, View
-from visformer.ui.widgets.arranging import LeastColumn, laid_out_once
 from visformer.ui.widgets.canvas import MapCell
-from visformer.ui.widgets.combo_box import ComboBox
+from visformer.ui.widgets.controls import chooser, titled
 from visformer.ui.widgets.export import Export
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.number_table import NumberTable
-from visformer.ui.widgets.paint_later import paint_later
-from visformer.ui.widgets.plain_label import paragraph, plain_label
-from visformer.ui.widgets.plain_tip import plain_tip
-from visformer.ui.widgets.raw_pieces import written
+from visformer.ui.widgets.plain_label import (
+    cut_to_room,
+    paragraph,
+    plain_label,
+    plain_tip,
+    written,
+)
 from visformer.ui.widgets.term_tips import TermTip
 from visformer.ui.window.large import present_whole
 from visformer.words import dimension_words, number, probability
@@ -90,7 +82,7 @@ STRETCH = 100.0  # a few rows of many columns still fill the map
 CELL_LINES = 1.15  # minimum height of a step's cell in lines; the rest is dragged to
 
 
-class NextToken(View):
+class NextToken(Dressed, View):
     """The sentence, the bars, the logit lens; below, the numbers they come from."""
 
     name, title = "next", N_("Next token")
@@ -100,72 +92,55 @@ class NextToken(View):
         self._headline = paragraph(_("the next token in a sentence"))
         self.bars = BarChart()
         self.bars.setAccessibleName(_("the next token, best first"))
-        self.bars.failed.connect(self.fail)
         self._flow = paragraph(_("how the token of this step came about"))
         TermTip(self.bars, session, "probability")
-        self._output = self._map(_("decoder output Z, rows by dimensions"))
+        self._output = _map(_("decoder output Z, rows by dimensions"))
         self._output.hovered.connect(self._tell_output)
         self._output.clicked.connect(self._go_to_row)
-        self.products = self._table(
+        self.products = NumberTable(
             _("the current row of Z and the logit of the step's token")
         )
         self.products.hovered.connect(self._mark_dimension)
         self._softmax = paragraph(_("the softmax with its numbers"))
         TermTip(self._softmax, session, "logit", "probability")
-        self.logits = self._table(_("logits and probabilities, best first"))
+        self.logits = NumberTable(_("logits and probabilities, best first"))
         self._how = paragraph(_("how the lens is computed"))
         self._ranks = paragraph(_("the step's token through the layers"))
-        self._step_map = self._map(_("logit lens of this step, layers by tokens"))
+        self._step_map = _map(_("logit lens of this step, layers by tokens"))
         self._step_texts = CellTexts(self._step_map.canvas)
         self._step_map.hovered.connect(self._tell_step)
-        self._steps_map = self._map(_("logit lens of all steps, steps by layers"))
+        self._steps_map = _map(_("logit lens of all steps, steps by layers"))
         self._steps_texts = CellTexts(self._steps_map.canvas)
         self._steps_texts.resized.connect(self._follow)
         self._steps_map.hovered.connect(self._tell_steps)
         self._steps_map.clicked.connect(self._go_to_step)
-        self.shows = ComboBox()
-        for name, title in SHOWS.items():
-            self.shows.addItem(_(title), name)
-        self.shows.setAccessibleName(_("what the cells of all steps show"))
+        self.shows = chooser(_("what the cells of all steps show"), SHOWS)
         self.shows.currentIndexChanged.connect(self._choose_shows)
         self._lay_out()
 
-    def _map(self, name: str) -> HeatMap:
-        heat_map = HeatMap(name, stretch=STRETCH)
-        heat_map.failed.connect(self.fail)
-        return heat_map
-
-    def _table(self, name: str) -> NumberTable:
-        table = NumberTable(name)
-        table.failed.connect(self.fail)
-        return table
-
     def _lay_out(self) -> None:
-        chooser = QHBoxLayout()
-        title = QLabel(_("cells s&how"))
-        title.setBuddy(self.shows)
-        chooser.addWidget(title)
-        chooser.addWidget(self.shows)
         hint = plain_label(_(HINT), faint=True)
         hint.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
-        chooser.addWidget(hint, 1)
+        shows = titled(_("cells s&how"), self.shows), self.shows, (hint, 1)
         self._left = _column(self._output, self.products)
         self._right = _column(self._softmax, self.logits)
         self._above = _splitter(Qt.Orientation.Horizontal, self._left, self._right)
         self._lens = _column(self._ranks, self._step_map)
-        self._every = _column(chooser, self._steps_map)
-        self._column = layout = LeastColumn(self)
-        layout.setContentsMargins(4, 4, 4, 4)
-        layout.addWidget(self._headline)
+        self._every = _column(fill(QHBoxLayout(), *shows), self._steps_map)
         self._first = _splitter(Qt.Orientation.Horizontal, self.bars, self._lens)
         self._first.setStretchFactor(1, 2)
         present_whole(self._first)
-        layout.addWidget(self._first, 1)
-        layout.addWidget(self._how)
-        layout.addWidget(self._every, 1)
-        layout.addWidget(self._flow)
-        layout.addWidget(self._above, 1)
+        self._column = fill(
+            LeastColumn(self),
+            *(self._headline, (self._first, 1), self._how, (self._every, 1)),
+            *(self._flow, (self._above, 1)),
+        )
+        self._column.setContentsMargins(4, 4, 4, 4)
+        self.dress()
+
+    def _dress(self) -> None:
         self._keep_room()
+        self._turn()
 
     def _keep_room(self) -> None:
         """Reserve lines for the words, so that stepping and hovering move nothing."""
@@ -184,7 +159,6 @@ class NextToken(View):
             heat_map.setMinimumHeight(LEAST_MAP + AROUND_LINES * line)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Stand side by side only what has the room for it."""
         super().resizeEvent(event)
         self._turn()
 
@@ -199,13 +173,6 @@ class NextToken(View):
         super().present(on=on)
         self._turn()
 
-    def changeEvent(self, event: QEvent) -> None:
-        """Follow the size of the text."""
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.FontChange and hasattr(self, "_ranks"):
-            self._keep_room()
-            self._turn()
-
     # ---- drawing ---------------------------------------------------------------
 
     def main_picture(self) -> QWidget | None:
@@ -213,7 +180,6 @@ class NextToken(View):
         return self._first if self.bars.isVisibleTo(self) else None
 
     def draw(self, state: State) -> None:
-        """Show a State."""
         self._state = state
         if self._changed("whether there is a lens", state.lens is None):
             paint_later(self)  # most of what is seen comes with it
@@ -375,19 +341,16 @@ class OutputView(PagedView):
     fills = True  # with bars of the next token
 
 
+def _map(name: str) -> HeatMap:
+    return HeatMap(name, stretch=STRETCH)
+
+
 def _column(*parts: QWidget | QHBoxLayout) -> QWidget:
     """Stack parts vertically; heat maps and splitters take the free height."""
     column = QWidget()
-    layout = LeastColumn(column)
-    layout.setContentsMargins(0, 0, 0, 0)
-    layout.setSpacing(4)
-    for part in parts:
-        if isinstance(part, QHBoxLayout):
-            layout.addLayout(part)
-        else:
-            layout.addWidget(part, 1 if isinstance(part, HeatMap | QSplitter) else 0)
-    if not any(isinstance(part, HeatMap | QSplitter) for part in parts):
-        layout.addStretch(1)
+    shares = [(part, int(isinstance(part, HeatMap | QSplitter))) for part in parts]
+    rest = [] if any(share for _part, share in shares) else [(None, 1)]
+    fill(LeastColumn(column), *shares, *rest, spacing=4)
     return column
 
 
@@ -407,8 +370,6 @@ LONGEST_NAME = 24  # characters of room for a name
 class BarChart(QWidget):
     """Names at the left, numbers at the right, bars between them."""
 
-    failed = Signal(str)
-
     def __init__(self) -> None:
         super().__init__()
         self.bars: tuple[TokenBar, ...] = ()
@@ -416,7 +377,6 @@ class BarChart(QWidget):
         self.setMouseTracking(True)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
         self.export = Export(self, lambda: bars_table(self.bars))
-        self.export.failed.connect(self.failed)
 
     def draw(self, bars: tuple[TokenBar, ...]) -> None:
         """Show these bars."""
@@ -430,12 +390,10 @@ class BarChart(QWidget):
         self.update()
 
     def sizeHint(self) -> QSize:
-        """Return the room of all bars, and of short ones."""
         em = self.fontMetrics().height()
         return QSize(24 * em, max(self._rows, 10) * self._line())
 
     def minimumSizeHint(self) -> QSize:
-        """Cut no row; bars may be short."""
         return QSize(16 * self.fontMetrics().height(), self.sizeHint().height())
 
     def _line(self) -> int:
@@ -448,7 +406,7 @@ class BarChart(QWidget):
         number = metrics.horizontalAdvance("0.0e−00") + em // 2
         most = min(LONGEST_NAME * metrics.averageCharWidth(), self.width() // 3)
         names = [
-            metrics.elidedText(name, Qt.TextElideMode.ElideRight, most)
+            cut_to_room(name, metrics, most)
             for name in written(tuple(bar.name for bar in self.bars))
         ]
         name = max(map(metrics.horizontalAdvance, names), default=0)
@@ -498,12 +456,7 @@ class BarChart(QWidget):
         return self.bars[row] if 0 <= row < len(self.bars) else None
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        """Say what the bar under the mouse is."""
         bar = self._at(event.position().toPoint())
         if bar is not None:
             place = event.globalPosition().toPoint()
             QToolTip.showText(place, plain_tip(bar.words), self)
-
-    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
-        """Offer to copy and to save."""
-        self.export.popup(event.globalPos())

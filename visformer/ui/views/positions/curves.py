@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PySide6 import QtCore, QtGui, QtWidgets
-from PySide6.QtCore import QEvent, QPoint, QSize, Qt
+from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPalette, QPen
 from PySide6.QtWidgets import (
     QFrame,
     QGridLayout,
     QHBoxLayout,
-    QLabel,
     QLineEdit,
     QSizePolicy,
     QWidget,
@@ -34,7 +33,9 @@ from visformer.pictures.positions import (
     parse_dimensions,
 )
 from visformer.program.ahead import import_in_pieces
-from visformer.ui.widgets.arranging import LeastColumn, TurningRow
+from visformer.ui.layout import LeastColumn, TurningRow, fill
+from visformer.ui.look.theme import FONT_PALETTE, Dressed
+from visformer.ui.widgets.controls import titled
 from visformer.ui.widgets.export import Export
 from visformer.ui.widgets.plain_label import paragraph
 from visformer.values.arrays import Floats
@@ -46,8 +47,10 @@ if TYPE_CHECKING:
 MOST_THICK = 200  # points; thick lines of more points are many times slower in Qt
 
 
-class Curves(QWidget):
+class Curves(Dressed, QWidget):
     """Chosen dimensions over the positions, with a legend in words."""
+
+    dressed_at = FONT_PALETTE  # which pyqtgraph does not follow
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,9 +61,7 @@ class Curves(QWidget):
         self.export = Export(self, self.table)
         name = _("curves of the chosen dimensions over the positions")
         self._plot = Plot(name, MOST_CURVES)
-        widget = self._plot.widget
-        widget.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
-        widget.customContextMenuRequested.connect(self._offer)
+        self._plot.widget.setContextMenuPolicy(Qt.ContextMenuPolicy.NoContextMenu)
         self._drawn: tuple[Curve, ...] = ()
         self._line = plotting().InfiniteLine(angle=90)
         self._plot.box.addItem(self._line, ignoreBounds=True)
@@ -74,29 +75,19 @@ class Curves(QWidget):
         ]
         self._lay_out()
         self.mark(None)
+        self._built = True
 
     def _lay_out(self) -> None:
-        title = QLabel(_("&Dimensions"))
-        title.setBuddy(self._field)
-        line = QHBoxLayout()
-        line.addWidget(title)
-        line.addWidget(self._field, 1)
-        column = LeastColumn()
-        column.setContentsMargins(0, 0, 0, 0)
-        column.addLayout(line)
-        column.addWidget(self._error)
+        title = titled(_("&Dimensions"), self._field)
+        line = fill(QHBoxLayout(), title, (self._field, 1))
         legend = QGridLayout()
         legend.setColumnStretch(1, 1)
         for row, (swatch, label) in enumerate(self._legend):
             legend.addWidget(swatch, row, 0)
             legend.addWidget(label, row, 1)
-        column.addLayout(legend)
-        column.addStretch(1)
         words = QWidget()
-        words.setLayout(column)
-        layout = LeastColumn(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(TurningRow((self._plot.widget, 5), (words, 4)))
+        fill(LeastColumn(words), line, self._error, legend, (None, 1))
+        fill(LeastColumn(self), TurningRow((self._plot.widget, 5), (words, 4)))
 
     def draw(self, table: Floats | None, *, waves: Waves = "none") -> None:
         """Use another table and offer a few dimensions; drawn when a range is set."""
@@ -119,12 +110,8 @@ class Curves(QWidget):
         if position is not None:
             self._line.setPos(position)
 
-    def changeEvent(self, event: QEvent) -> None:
-        """Follow the palette and the font, which pyqtgraph does not."""
-        super().changeEvent(event)
-        kinds = (QEvent.Type.PaletteChange, QEvent.Type.FontChange)
-        if event.type() in kinds and hasattr(self, "_legend"):
-            self._redraw()
+    def _dress(self) -> None:
+        self._redraw()
 
     def table(self) -> Table | None:
         """Return the numbers drawn: one row per position, one column per dimension."""
@@ -134,9 +121,6 @@ class Curves(QWidget):
         columns = tuple(dimension_words(curve.dimension) for curve in self._drawn)
         values = np.stack([curve.values for curve in self._drawn], axis=1)
         return Table(rows, columns, values)
-
-    def _offer(self, at: QPoint) -> None:
-        self.export.popup(self._plot.widget.mapToGlobal(at))
 
     def _read(self, text: str) -> None:
         """Draw the dimensions typed, or say what is wrong with them."""
@@ -197,7 +181,6 @@ class _Swatch(QWidget):
         self.setSizePolicy(fixed, QSizePolicy.Policy.Preferred)
 
     def sizeHint(self) -> QSize:
-        """Three lines of text wide, one high."""
         line = self.fontMetrics().height()
         return QSize(3 * line, line)
 

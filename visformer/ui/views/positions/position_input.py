@@ -6,8 +6,8 @@ import math
 from dataclasses import replace
 
 import numpy as np
-from PySide6.QtCore import QEvent, QSignalBlocker
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QSpinBox, QWidget
+from PySide6.QtCore import QSignalBlocker
+from PySide6.QtWidgets import QHBoxLayout, QWidget
 
 from visformer.language import N_, _
 from visformer.pictures.picture import Matrix
@@ -21,17 +21,19 @@ from visformer.pictures.position_lab import (
 from visformer.pictures.positions import nothing_words
 from visformer.pictures.words.absent import sides_of
 from visformer.session.state import Session, State
-from visformer.ui.views.positions.curves import Plot, pens
-from visformer.ui.views.view import View
-from visformer.ui.widgets.arranging import (
+from visformer.ui.layout import (
     LEAST_LINES,
     LEAST_WORDS,
     LeastColumn,
     TurningRow,
+    fill,
     set_least,
 )
+from visformer.ui.look.theme import FONT_PALETTE, Dressed
+from visformer.ui.views.positions.curves import Plot, pens
+from visformer.ui.views.view import View
 from visformer.ui.widgets.canvas import MapCell
-from visformer.ui.widgets.combo_box import ComboBox
+from visformer.ui.widgets.controls import chooser, titled, whole_field
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.number_table import NumberTable
 from visformer.ui.widgets.plain_label import paragraph, plain_label
@@ -54,26 +56,25 @@ ADDS_UP = N_(
 )
 
 
-class PositionInput(View):
+class PositionInput(Dressed, View):
     """Three maps that add up, and two curves of one position."""
 
     name, title = "input", N_("Input")
+    dressed_at = FONT_PALETTE  # which pyqtgraph does not follow
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self.side = ComboBox()
+        self.side = chooser(_("side of the sentence"))
         self._fill_sides()
-        self.side.setAccessibleName(_("side of the sentence"))
         self.side.currentIndexChanged.connect(self._choose_side)
-        self.position = QSpinBox()
-        self.position.setPrefix(_("pos") + " ")
-        self.position.setAccessibleName(_("position whose fingerprint is drawn"))
+        fingerprint = _("position whose fingerprint is drawn")
+        self.position = whole_field(fingerprint, 0, 99, prefix=_("pos"))
+        self.position.setKeyboardTracking(True)
         self.position.valueChanged.connect(self._draw_curves)
         self.about = paragraph(_("what is added"))
         names = _("embedding"), _("position"), _("embedding + position")
         self.maps = [HeatMap(name, stretch=math.inf) for name in names]
         for heat_map in self.maps:
-            heat_map.failed.connect(self.fail)
             heat_map.clicked.connect(self._choose)
         # two curves: even and odd dimensions
         self._fingerprint = Plot(_("fingerprint of the chosen position"), 2)
@@ -83,48 +84,33 @@ class PositionInput(View):
         self.numbers = NumberTable(
             _("one token's vector, number by number"), least=3
         )  # the third one is the sum
-        self.numbers.failed.connect(self.fail)
         self._pictures: tuple[Matrix, ...] = ()
         self._lay_out()
 
     def _lay_out(self) -> None:
-        side, position = QLabel(_("Si&de")), QLabel(_("&Position"))
-        side.setBuddy(self.side)
-        position.setBuddy(self.position)
+        side = titled(_("Si&de"), self.side)
+        position = titled(_("&Position"), self.position)
         fields = side, self.side, position, self.position
-        chosen = QWidget()
-        row = QHBoxLayout(chosen)
-        row.setContentsMargins(0, 0, 0, 0)
-        for widget in fields:
-            row.addWidget(widget)
-        line = TurningRow((chosen, 0), (self.about, 1))
+        chosen, self._sum, both = QWidget(), QWidget(), QWidget()
+        fill(QHBoxLayout(chosen), *fields)
         plots = [QWidget(), QWidget()]
         drawn = self._fingerprint, self._distance
         for plot, title, box in zip(drawn, self._titles, plots, strict=True):
-            column = LeastColumn(box)
-            column.setContentsMargins(0, 0, 0, 0)
-            column.addWidget(title)
-            column.addWidget(plot.widget, 1)
-        maps = TurningRow(*((heat_map, 1) for heat_map in self.maps))
-        both = QWidget()
-        below = LeastColumn(both)
-        below.setContentsMargins(0, 0, 0, 0)
-        below.addWidget(self.ids)
-        self._sum = QWidget()
+            fill(LeastColumn(box), title, (plot.widget, 1))
         present_whole(self._sum)
-        column = LeastColumn(self._sum)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.addWidget(maps, 1)
-        column.addWidget(self.numbers)
-        below.addWidget(self._sum, 3)
-        below.addWidget(TurningRow(*((plot, 1) for plot in plots)), 2)
-        layout = LeastColumn(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(line)
-        layout.addWidget(both, 1)
-        layout.addStretch()  # takes the room where there are no pictures
+        fill(LeastColumn(self._sum), (TurningRow(*self.maps), 1), self.numbers)
+        below = self.ids, (self._sum, 3), (TurningRow(*plots), 2)
+        fill(LeastColumn(both), *below)
+        line = TurningRow((chosen, 0), self.about)
+        # the stretch takes the room where there are no pictures
+        fill(LeastColumn(self), line, (both, 1), None)
         self._known = (*fields, both)  # hidden where no encodings are known
         self._fit()
+        self._built = True
+
+    def _dress(self) -> None:
+        self._fit()
+        self._draw_curves()
 
     def _fit(self) -> None:
         for heat_map in self.maps:
@@ -146,7 +132,6 @@ class PositionInput(View):
             set_least(heat_map, PRESENTED_LINES if on else LEAST_LINES)
 
     def draw(self, state: State) -> None:
-        """Show the sums of what is shown."""
         self._state = state
         shown = state.visible
         if self._changed("sides", sides_of(shown), state.views.side):
@@ -163,19 +148,9 @@ class PositionInput(View):
     def _fill_sides(self) -> None:
         """Offer the sides that the sentence has."""
         chosen = self._state.views.side
-        with QSignalBlocker(self.side):
-            self.side.clear()
-            for side in sides_of(self._state.visible):
-                self.side.addItem(_(SIDES[side]), side)
-            self.side.setCurrentIndex(max(0, self.side.findData(chosen)))
-
-    def changeEvent(self, event: QEvent) -> None:
-        """Follow the palette and the font, which pyqtgraph does not."""
-        super().changeEvent(event)
-        kinds = (QEvent.Type.PaletteChange, QEvent.Type.FontChange)
-        if event.type() in kinds and hasattr(self, "_known"):
-            self._fit()
-            self._draw_curves()
+        sides = sides_of(self._state.visible)
+        there = chosen if chosen in sides else sides[0]
+        self.side.offer({side: _(SIDES[side]) for side in sides}, there)
 
     @property
     def _side(self) -> SentenceSide:
@@ -206,12 +181,10 @@ class PositionInput(View):
         self._draw_curves()
 
     def _sentence(self) -> tuple[object, ...]:
-        """Return what another position is worth seeing for."""
         shown = self._state.visible
         return self._side, None if shown is None else shown.source
 
     def _table(self) -> Floats | None:
-        """Return the table of the run that is shown."""
         table, shown = self._state.positions, self._state.visible
         if table is None or shown is None:
             return table

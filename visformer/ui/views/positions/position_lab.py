@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from PySide6.QtCore import QSignalBlocker
 from PySide6.QtWidgets import (
-    QDoubleSpinBox,
     QHBoxLayout,
-    QLabel,
     QPushButton,
-    QSpinBox,
     QWidget,
 )
 
 from visformer.language import N_, _
+from visformer.pictures.comparison import attention_pictures
 from visformer.pictures.position_lab import (
     FORMS,
-    attention_pictures,
     change_of,
     result_words,
     shuffle_words,
@@ -24,11 +21,11 @@ from visformer.pictures.position_lab import (
 from visformer.session import side_requests
 from visformer.session.runs import change_run, fixed_words
 from visformer.session.state import Session, State
+from visformer.ui.layout import LeastColumn, TurningRow, fill, set_least
 from visformer.ui.look import theme
-from visformer.ui.look.dress import Dressed
+from visformer.ui.look.theme import Dressed
 from visformer.ui.views.view import View
-from visformer.ui.widgets.arranging import LeastColumn, TurningRow, set_least
-from visformer.ui.widgets.combo_box import ComboBox
+from visformer.ui.widgets.controls import chooser, number_field, titled, whole_field
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.plain_label import paragraph
 from visformer.ui.widgets.run_switch import attention_maps, draw_both
@@ -51,25 +48,17 @@ class PositionLab(Dressed, View):
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self.form = ComboBox()
-        self.form.setAccessibleName(_("positional encodings of the run"))
-        for form, title in FORMS.items():
-            self.form.addItem(_(title), form)
+        self.form = chooser(_("positional encodings of the run"), FORMS)
         self.form.activated.connect(self._take_form)
-        self.amount = QDoubleSpinBox()
-        self.amount.setAccessibleName(_("amount of the change"))
-        self.amount.setKeyboardTracking(False)
+        self.amount = number_field(_("amount of the change"), 0, 0)
         self.amount.valueChanged.connect(self._change)
-        self.seed = QSpinBox()
-        self.seed.setAccessibleName(_("seed of the shuffle"))
-        self.seed.setPrefix(_("seed") + " ")
-        self.seed.setRange(0, 9999)
+        self.seed = whole_field(_("seed of the shuffle"), 0, 9999, prefix=_("seed"))
         self.seed.valueChanged.connect(self._change)
         self.shuffle = QPushButton(_("Sh&uffle the source"))
         self.shuffle.setToolTip(
             _("Run the source in another order with the same target, and compare")
         )
-        self.shuffle.clicked.connect(self._shuffle)
+        self.shuffle.clicked.connect(lambda: session.do(side_requests.shuffle))
         names = _("positions of the run on screen"), _("positions of the original run")
         self._tables = [HeatMap(name, stretch=8) for name in names]
         self._attention = attention_maps()
@@ -79,29 +68,16 @@ class PositionLab(Dressed, View):
         self._lay_out()
 
     def _lay_out(self) -> None:
-        title = QLabel(_("Po&sitions"))
-        title.setBuddy(self.form)
-        line = QHBoxLayout()
-        for widget in (title, self.form, self.amount, self.seed):
-            line.addWidget(widget)
-        line.addStretch(1)
-        line.addWidget(self.shuffle)
-        self._rows: list[TurningRow] = []
-        for pair in (self._tables, self._attention):
-            for heat_map in pair:
-                heat_map.failed.connect(self.fail)
-            self._rows.append(TurningRow(*((heat_map, 1) for heat_map in pair)))
-        layout = LeastColumn(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.addLayout(line)
-        layout.addWidget(self._fixed)
-        layout.addWidget(self._text)
-        layout.addWidget(self.bag)
-        tables, attention = self._rows
+        title = titled(_("Po&sitions"), self.form)
+        fields = title, self.form, self.amount, self.seed, (None, 1), self.shuffle
+        line = fill(QHBoxLayout(), *fields)
+        tables, attention = TurningRow(*self._tables), TurningRow(*self._attention)
+        self._rows = tables, attention
         # the effect comes first: below the other pair
         # it would be out of sight where text is large
         self._pairs = TurningRow((attention, 3), (tables, 2))
-        layout.addWidget(self._pairs, 1)
+        words = self._fixed, self._text, self.bag
+        fill(LeastColumn(self), line, *words, (self._pairs, 1))
         present_whole(attention)
         self.dress()
 
@@ -119,11 +95,9 @@ class PositionLab(Dressed, View):
         return self._tables[0] if one else self._rows[1]
 
     def found(self) -> str:
-        """Compare the translations."""
         return self._text.text() if self._state.intervention else ""
 
     def draw(self, state: State) -> None:
-        """Show both runs; the fields say what is changed."""
         self._state = state
         change, run = state.intervention.positions, state.shuffle
         if self._changed("fields", change, state.positions):
@@ -195,6 +169,3 @@ class PositionLab(Dressed, View):
         others = self._state.intervention.without(PositionChange("none"))
         changed = others.with_change(change) if change else others
         self.session.do(change_run, changed)
-
-    def _shuffle(self) -> None:
-        self.session.do(side_requests.shuffle)

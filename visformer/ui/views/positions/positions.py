@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from PySide6.QtCore import QSignalBlocker, QTimer, Signal
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QSpinBox, QWidget
+from PySide6.QtCore import QSignalBlocker, Signal
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QWidget
 
 from visformer.language import N_, _
 from visformer.pictures.picture import Matrix
@@ -26,23 +26,25 @@ from visformer.pictures.positions import (
     waves_of,
 )
 from visformer.session.state import Session, State
-from visformer.ui.look.dress import Dressed
+from visformer.ui.layout import (
+    LEAST_WORDS,
+    LeastColumn,
+    SingleShot,
+    TurningRow,
+    fill,
+    laid_out_once,
+    paint_later,
+    set_least,
+)
+from visformer.ui.look.theme import Dressed
 from visformer.ui.views.positions.curves import Curves, plotting_in_pieces
 from visformer.ui.views.positions.position_input import PositionInput
 from visformer.ui.views.positions.position_lab import PositionLab
 from visformer.ui.views.positions.words_page import WordsPage
 from visformer.ui.views.view import PagedView, View
-from visformer.ui.widgets.arranging import (
-    LEAST_WORDS,
-    LeastColumn,
-    TurningRow,
-    laid_out_once,
-    set_least,
-)
 from visformer.ui.widgets.canvas import MapCell
-from visformer.ui.widgets.combo_box import ComboBox
+from visformer.ui.widgets.controls import chooser, titled, whole_field
 from visformer.ui.widgets.heatmap import HeatMap
-from visformer.ui.widgets.paint_later import paint_later
 from visformer.ui.widgets.plain_label import paragraph
 from visformer.ui.widgets.run_switch import Without
 from visformer.values.arrays import Floats
@@ -67,38 +69,26 @@ class PositionTable(Dressed, View):
             _("positional encodings, positions by dimensions"), stretch=4
         )
         self._heat_map.hovered.connect(self._tell)
-        self._heat_map.failed.connect(self.fail)
         self._curves = Curves()
-        self._curves.export.failed.connect(self.fail)
         self._similarity = _Similarity()
-        self._similarity.failed.connect(self.fail)
         self._similarity.chosen.connect(self._choose_likeness)
         # a table that is new on screen is drawn in some turns of the event loop
         self._beside = self._say, self._draw_curves, self._draw_similarity
         self._left: list[Callable[[], None]] = []
         self._waves: Waves = "none"
-        self._late = QTimer(self, singleShot=True, interval=0)
-        self._late.timeout.connect(self._draw_late)
+        self._late = SingleShot(self, self._draw_late)
         self._lay_out()
 
     def _lay_out(self) -> None:
         maps = TurningRow((self._heat_map, 3), (self._similarity, 2))
         self._pictures = QWidget()
-        below = LeastColumn(self._pictures)
-        below.setContentsMargins(0, 0, 0, 0)
-        below.addWidget(maps, 3)
-        below.addWidget(self._curves, 2)
-        line = TurningRow((self._range, 0), (self._hover, 1))
-        layout = LeastColumn(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(self._about)
-        layout.addWidget(line)
-        layout.addWidget(self._pictures, 1)
-        layout.addStretch()  # takes the space where there are no pictures
+        fill(LeastColumn(self._pictures), (maps, 3), (self._curves, 2))
+        line = TurningRow((self._range, 0), self._hover)
+        # the stretch takes the space where there are no pictures
+        fill(LeastColumn(self), self._about, line, (self._pictures, 1), None)
         self.dress()
 
     def _dress(self) -> None:
-        """Keep the cells visible below labels of any size."""
         set_least(self._heat_map)
         letter = self.fontMetrics().averageCharWidth()
         self._hover.setMinimumWidth(LEAST_WORDS * letter)
@@ -134,7 +124,6 @@ class PositionTable(Dressed, View):
         self.session.set(views=replace(self._state.views, likeness=likeness))
 
     def _draw_table(self) -> None:
-        """Show another model's table, or say that there is none."""
         table, model = self._state.positions, self._state.model
         usable = has_table(table, model)
         self._range.setVisible(usable)
@@ -164,7 +153,6 @@ class PositionTable(Dressed, View):
             self._late.start()
 
     def _say(self) -> None:
-        """Say what the table is."""
         table, model = self._state.positions, self._state.model
         if table is not None:
             self._waves = waves_of(table)
@@ -189,7 +177,6 @@ class PositionTable(Dressed, View):
                 self._similarity.set_range(first, last)
 
     def _tell(self, cell: MapCell | None) -> None:
-        """Describe the cell pointed at, and mark its position in the curves."""
         table = self._state.positions
         if cell is None or table is None:
             self._hover.setText(_(HINT))
@@ -212,7 +199,6 @@ class PositionsView(PagedView):
 
     @classmethod
     def imports(cls) -> Iterator[object]:
-        """Import what plots the curves."""
         return plotting_in_pieces()
 
 
@@ -239,20 +225,15 @@ class _Range(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._first, self._last = (
-            _spin_box(_("first position")),
-            _spin_box(_("last position")),
-        )
+        self._first = whole_field(_("first position"), 0, 0, prefix=_("pos"))
+        self._last = whole_field(_("last position"), 0, 0, prefix=_("pos"))
         self._of = QLabel()
         self._all = QPushButton(_("&All"))
         self._all.setAccessibleName(_("show all positions"))
         self._all.clicked.connect(self._take_all)
-        title, to = QLabel(_("&Positions")), QLabel(_("to"))
-        title.setBuddy(self._first)
-        layout = QHBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        for widget in (title, self._first, to, self._last, self._of, self._all):
-            layout.addWidget(widget)
+        title, to = titled(_("&Positions"), self._first), QLabel(_("to"))
+        parts = title, self._first, to, self._last, self._of, self._all
+        fill(QHBoxLayout(self), *parts)
         for spin_box in (self._first, self._last):
             spin_box.valueChanged.connect(self._change)
 
@@ -295,7 +276,6 @@ class _Range(QWidget):
 class _Similarity(Dressed, QWidget):
     """How similar every two positions are, by dot product or cosine."""
 
-    failed = Signal(str)
     chosen = Signal(str)  # a name of LIKENESSES
 
     def __init__(self) -> None:
@@ -303,32 +283,19 @@ class _Similarity(Dressed, QWidget):
         self._table: Floats | None = None
         self._range, self._likeness = (0, 0), ""
         self._picture: Matrix | None = None
-        self._choice = ComboBox()
-        for likeness, named in LIKENESS_NAMES.items():
-            self._choice.addItem(_(named), likeness)
-        self._choice.setAccessibleName(_("how positions are compared"))
+        self._choice = chooser(_("how positions are compared"), LIKENESS_NAMES)
         self._choice.currentIndexChanged.connect(
             lambda _: self.chosen.emit(self._choice.currentData())
         )
         self._words = paragraph(_("what the similarity map shows"))
         self._heat_map = HeatMap(_("similarity of every two positions"))
         self._heat_map.hovered.connect(self._tell)
-        self._heat_map.failed.connect(self.failed)
-        title = QLabel(_("Si&milarity"))
-        title.setBuddy(self._choice)
-        line = QHBoxLayout()
-        line.addWidget(title)
-        line.addWidget(self._choice)
-        line.addStretch(1)
-        layout = LeastColumn(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.addLayout(line)
-        layout.addWidget(self._words)
-        layout.addWidget(self._heat_map, 1)
+        title = titled(_("Si&milarity"), self._choice)
+        line = fill(QHBoxLayout(), title, self._choice, (None, 1))
+        fill(LeastColumn(self), line, self._words, (self._heat_map, 1))
         self.dress()
 
     def _dress(self) -> None:
-        """Keep the cells visible below labels of any size."""
         set_least(self._heat_map)
 
     def draw(self, table: Floats | None) -> None:
@@ -368,11 +335,3 @@ class _Similarity(Dressed, QWidget):
             if cell is None
             else pair_words(self._picture, likeness, *cell)
         )
-
-
-def _spin_box(name: str) -> QSpinBox:
-    spin_box = QSpinBox()
-    spin_box.setPrefix(_("pos") + " ")
-    spin_box.setAccessibleName(name)
-    spin_box.setKeyboardTracking(False)  # one picture per number, not per digit
-    return spin_box

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from PySide6.QtCore import QEvent, QObject, QPoint, QRectF, Qt, Signal
+from PySide6.QtCore import QEvent, QObject, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QKeyEvent, QPalette, QPen
 from PySide6.QtWidgets import QWidget
 
@@ -17,8 +17,8 @@ from visformer.pictures.word_points import (
 )
 from visformer.ui.views.positions.curves import Plot, plotting
 from visformer.ui.widgets.export import Export
-from visformer.ui.widgets.label_text import short
-from visformer.ui.widgets.raw_pieces import written
+from visformer.ui.widgets.labels import short
+from visformer.ui.widgets.plain_label import written
 from visformer.values.near_words import NearWords
 
 if TYPE_CHECKING:
@@ -65,8 +65,6 @@ class WordMap(QObject):
         self._plot.box.sigRangeChanged.connect(self._place)
         self.widget.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.widget.installEventFilter(self)
-        self.widget.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
-        self.widget.customContextMenuRequested.connect(self._offer)
 
     def draw(self, near: NearWords | None) -> None:
         """Show tokens; the keys begin at the one asked for."""
@@ -187,6 +185,3 @@ class WordMap(QObject):
 
     def _hover(self, _dots: object, found: Any) -> None:
         self.pointed.emit(found[0].data() if len(found) else None)
-
-    def _offer(self, at: QPoint) -> None:
-        self.export.popup(self.widget.mapToGlobal(at))

@@ -16,12 +16,12 @@ from visformer.pictures.word_points import (
 )
 from visformer.session.looking_up import look_up
 from visformer.session.state import Session, State
-from visformer.ui.look.dress import Dressed
+from visformer.ui.layout import LeastColumn, TurningRow, set_least
+from visformer.ui.look.theme import Dressed
 from visformer.ui.views.positions.word_map import WordMap
 from visformer.ui.views.view import View
-from visformer.ui.widgets.arranging import LeastColumn, TurningRow, set_least
 from visformer.ui.widgets.canvas import MapCell
-from visformer.ui.widgets.combo_box import ComboBox
+from visformer.ui.widgets.controls import ComboBox
 from visformer.ui.widgets.number_table import NumberTable
 from visformer.ui.widgets.plain_label import paragraph, plain_label
 from visformer.ui.window.large import present_whole
@@ -67,12 +67,10 @@ class WordsPage(View):
         self.sentence.activated.connect(self._choose)
         self.about = paragraph(_("what is listed and drawn"))
         self.table = NumberTable(_("nearest tokens and their cosines"), most=NEAREST)
-        self.table.failed.connect(self.fail)
         self.table.picked.connect(self._pick)
         self.map = WordMap()
         self.map.chosen.connect(self._go)
         self.map.pointed.connect(self._tell)
-        self.map.export.failed.connect(self.fail)
         self.hover = plain_label(_(HINT), faint=True)
         self._lay_out()
 

@@ -1,4 +1,4 @@
-"""How widgets share the room: least sizes, rows that turn, words that move nothing.
+"""How widgets share the room, and when: least sizes, rows that turn, frames to come.
 
 Qt arranges every layout up to the window's whenever a label has another text, also
 where that moves nothing: what is ``Still`` keeps it from that.
@@ -6,22 +6,65 @@ where that moves nothing: what is ``Still`` keeps it from that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
+from typing import TypeVar
 
-from PySide6.QtCore import QEvent, QObject, QSize, Qt
+from PySide6.QtCore import QEvent, QObject, QPoint, QRect, QSize, Qt, QTimer
 from PySide6.QtGui import QPalette, QResizeEvent
 from PySide6.QtWidgets import (
     QBoxLayout,
     QFrame,
     QHBoxLayout,
+    QLayout,
     QLayoutItem,
     QScrollArea,
     QSizePolicy,
     QSplitter,
     QWidget,
 )
+
+from visformer.ui.look.theme import gap
+
+L = TypeVar("L", bound=QBoxLayout)
+Part = QWidget | QLayout | None  # None: a stretch
+
+
+def fill(box: L, *parts: Part | tuple[Part, int], spacing: int | None = None) -> L:
+    """Fill a row or column, without margins; a part may come with its stretch."""
+    box.setContentsMargins(0, 0, 0, 0)
+    if spacing is not None:
+        box.setSpacing(spacing)
+    for given in parts:
+        part, stretch = given if isinstance(given, tuple) else (given, 0)
+        if part is None:
+            box.addStretch(stretch)
+        elif isinstance(part, QLayout):
+            box.addLayout(part, stretch)
+        else:
+            box.addWidget(part, stretch)
+    return box
+
+
+def in_line(*parts: QWidget) -> QWidget:
+    """Return a widget of widgets side by side, the first with the free width."""
+    line = QWidget()
+    line.setLayout(fill(QHBoxLayout(), (parts[0], 1), *parts[1:], spacing=6))
+    return line
+
+
+def scrolled(widget: QWidget | None = None) -> QScrollArea:
+    """Return an area without a frame in which a widget has at least all the room."""
+    area = QScrollArea()
+    area.setWidgetResizable(True)
+    area.setFrameShape(QFrame.Shape.NoFrame)
+    if widget is not None:
+        area.setWidget(widget)
+    return area
+
+
+# ---- least sizes -------------------------------------------------------------------
 
 
 class _LeastBox(QBoxLayout):
@@ -196,7 +239,6 @@ class LeastSize(QScrollArea):
         self.fit()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Follow what the widget needs."""
         if event.type() == QEvent.Type.LayoutRequest and watched is self.widget():
             self.fit()
         return super().eventFilter(watched, event)
@@ -270,7 +312,6 @@ class Still(QWidget):
         self._inside.setGeometry(self.rect())
 
     def sizeHint(self) -> QSize:
-        """Return what the widget inside asks for now."""
         return self._inside.sizeHint()
 
     def minimumSizeHint(self) -> QSize:
@@ -296,22 +337,24 @@ class StillSplitter(QSplitter):
         return super().event(event)
 
 
+# ---- rows that turn ----------------------------------------------------------------
+
 LEAST_WORDS = 32  # letters: the least width of words that stand beside fields
 
 
 class TurningRow(QWidget):
     """Asks for the width of its widest part; a row needs ``room`` times the sum."""
 
-    def __init__(self, *parts: tuple[QWidget, int], room: float = 1.0) -> None:
-        """``parts``: widgets, each with its share of the space."""
+    def __init__(
+        self, *parts: QWidget | tuple[QWidget, int], room: float = 1.0
+    ) -> None:
+        """``parts``: widgets, some with another share of the space than 1."""
         super().__init__()
         self._room = room
         self._below = False  # whatever room there is
-        self._parts = tuple(part for part, _share in parts)
-        self._row = LeastRow(self)
-        self._row.setContentsMargins(0, 0, 0, 0)
-        for part, share in parts:
-            self._row.addWidget(part, share)
+        shares = [part if isinstance(part, tuple) else (part, 1) for part in parts]
+        self._parts = tuple(part for part, _share in shares)
+        self._row = fill(LeastRow(self), *shares)
 
     @property
     def beside(self) -> bool:
@@ -319,12 +362,10 @@ class TurningRow(QWidget):
         return self._row.direction() == QBoxLayout.Direction.LeftToRight
 
     def minimumSizeHint(self) -> QSize:
-        """As wide as the widest part."""
         widest = max((width for width in self._widths()), default=0)
         return QSize(widest, super().minimumSizeHint().height())
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Put the parts beside each other or below each other."""
         super().resizeEvent(event)
         self._turn()
 
@@ -348,22 +389,154 @@ class TurningRow(QWidget):
         ]
 
 
-def in_a_row(*parts: QWidget | None, stretch: QWidget | None = None) -> QHBoxLayout:
-    """Lay widgets out side by side; None is a stretch."""
-    row = QHBoxLayout()
-    row.setSpacing(6)
-    for part in parts:
-        if part is None:
-            row.addStretch(1)
+class Flow(QLayout):
+    """Breaks into rows like a text; a widget stands at the bottom of its row."""
+
+    def __init__(self, parent: QWidget, *widgets: QWidget) -> None:
+        super().__init__(parent)
+        self._heights: dict[int, int] = {}  # by width, until something changes
+        self._items: list[QLayoutItem] = []
+        self.setContentsMargins(0, 0, 0, 0)
+        for widget in widgets:
+            self.addWidget(widget)
+
+    def addItem(self, item: QLayoutItem) -> None:
+        self._items.append(item)
+
+    def count(self) -> int:
+        return len(self._items)
+
+    def itemAt(self, index: int) -> QLayoutItem | None:
+        """Return an item; None beyond the last, as Qt asks for it."""
+        return self._items[index] if 0 <= index < len(self._items) else None
+
+    def takeAt(self, index: int) -> QLayoutItem | None:
+        """Remove an item and return it; None beyond the last."""
+        return self._items.pop(index) if 0 <= index < len(self._items) else None
+
+    def hasHeightForWidth(self) -> bool:
+        return True
+
+    def heightForWidth(self, width: int) -> int:
+        """Return the height of all rows."""
+        if width not in self._heights:
+            self._heights[width] = self._place(QRect(0, 0, width, 0), move=False)
+        return self._heights[width]
+
+    def invalidate(self) -> None:
+        """Forget the heights: Qt says that something has changed."""
+        if "_heights" in self.__dict__:
+            self._heights.clear()
+        super().invalidate()
+
+    def setGeometry(self, rect: QRect) -> None:
+        super().setGeometry(rect)
+        self._place(rect, move=True)
+
+    def sizeHint(self) -> QSize:
+        sizes = [item.sizeHint() for item in self._there()]
+        wide = sum(size.width() + self._gap() for size in sizes)
+        high = max((size.height() for size in sizes), default=0)
+        return QSize(wide, high)
+
+    def minimumSize(self) -> QSize:
+        """As wide as the widest widget."""
+        size = QSize()
+        for item in self._there():
+            size = size.expandedTo(item.minimumSize())
+        return size
+
+    def expandingDirections(self) -> Qt.Orientation:
+        return Qt.Orientation(0)
+
+    def _there(self) -> list[QLayoutItem]:
+        return [item for item in self._items if not item.isEmpty()]
+
+    def _gap(self) -> int:
+        parent = self.parentWidget()
+        return gap(parent, 2) if parent is not None else 0
+
+    def _place(self, rect: QRect, *, move: bool) -> int:
+        rows: list[list[QLayoutItem]] = [[]]
+        x = 0
+        for item in self._there():
+            wide = item.sizeHint().width()
+            if rows[-1] and x + wide > rect.width():
+                rows.append([])
+                x = 0
+            rows[-1].append(item)
+            x += wide + self._gap()
+        y = rect.y()
+        for row in rows:
+            high = max((item.sizeHint().height() for item in row), default=0)
+            x = rect.x()
+            for item in row if move else ():
+                size = item.sizeHint().boundedTo(QSize(rect.width(), high))
+                item.setGeometry(QRect(QPoint(x, y + high - size.height()), size))
+                x += size.width() + self._gap()
+            y += high + self._gap() // 2
+        return y - self._gap() // 2 - rect.y()
+
+
+# ---- frames to come ----------------------------------------------------------------
+
+
+class SingleShot(QTimer):
+    """Calls a function once, after what was posted is done, or ``ms`` later.
+
+    Started again before that it begins anew. QTimer.singleShot(0) is posted itself.
+    """
+
+    def __init__(self, parent: QObject, act: Callable[[], object], ms: int = 0) -> None:
+        super().__init__(parent, singleShot=True, interval=ms)
+        self.timeout.connect(act)
+
+
+def paint_later(widget: QWidget, turns: int = 1) -> None:
+    """Paint a widget once what is changed in it from now on is drawn and laid out.
+
+    What stands in a part that waits already is painted with it, which then waits for
+    as many turns as either needs. It is for a part of a window: Qt may never paint a
+    window again that was told to wait while it had to be painted.
+    """
+    if not widget.isVisible():
+        return
+    if widget.updatesEnabled():
+        (_wait_of(widget) or _PaintWait(widget)).wait(turns)
+        return
+    part: QWidget | None = widget
+    while part is not None:
+        later = _wait_of(part)
+        if later is not None and later.isActive():
+            later.wait_for(turns)
+            return
+        part = part.parentWidget()
+
+
+def _wait_of(widget: QWidget) -> _PaintWait | None:
+    children = Qt.FindChildOption.FindDirectChildrenOnly
+    return widget.findChild(_PaintWait, options=children)
+
+
+class _PaintWait(SingleShot):
+    """Counts turns of the event loop in which its parent is not painted."""
+
+    def __init__(self, widget: QWidget) -> None:
+        super().__init__(widget, self._turn)
+        self._widget, self._left = widget, 0
+
+    def wait(self, turns: int) -> None:
+        self._widget.setUpdatesEnabled(False)
+        self._left = turns
+        self.start()
+
+    def wait_for(self, turns: int) -> None:
+        """Wait for this many frames from now on, if fewer are left."""
+        self._left = max(self._left, turns)
+
+    def _turn(self) -> None:
+        self._left -= 1
+        if self._left:
+            self.start()
         else:
-            row.addWidget(part, 1 if part is stretch else 0)
-    return row
-
-
-def in_line(*parts: QWidget) -> QWidget:
-    """Return a widget of widgets side by side, the first with the free width."""
-    line = QWidget()
-    row = in_a_row(*parts, stretch=parts[0])
-    row.setContentsMargins(0, 0, 0, 0)
-    line.setLayout(row)
-    return line
+            self._widget.setUpdatesEnabled(True)
