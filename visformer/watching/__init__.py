@@ -1,1 +1,1 @@
-"""Watching a PyTorch model of anybody's: its attention, found by the flow of data."""
+"""Watch any PyTorch model: find its attention by following the data flow."""

@@ -1,8 +1,8 @@
 """Axes: where every dimension of a tensor comes from, through views and products.
 
 A dimension is a tuple of axes, the outermost first: ``(batch, heads)`` where the two
-are merged. Those of size 1 have none. What is told by an axis: whether it counts
-positions of an input (batch rows and tokens), features of a weight, or something made.
+are merged. Dimensions of size 1 have no axes. An axis records whether it counts
+positions of an input (batch rows and tokens), features of a weight, or neither.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-MADE, WEIGHT, INPUT = range(3)  # where an axis comes from; the better known is larger
+MADE, WEIGHT, INPUT = range(3)  # the origin of an axis; a larger one says more
 
 
 class DataAxis:
-    """One axis; identical where it means the same positions."""
+    """One axis; two axes are the same object where they count the same positions."""
 
     __slots__ = (
         *("at", "cuts", "lost", "origin", "parent", "parts", "rows", "size", "twins"),
@@ -36,27 +36,27 @@ class DataAxis:
         lost: bool = False,
     ) -> None:
         self.size, self.origin, self.parent = size, origin, parent
-        # which of the parent's positions it has: from one on, or each, int64 [size];
-        # None where it counts something else, as a half of it
+        # the parent's positions it covers: a start, or an index each, int64 [size];
+        # None where it counts something else, such as half of the parent
         self.at = at
-        self.parts = tuple(parts)  # what was joined: axes, size, marks
-        self.rows = rows  # counts the rows of a table: learned queries, positions
-        # what stands where is unknown: of what was sorted, or put together anew
+        self.parts = tuple(parts)  # the parts it was joined from: axes, size, marks
+        self.rows = rows  # counts rows of a table, such as learned queries or positions
+        # the order of its positions is unknown, as after sorting
         self.lost: bool = lost or (parent is not None and parent.lost)
         self.cuts: dict[tuple[str, Any, int], tuple[DataAxis, ...]] = {}
-        self.twins: list[DataAxis] = []  # others that were added to it, one by one
+        self.twins: list[DataAxis] = []  # other axes combined element by element
 
     def lineage(self) -> Iterator[DataAxis]:
-        """Yield this axis, what it was cut from, and so on."""
+        """Yield this axis, then its parent, and so on."""
         axis: DataAxis | None = self
         while axis is not None:
             yield axis
             axis = axis.parent
 
     def positions_on(self, other: DataAxis) -> Tensor | None:
-        """Return where its positions lie on another axis, int64 [size].
+        """Return the index on another axis of each position, int64 [size].
 
-        None where they do not all lie there, as far as is known.
+        None if any position is not known to lie on it.
         """
         reached = {self: torch.arange(self.size)}
         queue = [self]
@@ -76,14 +76,14 @@ class DataAxis:
         return None
 
     def join(self, other: DataAxis) -> None:
-        """Note that both count the same positions, where it is known which."""
+        """Record that both axes count the same positions, if their order is known."""
         lost = self.lost or other.lost
         if other is not self and not lost and self.positions_on(other) is None:
             self.twins.append(other)
             other.twins.append(self)
 
     def halves(self, outer: int) -> tuple[DataAxis, ...]:
-        """Return it as two axes, the first of size ``outer``; always the same two."""
+        """Split it into two axes, the first of size ``outer``; cached."""
 
         def cut() -> tuple[DataAxis, ...]:
             sizes = outer, self.size // outer
@@ -91,13 +91,13 @@ class DataAxis:
             if self.parent is not None and isinstance(self.at, Tensor):
                 several = self.at.view(sizes)
                 if min(sizes) > 1 and bool((several == several[0]).all()):
-                    made[1:] = self.parent.moved(several[0])  # the same ones again
+                    made[1:] = self.parent.moved(several[0])  # a repetition
             return tuple(made)
 
         return self._cut(("halves", outer, 0), cut)
 
     def slice(self, start: int, size: int) -> DataDimension:
-        """Return a stretch of it; of joined axes, the one that is meant."""
+        """Return a slice of it; an axis that was joined returns the matching part."""
         if size == 1:
             return ()
         if start == 0 and size == self.size:
@@ -113,7 +113,7 @@ class DataAxis:
         )
 
     def moved(self, along: Tensor) -> DataDimension:
-        """Return those of its positions that ``along``, int64 [N], names, in order."""
+        """Index it with ``along``, int64 [N]."""
         if len(along) == 1:
             return ()
         along = along.cpu()
@@ -122,19 +122,19 @@ class DataAxis:
             ("moved", along.numpy().tobytes(), 0),
             lambda: (DataAxis(len(along), self.origin, self, along, rows=self.rows),),
         )
-        for axis in self.lineage():  # put back in order again
+        for axis in self.lineage():  # the order of an ancestor is restored
             back = made.positions_on(axis)
             if axis.size == made.size and back is not None and torch.equal(back, there):
                 return (axis,)
         return (made,)
 
     def feature(self) -> DataAxis:
-        """Return the axis of what is computed with it, as an axis of weights."""
+        """Return the feature axis of a product with this axis of a weight."""
         made = self._cut(("feature", 0, 0), lambda: (DataAxis(self.size, WEIGHT),))
         return made[0]
 
     def with_next(self, inner: DataAxis) -> DataAxis:
-        """Return one axis of both, of which no position is a position of either."""
+        """Merge it with the next inner axis into one whose positions match neither."""
         size, origin = self.size * inner.size, max(self.origin, inner.origin)
         return self._cut(
             ("with", inner, 0), lambda: (DataAxis(size, origin, inner, lost=True),)
@@ -148,7 +148,7 @@ class DataAxis:
         return self.cuts[key]
 
     def copy(self) -> DataAxis:
-        """Return another that counts the same: keys beside queries."""
+        """Return a second axis over the same positions, for keys beside queries."""
         return DataAxis(self.size, self.origin, self, 0, self.parts, rows=self.rows)
 
 
@@ -157,17 +157,17 @@ DataDimensions = tuple[DataDimension, ...]
 
 
 def fresh(shape: Sequence[int], origin: int) -> DataDimensions:
-    """Return dimensions of their own, one axis each."""
+    """Return new dimensions, with one axis each."""
     return tuple((DataAxis(n, origin),) if n > 1 else () for n in shape)
 
 
 def size_of(dimension: DataDimension) -> int:
-    """Return how many positions a dimension has."""
+    """Return the size of a dimension."""
     return math.prod(axis.size for axis in dimension)
 
 
 def positions_on(dimension: DataDimension, axis: DataAxis) -> Tensor | None:
-    """Return where the positions of a dimension lie on an axis; None if unknown."""
+    """Return the index on ``axis`` of each position; None if unknown."""
     for at, one in enumerate(dimension):
         here = one.positions_on(axis)
         if here is not None:
@@ -178,7 +178,7 @@ def positions_on(dimension: DataDimension, axis: DataAxis) -> Tensor | None:
 
 
 def elsewhere(dimensions: DataDimensions) -> DataDimensions:
-    """Return dimensions of the same kinds, where it is not known what stands where."""
+    """Return new dimensions of the same origins whose positions are unknown."""
     return tuple(
         tuple(
             DataAxis(axis.size, axis.origin, axis, rows=axis.rows, lost=True)
@@ -189,7 +189,7 @@ def elsewhere(dimensions: DataDimensions) -> DataDimensions:
 
 
 def kept(before: DataDimensions, shape: Sequence[int]) -> DataDimensions:
-    """Dimensions after an operation that is not known: the first ones, if they fit."""
+    """Keep the first argument's dimensions after an unknown operation, if they fit."""
     known = True
     result = []
     for at, n in enumerate(shape):
@@ -207,7 +207,7 @@ def regrouped(before: DataDimensions, shape: Sequence[int]) -> DataDimensions:
         while need > 1 and queue:
             axis = queue.pop(0)
             while need % axis.size and axis.size % need and queue:
-                axis = axis.with_next(queue.pop(0))  # cut across both
+                axis = axis.with_next(queue.pop(0))  # the cut runs across both
             if need % axis.size:
                 axis, inner = axis.halves(need)
                 queue.insert(0, inner)
@@ -220,10 +220,10 @@ def regrouped(before: DataDimensions, shape: Sequence[int]) -> DataDimensions:
 
 
 def better(first: DataDimension, second: DataDimension) -> DataDimension:
-    """Of two accounts of one dimension, return the one that tells more.
+    """Return the more informative of two descriptions of the same dimension.
 
-    Where both have as many axes of the same sizes, it is told of each axis; of rows
-    that two inputs count, by other axes, it is the first: those that read the others.
+    If their axes have the same sizes, choose for each axis separately. If two inputs
+    count the same rows by different axes, the first wins: it belongs to the queries.
     """
     if [x.size for x in first] == [x.size for x in second]:
         pairs = zip(first, second, strict=True)
@@ -243,10 +243,10 @@ def aligned(
     shape: Sequence[int],
     first: Sequence[DataDimensions] = (),
 ) -> DataDimensions:
-    """Dimensions of what is broadcast from several, each known from the last on.
+    """Broadcast the dimensions of several tensors, aligned at the last dimension.
 
-    What ``first`` has is taken from there: scores keep their axes, whatever is known
-    of those of their mask.
+    Those of ``first`` take precedence: scores keep their axes whatever is known of the
+    mask that is added to them.
     """
     result = []
     for at, n in enumerate(shape):
@@ -262,6 +262,6 @@ def aligned(
 def _that_fit(
     several: Sequence[DataDimensions], back: int, n: int
 ) -> list[DataDimension]:
-    """Return the dimensions of size n, counted from the last one."""
+    """Return the dimensions that have size n at position ``-back``."""
     there = [dimensions[-back] for dimensions in several if back <= len(dimensions)]
     return [dimension for dimension in there if size_of(dimension) == n]

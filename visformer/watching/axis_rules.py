@@ -1,4 +1,4 @@
-"""Which axes the result of an operation has: one rule a group of operations."""
+"""Which axes the result of an operation has: one rule per group of operations."""
 
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ def results_of(
     *,
     pointwise: bool,
 ) -> list[tuple[Tensor, DataDimensions]]:
-    """Return the tensors that an operation made, with their dimensions.
+    """Return the tensors that an operation created, with their dimensions.
 
-    ``again`` does the operation with another tensor in the place of the first one;
-    ``pointwise`` says that each number follows from those in the same place.
+    ``again`` repeats the operation with another tensor as its first argument;
+    ``pointwise`` means that each element depends only on those at the same index.
     """
     outs = list(out) if isinstance(out, tuple | list) else [out]
     outs = [one for one in outs if isinstance(one, Tensor)]
-    if not any(one.numel() for one in outs):  # nothing is left to be told of
+    if not any(one.numel() for one in outs):  # empty: there is nothing to record
         return [(one, fresh(one.shape, MADE)) for one in outs]
     several = [ledger.known(one).dimensions for one in ins]
     if name in PIECES:
@@ -78,7 +78,7 @@ def results_of(
     outs = [one for one in outs if one.numel()]
     if (looked_up := ids_looked_up(name, args, ins, ledger)) is not None:
         ids = ledger.known(looked_up).dimensions
-        if is_count(looked_up, ledger):  # rows in their order, as of learned queries
+        if is_count(looked_up, ledger):  # rows in order, as for learned queries
             ids = (*ids[:-1], (DataAxis(looked_up.shape[-1], WEIGHT, rows=True),))
         return [(one, (*ids, *several[0][1:])) for one in outs]
     scores = any(ledger.known(one).trail for one in ins)
@@ -95,7 +95,7 @@ def results_of(
 
 
 def _fills_given(ins: Sequence[Tensor], ledger: Ledger) -> bool:
-    """Whether positions that an input tells of, as padding, get what is no input's."""
+    """Whether positions selected by an input (padding) are filled with a constant."""
     masks = [one for one in ins if one.dtype == torch.bool]
     values = [one for one in ins[1:] if one.dtype != torch.bool]
     told = all(ledger.marks([one]) for one in masks)
@@ -103,7 +103,7 @@ def _fills_given(ins: Sequence[Tensor], ledger: Ledger) -> bool:
 
 
 def _without_places(dimensions: DataDimensions) -> DataDimensions:
-    """Dimensions of which it is not known what of an input stands where."""
+    """Return the dimensions with every axis of an input marked as of unknown order."""
     return tuple(
         elsewhere((one,))[0] if any(axis.origin == INPUT for axis in one) else one
         for one in dimensions
@@ -125,7 +125,7 @@ def ids_looked_up(
 
 
 def is_count(ids: Tensor, ledger: Ledger) -> bool:
-    """Whether ids are one row after the other, whatever the model is given."""
+    """Whether ids are consecutive and do not depend on the model's input."""
     counts = ledger.known(ids).counts and not ledger.marks([ids])
     return counts and ids.shape[-1:].numel() > 1 and bool((ids.diff() == 1).all())
 
@@ -133,7 +133,7 @@ def is_count(ids: Tensor, ledger: Ledger) -> bool:
 def _moved(
     before: DataDimensions, given: Tensor, again: Again, out: Tensor
 ) -> DataDimensions:
-    """Dimensions after numbers were moved: found by moving their positions alike."""
+    """Find where elements were moved to by moving their indices the same way."""
     places: dict[int, Tensor] = {}
     for at, dimension in enumerate(before):
         if dimension:
@@ -157,7 +157,7 @@ def _moved(
             if len(own) == 1:
                 result.append(own[0].moved(along))
                 continue
-        # which positions they are differs from row to row, say
+        # the positions may differ from row to row
         several = [at for at, others in varies.items() if to in others]
         origin = max((x.origin for at in several for x in before[at]), default=MADE)
         result.append((DataAxis(n, origin, lost=True),) * (n > 1))
@@ -192,7 +192,7 @@ def _dimensions(
         return aligned([first], shape)
     if name in REDUCTIONS:
         return _reduced(args, first, shape)
-    if name == "copy_" and not ledger.known(ins[0]).trail:  # what was there is gone
+    if name == "copy_" and not ledger.known(ins[0]).trail:  # overwritten entirely
         made = _combined(ins[1:], several[1:], shape, ledger)
         pairs = zip(made, elsewhere(first), strict=True)
         return tuple(map(better, *zip(*pairs, strict=True))) if made else made
@@ -210,17 +210,17 @@ def _combined(
     *,
     adds: bool = False,
 ) -> DataDimensions:
-    """Dimensions of what several tensors give, number by number.
+    """Dimensions of an elementwise operation on several tensors.
 
-    A table of weights, such as positions, does not say what the positions are that it
-    is added to; its features may be better known than theirs.
+    A table of weights, such as position embeddings, does not determine the positions
+    of what it is added to, but may determine its features.
     """
     knowns = [*map(ledger.known, ins)]
     scores = [one.dimensions for one in knowns if one.trail is not None]
     others = [x for x in knowns if x.trail is None and x.state == COMPUTED]
     last = [x.dimensions[-1] for x in others if x.dimensions]
     features = any(d and all(axis.origin == WEIGHT for axis in d) for d in last)
-    if scores and not features:  # else it is a residual stream that is added
+    if scores and not features:  # else a residual stream is added
         return aligned(several, shape, scores[:1])
     settled = _without_conflicts(several, ins, shape, ledger, adds=adds)
     ends = aligned([tuple(dimensions[-1:]) for dimensions in several], shape[-1:])
@@ -235,11 +235,11 @@ def _without_conflicts(
     *,
     adds: bool,
 ) -> list[DataDimensions]:
-    """Note which axes of inputs were put together, position by position.
+    """Record which axes of inputs were combined element by element.
 
-    Where two orders of the same were, it is not known what stands where; masks and
-    factors aside. A sum with what has no known order still has what is known of the
-    other in its place, as after a mixture of tokens.
+    Where two different orders of the same positions meet, the order of the result is
+    unknown, except for masks and factors. In a sum, a term of unknown order (a mixture
+    of tokens, for example) takes the known order of the other term.
     """
     given = [(list(d), x) for d, x in zip(several, ins, strict=True)]
     given = [(d, x) for d, x in given if ledger.marks([x])]
@@ -264,9 +264,9 @@ def _without_conflicts(
 
 
 def _stand_alike(first: DataDimension, second: DataDimension) -> bool:
-    """Whether two dimensions have the same positions; those of two inputs are joined.
+    """Whether two dimensions have the same positions; joins axes of two inputs.
 
-    Of what is counted otherwise, as if it had other axes, nothing is known.
+    Dimensions that are divided into axes of other sizes count as the same.
     """
     if [axis.size for axis in first] != [axis.size for axis in second]:
         return True
@@ -285,16 +285,17 @@ def _stand_alike(first: DataDimension, second: DataDimension) -> bool:
 def _without_erased(
     name: str, ins: Sequence[Tensor], made: DataDimensions, ledger: Ledger
 ) -> DataDimensions:
-    """Dimensions where positions that no input told of were filled, or cut out.
+    """Dimensions after positions were filled or cut out independently of any input.
 
-    What stood there is gone. A mask that an input tells of, as of padding, hides it.
+    Those positions are lost. A mask that depends on an input, such as a padding mask,
+    only hides them.
     """
     if name.removesuffix("_") not in ("mul", "masked_fill", "where") or len(ins) < 2:
         return made
     if any(known.trail or known.random for known in map(ledger.known, ins)):
         return made
     given = [bool(ledger.marks([one])) for one in ins]
-    if len(ins) == 3:  # where; of two contents one may stand for many of the other
+    if len(ins) == 3:  # where: a scalar branch overwrites the other one
         both = given[1] and given[2]
         gone = ~ins[0] if given[1] else ins[0]
         told = ins[1].shape == ins[2].shape if both else given[0]
@@ -314,7 +315,7 @@ def _without_erased(
 
 
 def _broadcast(ins: Sequence[Tensor]) -> tuple[int, ...] | None:
-    """Return the shape that tensors are broadcast to; torch's own is slow."""
+    """Return the broadcast shape; torch.broadcast_shapes is slow."""
     shape: list[int] = []
     for one in ins:
         own = one.shape
@@ -329,7 +330,7 @@ def _broadcast(ins: Sequence[Tensor]) -> tuple[int, ...] | None:
 
 
 def _where_same(before: DataDimensions, shape: tuple[int, ...]) -> DataDimensions:
-    """Keep the dimensions whose size did not change, wherever they are."""
+    """Keep the dimensions whose size did not change."""
     new = aligned([before], shape)
     return tuple(
         (DataAxis(n, max((a.origin for a in old), default=MADE), lost=True),)
@@ -359,7 +360,7 @@ def _picked(
 def _place(
     name: str, args: tuple[Any, ...], before: DataDimensions, index: int
 ) -> tuple[int, range]:
-    """Return which dimension a result is a part of, and which positions it has."""
+    """Return the dimension that a slice or index acts on, and its positions."""
     more = [*args[1:]]
     each = more.pop(0) if name in PIECES else ()
     at = (more.pop(0) if more else 0) % len(before)
@@ -375,7 +376,7 @@ def _place(
 
 
 def _stretch(before: DataDimension, positions: range) -> DataDimension:
-    """Return some positions of a dimension."""
+    """Return a range of positions of a dimension."""
     size = len(positions)
     if size == size_of(before):
         return before
@@ -390,7 +391,7 @@ def _stretch(before: DataDimension, positions: range) -> DataDimension:
 def picks(
     name: str, args: tuple[Any, ...], ins: Sequence[Tensor], ledger: Ledger, at: int
 ) -> Picked:
-    """Return the single position of an input's axis that a result is of, if it is."""
+    """Return the single positions of input axes that a result was picked from."""
     if name not in ("slice", "select", "unbind", *PIECES):
         return ()
     before = ledger.known(ins[0]).dimensions
@@ -422,7 +423,7 @@ def _joined(
     if len(parts) == 1:
         outer = parts[0][0]
     elif len(parts) > 1 and len({axes for axes, _n, _m in parts}) == 1 and parts[0][0]:
-        # the same positions several times over: heads put side by side, say
+        # the same positions repeated, as for heads put side by side
         outer = (DataAxis(len(parts), MADE), *parts[0][0])
     else:
         origin = max((a.origin for axes, _n, _m in parts for a in axes), default=MADE)
@@ -446,7 +447,7 @@ def _reduced(
 def puts_anew(
     name: str, args: tuple[Any, ...], ins: Sequence[Tensor], ledger: Ledger
 ) -> bool:
-    """Whether an operation in place puts other numbers in the place of those it had."""
+    """Whether an in-place operation overwrites the numbers instead of changing them."""
     if name == "copy_" or not ins[0].is_floating_point():
         return name == "copy_"
     if name in ("fill_", "zero_", "masked_fill_"):
@@ -457,7 +458,7 @@ def puts_anew(
 
 
 def left_out(name: str, knowns: Sequence[Known], made: DataDimensions) -> int:
-    """Return the marks of what was joined of which a view of it has nothing."""
+    """Return the marks of the joined tensors that a view of the result leaves out."""
     if name not in TURNS | REGROUPS | PIECES or not knowns:
         return 0
     gone = knowns[0].left_out

@@ -1,4 +1,4 @@
-"""Captured: one attention in one order of axes, and how far it can be done again."""
+"""Captured: one attention in canonical axis order, and how well it is reproduced."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from visformer.watching.axes import (
 )
 from visformer.watching.ledger import Picked, ScoreProduct, ScoreTrail, walked
 
-COARSE = 1e-5  # the rounding of numbers with fewer digits than float32 is above this
+COARSE = 1e-5  # types with fewer digits than float32 have a larger rounding unit
 SHARED, ROWS, COLUMNS = "shared", "rows", "columns"
 
 
 class Apart(NamedTuple):
-    """How far numbers are from those computed again, and how far they may be."""
+    """The difference between observed and recomputed numbers, and its tolerance."""
 
     difference: float
     allowed: float
 
     @staticmethod
     def worse(several: Iterable[Apart]) -> Apart:
-        """Return the one that is too far, if any is, else the largest difference."""
+        """Return the one that exceeds its tolerance, else the largest difference."""
         return max(several, key=lambda one: (one.difference > one.allowed, one))
 
 
 @dataclass(slots=True, eq=False)
 class Captured:
-    """One attention as it ran; tensors on the CPU, float32, B H Q K in this order."""
+    """One attention as it ran; float32 tensors on the CPU, in the order B H Q K."""
 
     weights: Tensor  # [B, H, Q, K]: what multiplied the values
     queries: Tensor  # [B, H or fewer, Q, d]
@@ -48,33 +48,33 @@ class Captured:
     result: Tensor  # [B, H, Q, e]
     scale: float
     added: Tensor | None  # [B or 1, H or 1, Q, K]
-    linear: bool  # the weights follow from queries, keys, scale and what is added
-    # bool, [B or 1, H or 1, Q, K]: where what is added stands in the score's place
+    linear: bool  # the weights are softmax(scale * q.k + added)
+    # bool, [B or 1, H or 1, Q, K]: where ``added`` replaces the score
     filled: Tensor | None
     apart: Apart
     multiplied: Tensor | None  # bool, where a score was multiplied by zero
     over: str  # what the softmax runs over: "keys", "queries", "heads", "batch"
     random: bool
     mixed: bool  # heads were mixed after the softmax, or sinks took a part
-    marks: tuple[int, int, int]  # of queries, keys, values
+    marks: tuple[int, int, int]  # the marks of queries, keys and values
     module: str
     call: int
     parent: int
     outermost: int
-    mark: int  # of what depends on it
+    mark: int  # the mark of everything that depends on it
     query_axes: DataDimension
-    query_picked: Picked  # where queries are one position alone
+    query_picked: Picked  # where the queries are a single position
     key_axes: DataDimension
     batch_axes: tuple[DataDimension, DataDimension]  # of queries and of keys
-    key_parts: tuple[tuple[int, int], ...]  # where keys were joined: sizes and marks
+    key_parts: tuple[tuple[int, int], ...]  # sizes and marks of joined keys
     # ids of queries and keys, int64 [B, Q] and [B, K], once they are known
     query_ids: Tensor | None = None
     key_ids: Tensor | None = None
-    beside: bool = False  # of several modules beside each other
+    beside: bool = False  # one of several modules that run in parallel
 
     @property
     def learned(self) -> tuple[bool, bool]:
-        """Whether queries, and keys, are counted by rows of a table."""
+        """Whether queries, and keys, are rows of a learned table."""
         first, second = (
             bool(axes) and all(axis.rows for axis in axes)
             for axes in (self.query_axes, self.key_axes)
@@ -83,10 +83,10 @@ class Captured:
 
     @property
     def read(self) -> Tensor:
-        """What tells which tokens are read: [B, H, Q, K'], some weights left out.
+        """Return the weights that show which tokens are read, [B, H, Q, K'].
 
-        A query that may read nothing, as of padding, may do what it likes, and keys
-        that were learned stand nowhere.
+        Left out are queries that may read nothing, such as padding, and learned keys,
+        which have no position.
         """
         weights = self.weights
         if self.added is not None:
@@ -95,19 +95,19 @@ class Captured:
                 hidden = hidden | (self.filled & (self.added <= HIDING))
             weights = weights.masked_fill(hidden.all(-1, keepdim=True), 0.0)
         learned = [torch.full((n,), not marks) for n, marks in self.key_parts]
-        more = weights.shape[3] > weights.shape[2]  # else queries were learned, too
+        more = weights.shape[3] > weights.shape[2]  # else the queries are learned too
         return weights[..., ~torch.cat(learned)] if learned and more else weights
 
     @property
     def began(self) -> int:
-        """How many marks there were when its first part was seen."""
+        """Return the number of marks when its first part was computed."""
         return (self.mark & -self.mark).bit_length()
 
     @property
     def without_room(self) -> Captured:
-        """Without the last keys that no query may read and that were never written.
+        """Drop the last keys that no query may read and that were never written.
 
-        A cache of a fixed length has room for those to come.
+        A cache of fixed length has unused slots there.
         """
         if self.keys.shape[2] <= self.weights.shape[2]:
             return self
@@ -126,7 +126,7 @@ class Captured:
         return replace(self, **made, key_axes=(), key_parts=())
 
     def rows(self, at: Tensor) -> Captured:
-        """Return rows of the batch, int64 [B'], in that order."""
+        """Select rows of the batch, int64 [B']."""
         names = ("weights", "queries", "keys", "values", "result", "multiplied")
         parts = {name: getattr(self, name) for name in (*names, "query_ids", "key_ids")}
         made = {name: x[at] for name, x in parts.items() if x is not None}
@@ -139,7 +139,7 @@ class Captured:
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """The axes of the weights by what they count."""
+    """The axes of the weights, by role."""
 
     batch: DataDimension
     heads: DataDimension
@@ -148,18 +148,18 @@ class Roles:
 
     @property
     def groups(self) -> tuple[DataDimension, ...]:
-        """In the order in which everything is kept."""
+        """The axes in canonical order."""
         return self.batch, self.heads, self.queries, self.keys
 
 
 class Unclear(Exception):
-    """Which axis is which cannot be told; the message says why."""
+    """The roles of the axes are ambiguous; the message names the reason."""
 
 
 def arranged(
     tensor: Tensor, dimensions: DataDimensions, groups: Sequence[DataDimension]
 ) -> Tensor:
-    """Return a tensor with one dimension a group of axes."""
+    """Permute and reshape a tensor to one dimension per group of axes."""
     axes = [axis for dimension in dimensions for axis in dimension]
     wanted = [axis for group in groups for axis in group]
     if len(set(axes)) != len(axes) or set(axes) != set(wanted):
@@ -172,7 +172,7 @@ def arranged(
 
 
 def side_of_keys(product: ScoreProduct, contracted: DataDimension) -> str:
-    """Tell whether the keys are the rows or the columns of the product."""
+    """Return whether the keys are the rows or the columns of the product."""
     table = _table(product)
     sides = {_role(axis, table) for axis in contracted}
     if not contracted:
@@ -201,14 +201,14 @@ def roles(
     keys: DataDimension,
     batch_size: int,
 ) -> Roles:
-    """Sort the axes of something of a product's: batch, heads, queries and keys."""
+    """Assign roles to the axes of a product's result."""
     table, of_keys = _table(product), side_of_keys(product, keys)
-    if in_pieces(product):  # as the model itself has them
+    if in_pieces(product):  # already in the model's own layout
         at = next(
             (n for n in range(len(shared)) if size_of(shared[:n]) == batch_size), 0
         )
         return Roles(shared[:at], shared[at:], rows, keys)
-    # what was split into heads and features, an input's own features too
+    # axes split into heads and features, including an input's own features
     split = {axis.parent for axis in product.summed} - {None}
     batch: list[DataAxis] = []
     heads: list[DataAxis] = []
@@ -224,14 +224,14 @@ def roles(
         elif role == SHARED:
             counts = axis.origin == INPUT and axis.parent not in split
             (batch if counts else heads).append(axis)
-        else:  # queries are counted by an input, or are rows of a table: learned ones
+        else:  # the queries are counted by an input, or are learned
             (queries if axis.origin == INPUT or axis.rows else heads).append(axis)
     if not queries:
         counted = product.left_rows if of_keys == COLUMNS else product.right_columns
         if any(_role(axis, table) is None for axis in heads) and any(
             axis.origin == INPUT for axis in counted
         ):
-            raise Unclear("queries")  # mixed, as heads are
+            raise Unclear("queries")  # several axes, such as mixed heads
         queries = _only(a for a in rows if a in heads and a.origin != WEIGHT)
         heads = [axis for axis in heads if axis not in queries]
     if not batch and batch_size > 1:
@@ -241,9 +241,9 @@ def roles(
 
 
 def in_pieces(product: ScoreProduct) -> bool:
-    """Whether queries and keys are counted by pieces of what is summed over.
+    """Whether queries and keys share axes with the summed dimension.
 
-    So they are where heads were cut out of tokens, without a transposition.
+    They do where heads were cut out of tokens without a transposition.
     """
     split = {axis.parent for axis in product.summed} - {None}
     return all(
@@ -253,7 +253,7 @@ def in_pieces(product: ScoreProduct) -> bool:
 
 
 def _only(axes: Iterable[DataAxis]) -> list[DataAxis]:
-    """Return the one axis that there is, or none; Unclear of several."""
+    """Return the only axis, or none; raises Unclear if there are several."""
     found = list(axes)
     if len(found) > 1:
         raise Unclear("several")
@@ -261,7 +261,7 @@ def _only(axes: Iterable[DataAxis]) -> list[DataAxis]:
 
 
 def flat(dimensions: DataDimensions) -> DataDimension:
-    """Return the axes of several dimensions, one after the other."""
+    """Concatenate the axes of several dimensions."""
     return tuple(axis for dimension in dimensions for axis in dimension)
 
 
@@ -292,7 +292,7 @@ def product_arranged(
 def worst(first: Tensor, second: Tensor) -> float:
     """Return the largest difference, relative to max(1, row magnitude).
 
-    Numbers that stand for a mask make no row large.
+    Masked scores do not count towards the magnitude.
     """
     if first.shape != second.shape:
         return float("inf")
@@ -304,7 +304,7 @@ def worst(first: Tensor, second: Tensor) -> float:
     first, second = first.double(), second.double()
     same = (first == second) | (first.isnan() & second.isnan())
     size = second.nan_to_num(0, 0, 0).abs()
-    # what cancels is as far off as what it is the sum of
+    # after cancellation the error is relative to the terms, not to the sum
     row = size.where(size < -NO_WEIGHT, 0).amax(-1, keepdim=True)
     apart = (first - second).abs() / size.maximum(row).clamp(min=1)
     apart = torch.where(same, torch.zeros_like(apart), apart)
@@ -312,14 +312,14 @@ def worst(first: Tensor, second: Tensor) -> float:
 
 
 def grouped(several: Tensor, heads: int) -> Tensor:
-    """Repeat heads that others share, [B, H', N, d] to [B, H, N, d]."""
+    """Repeat shared heads, [B, H', N, d] to [B, H, N, d]."""
     return several.repeat_interleave(heads // several.shape[1], 1)
 
 
 def softmax_axis(trail: ScoreTrail, found: Roles) -> str:
-    """Return what a trail's softmax runs over."""
+    """Return the axis that a trail's softmax runs over."""
     dimension = next((s.softmax[0] for s in trail.steps() if s.softmax), None)
-    if dimension is None:  # written by hand, and sums to one over the keys
+    if dimension is None:  # written by hand; its rows sum to one over the keys
         return "keys"
     names = dict.fromkeys(found.batch, "batch") | dict.fromkeys(found.heads, "heads")
     names |= dict.fromkeys(found.queries, "queries")
@@ -328,13 +328,13 @@ def softmax_axis(trail: ScoreTrail, found: Roles) -> str:
         role = next((names[one] for one in axis.lineage() if one in names), None)
         if role is not None and role != "keys":
             return role
-    if not dimension and found.keys:  # one choice, though there are several keys
+    if not dimension and found.keys:  # a softmax over one choice, but several keys
         return "heads" if found.queries and not found.heads else "queries"
     return "keys"
 
 
 def split_at_softmax(trail: ScoreTrail) -> tuple[list[ScoreTrail], list[ScoreTrail]]:
-    """Return the operations before the softmax, and it with those after it."""
+    """Split a trail in two at its softmax, which begins the second part."""
     steps = trail.steps()
     ends = ("exp", "_log_softmax")
     at = next(i for i, s in enumerate(steps) if s.softmax or s.operation in ends)
@@ -342,16 +342,16 @@ def split_at_softmax(trail: ScoreTrail) -> tuple[list[ScoreTrail], list[ScoreTra
 
 
 class Replayed(NamedTuple):
-    """What a trail gives once more, done as the model did it."""
+    """The scores and weights of a trail, recomputed by the model's own operations."""
 
     product: Tensor
-    scores: Tensor  # that go into the softmax
+    scores: Tensor  # the input of the softmax
     weights: Tensor
-    unit: float  # the largest relative rounding of a single number on the way
+    unit: float  # the largest relative rounding unit on the way
 
 
 def again(trail: ScoreTrail) -> Replayed:
-    """Compute scores and weights again, in the model's own order of axes."""
+    """Recompute scores and weights in the model's own order of axes."""
     before, after = split_at_softmax(trail)
     scores = product = trail.product.left @ trail.product.right
     unit = unit_of(product)
@@ -363,7 +363,7 @@ def again(trail: ScoreTrail) -> Replayed:
 
 
 def unit_of(tensor: Tensor) -> float:
-    """Return the relative rounding of a tensor's numbers; TF32 has its own."""
+    """Return the relative rounding unit of a tensor's type, including TF32."""
     if not tensor.is_floating_point():
         return 0.0
     tf32 = torch.backends.cuda.matmul.fp32_precision == "tf32"

@@ -1,4 +1,4 @@
-"""Several calls made of one: faults may show only at other lengths or batches."""
+"""Variations of one call: some faults show only at other lengths or batch sizes."""
 
 from __future__ import annotations
 
@@ -41,24 +41,24 @@ if TYPE_CHECKING:
     from visformer.watching.watcher import Watched, Watcher
 
 LENGTHS = 1, 2, 12, 33, 129
-ROWS = 3  # of the batch that one row is compared in, and that are compared alone
-CACHES = {"cache", "past_key_values"}  # what transformers calls it, now and before
+ROWS = 3  # rows of the batch that are compared with a call on the single row
+CACHES = {"cache", "past_key_values"}  # argument names in transformers, old and new
 
 
 def certified(
     watcher: Watcher, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Certificate:
-    """Return what a call, and others made of it, tell together."""
+    """Return the combined certificate of a call and its variations."""
     first = watcher(*args, **kwargs)
     calls = CallComparing(first, (args, kwargs), observed(first))
     certificates, checks = [], []
     with _without(watcher):
         seen = calls.observed()
         certificates.append(certificate_of(first, seen))
-        # of a prefix, which predicts nothing, the length is not known
+        # a prefix without predictions says nothing about the length
         whole = seen.target or seen.labels is None or bool((seen.labels >= 0).all())
         next_token = seen.next_token and whole
-        # a scale that does not hang on the length was told, and at length 1 none shows
+        # report a scale once if it is the same at every length; length 1 cannot show it
         scales = {(one.module, round(one.scale, 4)) for one in seen.run}
         if first.time_axis is None and first.attentions:
             checks.append(
@@ -107,7 +107,7 @@ def certified(
 
 @contextmanager
 def _without(watcher: Watcher) -> Iterator[None]:
-    """Leave out what belongs to the one call: its tokens and labels."""
+    """Clear the tokens and labels, which belong to the first call only."""
     kept = watcher.tokens, watcher.labels
     watcher.tokens, watcher.labels = (None, None), None
     try:
@@ -122,7 +122,7 @@ def _is_broken(watched: Watched) -> bool:
 
 
 def _is_as_long(watched: Watched, first: Watched) -> bool:
-    """Whether a model made other tokens as many as before, as broadcasting does."""
+    """Whether attention kept its length although the input changed (broadcasting)."""
     lengths = [[x.weights.shape[2:] for x in w.found] for w in (watched, first)]
     given = [[x.shape for x in (*w.sources, *w.targets)] for w in (watched, first)]
     return lengths[0] == lengths[1] and given[0] != given[1]
@@ -131,22 +131,22 @@ def _is_as_long(watched: Watched, first: Watched) -> bool:
 def _at_length(
     watcher: Watcher, first: Watched, given: Given, length: int
 ) -> Watched | None:
-    """Watch the call with inputs of another length: repeated, or cut off.
+    """Watch the call with inputs of another length: repeated or truncated.
 
-    Whatever has a dimension as long as the source or the target follows it; masks that
-    were given can only be cut off.
+    Every dimension as long as the source or the target follows; given masks can only
+    be truncated.
     """
     inputs = [x for x in (*first.sources[-1:], *first.targets[-1:]) if x.dim() > 1]
     axis = first.time_axis
     if not inputs or axis is None:
         return None
     old = {x.shape[axis] for x in inputs}
-    unclear = inputs[0].shape[1 - axis] in old  # what of a mask's axes are tokens
+    unclear = inputs[0].shape[1 - axis] in old  # batch and length are equal
     pads = {watcher.pad} if watcher.pad is not None else set[int]()
     for part in watcher.model.modules():
         if isinstance(part, nn.Embedding) and part.padding_idx is not None:
             pads.add(part.padding_idx)
-    shapes = {x.shape for x in inputs}  # also of masks that go with them
+    shapes = {x.shape for x in inputs}  # also of the masks that belong to them
     tensors = [x for x in tree_leaves(given) if isinstance(x, Tensor)]
     whole = (x for x in tensors if x.shape in shapes and not x.is_floating_point())
     left = any(_begins_with_padding(x, axis, pads) for x in whole)
@@ -170,9 +170,9 @@ def _at_length(
 
 
 def _repeated(x: Tensor, axis: int, length: int, pads: set[int]) -> Tensor:
-    """Return an input with its tokens again and again; of ids, the real ones alone.
+    """Repeat an input's tokens up to a length, leaving out padding.
 
-    What begins a row stays there, also where its id is that of padding.
+    The first token of a row stays first, even if its id is that of padding.
     """
     index = torch.arange(length, device=x.device) % x.shape[axis]
     if x.is_floating_point() or x.dim() != 2:
@@ -187,7 +187,7 @@ def _repeated(x: Tensor, axis: int, length: int, pads: set[int]) -> Tensor:
 
 
 def _begins_with_padding(x: Tensor, axis: int, pads: set[int]) -> bool:
-    """Whether some rows begin with padding, and others do not."""
+    """Whether some rows, but not all, begin with padding."""
     if x.dim() != 2:
         return False
     begin = x.select(axis, 0)
@@ -199,11 +199,11 @@ def _begins_with_padding(x: Tensor, axis: int, pads: set[int]) -> bool:
     return bool(at.any()) and not bool(at.all())
 
 
-# ---- Comparing calls: what ought to give the same numbers is called both ways --------
+# ---- Comparing calls: two ways of calling that should give the same numbers ----------
 
 
 class CallComparing:
-    """Calls a model again with what a first call was given, changed."""
+    """Repeats a first call with modified inputs and compares the outputs."""
 
     def __init__(self, first: Watched, given: Given, seen: Observation) -> None:
         self.model, self.first, self.given, self.seen = (
@@ -217,10 +217,10 @@ class CallComparing:
         own = [*first.sources[-1:], *first.targets[-1:]]
         self.inputs = [x for x in own if x.dim() > 1]
         self.sentences: list[str] = []
-        self._alone: dict[int, Tensor | None] = {}  # the output of a row of the batch
+        self._alone: dict[int, Tensor | None] = {}  # the output of a single batch row
 
     def observed(self) -> Observation:
-        """Return the observation of the first call with what the others tell."""
+        """Return the observation of the first call, completed by all comparisons."""
         if self.whole is None or self.seen.state.dropping or self.seen.state.broken:
             return self.seen
         half = any(one.tolerance >= HALF_TOLERANCE for one in self.seen.attentions)
@@ -237,11 +237,11 @@ class CallComparing:
     ) -> Comparisons:
         try:
             return replace(known, **compare())
-        except Exception:  # the model does not take such a call
+        except Exception:  # the model does not accept such a call
             return known
 
     def _call(self, given: Given, seed: int = 0) -> Tensor | None:
-        """Call the model, unwatched; returns its first output."""
+        """Call the model without watching it and return its first output."""
         with same_chances(self.model), plain_paths(), torch.no_grad():
             torch.manual_seed(seed)
             return first_tensor(self.model(*given[0], **given[1]))
@@ -258,7 +258,7 @@ class CallComparing:
     # ---- the comparisons -------------------------------------------------------------
 
     def _again(self) -> dict[str, Any]:
-        """Call it again with other random numbers."""
+        """Repeat the call with other random numbers."""
         assert self.whole is not None
         with layers_made() as made:
             again = self._call(self.given, 1 + torch.initial_seed() % 2**31)
@@ -271,7 +271,7 @@ class CallComparing:
         return {"repeated": apart, "layers_made": tuple(made)}
 
     def _equal_rows(self) -> dict[str, Any]:
-        """Compare the last row of the batch alone with it in a batch of itself."""
+        """Compare the last row of the batch alone with a batch of copies of it."""
         if self.axis is None or not self._rows_are_clear():
             return {}
         last = self._rows() - 1
@@ -292,7 +292,7 @@ class CallComparing:
         return {"alike": tuple(apart)}
 
     def _real_rows(self) -> dict[str, Any]:
-        """Compare rows of the batch as it was given with the same rows alone."""
+        """Compare rows of the batch with calls on the single row."""
         if self.axis is None or self._rows() < 2 or not self._rows_are_clear():
             return {}
         assert self.whole is not None
@@ -318,7 +318,7 @@ class CallComparing:
         return given[-1].shape[1 - self.axis]
 
     def _rows_are_clear(self) -> bool:
-        """Whether a mask's axis of rows cannot be one of tokens."""
+        """Whether the batch axis of every mask is unambiguous."""
         assert self.axis is not None
         rows = self._rows()
         if rows not in {x.shape[self.axis] for x in self.inputs}:
@@ -339,7 +339,7 @@ class CallComparing:
         axis, rows = 1 - self.axis, self._rows()
 
         def chosen(x: Tensor) -> Tensor:
-            for dim in (axis, 0, 1):  # masks may count the batch along another axis
+            for dim in (axis, 0, 1):  # a mask may have its batch on another axis
                 if x.dim() > dim and x.shape[dim] == rows:
                     return x.index_select(dim, torch.tensor(at, device=x.device))
             return x
@@ -347,7 +347,7 @@ class CallComparing:
         return self._mapped(chosen)
 
     def _batch_axis(self, whole: Tensor, alone: Tensor, rows: int) -> int | None:
-        """Return the axis of the rows, where both are of the same shape but for it."""
+        """Return the batch axis: the only one in which the two shapes differ."""
         assert self.axis is not None
         for at in (1 - self.axis, 0, 1):
             shape = list(alone.shape)
@@ -358,7 +358,7 @@ class CallComparing:
         return None
 
     def _prefix(self) -> dict[str, Any]:
-        """Compare a causal pass with the pass that has another last token."""
+        """Compare a causal pass with one whose last token is replaced."""
         inputs = (self.first.targets or self.first.sources)[-1]
         axis, whole, given = self.axis, self.whole, self.seen.given
         own = [one for one in self.seen.attentions if one.kind == "decoder"]
@@ -381,7 +381,7 @@ class CallComparing:
             words = (inputs if axis == 1 else inputs.T).cpu().numpy()
             if given is not None and not np.array_equal(given, words):
                 moved = np.array_equal(np.sort(given), np.sort(words))
-            # rows of padding may do what they like
+            # padded rows are unconstrained
             real = torch.from_numpy((words != pad).all(1).nonzero()[0]).to(whole.device)
             whole, part = (x.index_select(1 - axis, real) for x in (whole, part))
         apart = worst(whole, part)
@@ -395,11 +395,11 @@ class CallComparing:
         return {"prefix": apart, "moved": moved}
 
     def _instead(self, own: Tensor, other: Tensor) -> Given:
-        """Return what the model was given, with another tensor instead of one."""
+        """Return the arguments with one tensor replaced."""
         return self._mapped(lambda x: other.to(x.device) if is_same(x, own) else x)
 
     def _unused(self) -> dict[str, Any]:
-        """Change the tokens of the source, then those of the target."""
+        """Change the source tokens, then the target tokens, and compare."""
         whole, sides = self.whole, self._sides()
         if len(sides) < 2 or is_same(*sides.values()):
             return {}
@@ -417,7 +417,7 @@ class CallComparing:
         return {"unused": tuple(unused)}
 
     def _sides(self) -> dict[str, Tensor]:
-        """Return source and target: as they are attended with, or as they are named."""
+        """Return source and target as found by attention, else by argument name."""
         attended = {"source": self.first.sources, "target": self.first.targets}
         named = [x for x in self.first.inputs if not goes_with_another(x.name)]
         sides = {
@@ -427,7 +427,7 @@ class CallComparing:
         return {side: own[-1] for side, own in sides.items() if own}
 
     def _changed(self, own: Tensor) -> Tensor | None:
-        """Return an input with other tokens in place of the real ones."""
+        """Return an input with its real tokens replaced by others."""
         if own.is_floating_point():
             return own.flip(-1) + 1
         if own.dtype == torch.bool or self.axis is None or own.dim() < 2:
@@ -442,7 +442,7 @@ class CallComparing:
         return other
 
     def _cached(self) -> dict[str, Any]:
-        """Give a model of transformers the last token, and its cache of the others."""
+        """Call a transformers model with the last token and a cache of the others."""
         output, whole = self.first.output, self.whole
         names = set(output) if isinstance(output, Mapping) else set()
         name = next(iter(names & CACHES), None)
@@ -484,11 +484,11 @@ class CallComparing:
     # ---- heads that nothing reads ----------------------------------------------------
 
     def _with_unread(self) -> ModelState:
-        """Return the model's state with heads whose output columns are 0."""
+        """Return the model's state with the heads whose output columns are 0."""
         several = [one for one in self.seen.attentions if one.weights.shape[1] > 1]
         try:
             found = tuple(self._unread(several))
-        except Exception:  # a module of its own kind
+        except Exception:  # a custom module
             found = ()
         return replace(self.seen.state, unread=found)
 
@@ -504,7 +504,7 @@ class CallComparing:
                 if not isinstance(weight, Tensor) or weight.dim() != 2:
                     continue
                 if not isinstance(part, nn.Linear):
-                    weight = weight.T  # as GPT-2 has it
+                    weight = weight.T  # GPT-2 stores it transposed
                 if weight.shape[1] != heads * size:
                     continue
                 used = weight.detach().unflatten(1, (heads, size)).ne(0).any(2).any(0)
@@ -515,9 +515,9 @@ class CallComparing:
                     )
 
     def _is_given(self, part: nn.Module, one: WatchedAttention) -> bool:
-        """Whether a module is given what an attention's heads made."""
+        """Whether a module's input is the output of an attention's heads."""
         if isinstance(part, nn.modules.linear.NonDynamicallyQuantizableLinear):
-            return True  # of torch.nn.MultiheadAttention, which does not call it
+            return True  # torch.nn.MultiheadAttention does not call its projection
         group = one.weights.shape[1] // one.values.shape[1]
         made = one.weights @ np.repeat(one.values, group, 1)  # [B, H, Q, e]
         rows, _heads, queries, _size = made.shape
@@ -542,7 +542,7 @@ class CallComparing:
 
 @contextmanager
 def layers_made() -> Iterator[list[str]]:
-    """List the kinds and sizes of the layers that are made meanwhile."""
+    """Collect the types and sizes of the layers created inside the context."""
     made: dict[str, None] = {}
 
     def note(module: nn.Module, name: str, tensor: nn.Parameter | None) -> None:
@@ -560,12 +560,12 @@ def layers_made() -> Iterator[list[str]]:
 
 
 def is_same(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors hold the same numbers."""
+    """Whether two tensors are equal."""
     return one.shape == other.shape and torch.equal(one.detach().cpu(), other)
 
 
 def along(x: Tensor, sizes: set[int]) -> list[int]:
-    """Return the dimensions that are as long as the inputs, features left out."""
+    """Return the dimensions as long as the inputs, except features."""
     features = x.dim() - 1 if x.is_floating_point() and x.dim() > 2 else -1
     square = x.dim() > 2 and x.shape[-1] == x.shape[-2]  # a mask
     return [

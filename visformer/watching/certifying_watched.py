@@ -1,4 +1,4 @@
-"""The certificate of what was watched, from one call or several."""
+"""The certificate of a watched model, from one call or several."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ from visformer.watching.watched_steps import logits_of_rows
 if TYPE_CHECKING:
     from visformer.watching.watcher import Watched
 
-TOGETHER = "together"  # what was seen of results that are put together, and shown
+TOGETHER = "together"  # a reason that is only reported if the window shows the result
 _SIZES = re.compile(r" [\d,]+ ")
-APART = 1e-3  # of weights; of outputs relative to max(1, row magnitude)
-HALF_APART = 5e-2  # the same in half precision, which rounds in every layer
+APART = 1e-3  # tolerance of weights; of outputs relative to max(1, row magnitude)
+HALF_APART = 5e-2  # tolerance in half precision, which rounds in every layer
 
 
 def certificate_of(watched: Watched, seen: Observation | None = None) -> Certificate:
-    """Return the certificate of what was watched; ``seen`` is what was observed."""
+    """Return the certificate of a watched call, given its observation ``seen``."""
     checks = [*_of_fast_paths(watched), *_of_mixed_heads(watched)]
     checks += [_sentence(x, watched) for x in watched.seen if x.reason == TOGETHER]
     if seen is None:
@@ -71,13 +71,13 @@ def certificate_of(watched: Watched, seen: Observation | None = None) -> Certifi
 
 
 def together(certificates: Sequence[Certificate], checks: Sequence[str]) -> Certificate:
-    """Return one certificate of several calls; of equal findings, the first."""
+    """Merge the certificates of several calls; equal findings are kept once."""
     outputs = [c.output_difference for c in certificates]
     compared = [one for one in outputs if one is not None]
     worst, tolerance = _agreement([(c.worst, c.tolerance) for c in certificates])
     said = dict.fromkeys(sentence for c in certificates for sentence in c.checks)
     first, *others = ([*c.missed] for c in certificates)
-    known = {_SIZES.sub("", x) for x in first}  # whatever the sizes of the calls
+    known = {_SIZES.sub("", x) for x in first}  # ignoring the sizes of the calls
     more = {_SIZES.sub("", x): x for several in reversed(others) for x in several}
     return replace(
         certificates[0],
@@ -91,14 +91,14 @@ def together(certificates: Sequence[Certificate], checks: Sequence[str]) -> Cert
 
 
 def _agreement(several: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Return the largest difference, and what it may be; less where one is too far."""
+    """Return the largest difference and its tolerance; one that exceeds it wins."""
     over = [most for apart, most in several if apart > most]
     tolerance = min(over) if over else max((x for _a, x in several), default=TOLERANCE)
     return max((apart for apart, _most in several), default=0.0), tolerance
 
 
 def _of_fast_paths(watched: Watched) -> list[str]:
-    """Say where torch's fast path, off while watching, gives other numbers."""
+    """Report where torch's fast path, which watching switches off, differs."""
     sentences = []
     for one in watched.fast_paths:
         module = one.module or type(watched.watcher.model).__name__
@@ -132,7 +132,7 @@ def _of_fast_paths(watched: Watched) -> list[str]:
 
 
 def _of_mixed_heads(watched: Watched) -> list[str]:
-    """Say of weights that were mixed where a row's sum is furthest from one."""
+    """Report mixed weights whose rows sum furthest from one."""
     furthest: tuple[float, str] = SUMS, ""
     for one in watched.last_run:
         if not (one.mixed and one.verified) or one.dropout or one.over != "keys":
@@ -206,7 +206,7 @@ def _missed(watched: Watched) -> list[str]:
 
 
 def _on_no_tab(watched: Watched) -> list[str]:
-    """Say how many attentions of the last run no tab of the window shows."""
+    """Report how many attentions of the last run no tab can show."""
     others = [one for one in watched.last_run if one.kind in ("other", "merged")]
     n = len(others) + len(not_in_traces(watched))
     if not n:
@@ -222,9 +222,9 @@ def _on_no_tab(watched: Watched) -> list[str]:
 
 
 def _of_tokens(watched: Watched) -> list[str]:
-    """Say where tokens have numbers for names, although ids were given."""
+    """Report tokens that are shown as numbers although ids were given."""
     ids, sides = side_ids(layers_of(watched.last_run)), watched.sides
-    of = {"source": 0, "target": 0}  # what the tokens of either side depend on
+    of = {"source": 0, "target": 0}  # the marks of all inputs of either side
     for one, shown in zip(watched.found, watched.attentions, strict=True):
         of["source" if shown.kind == "encoder" else "target"] |= one.marks[0]
         of["target" if shown.kind == "decoder" else "source"] |= one.marks[1]
@@ -256,7 +256,7 @@ def _of_tokens(watched: Watched) -> list[str]:
 
 
 def _not_whole(watched: Watched) -> list[str]:
-    """Say of how many sequences that were generated the Traces hold less."""
+    """Report how many generated sequences the Traces only partly cover."""
     n = watched.not_whole
     if not n:
         return []
@@ -302,7 +302,7 @@ def _of_no_trace(one: WatchedAttention, watched: Watched) -> str:
     )
 
 
-_INSTEAD = {  # by the reason for which something was seen
+_INSTEAD = {  # by the reason of a SeenInstead
     "no product": N_("“{module}”: a softmax over {n:,} choices: no product after it."),
     "other scores": N_(
         "“{module}”: a softmax over {n:,} choices: its scores do not follow from "
@@ -353,20 +353,20 @@ def _sentence(seen: SeenInstead, watched: Watched) -> str:
 
 
 class StepsCompared(NamedTuple):
-    """What the comparison tells, None where there was none, and the sentence of it."""
+    """The comparisons, None if they were impossible, and a sentence about them."""
 
     comparisons: Comparisons | None
     sentence: str
 
 
 class _NotCompared(Exception):
-    """Why steps could not be compared; the message says it to people."""
+    """Steps could not be compared; the message gives the reason to the user."""
 
 
 def compared_steps(watched: Watched, seen: Observation) -> StepsCompared | None:
-    """Compare a cached loop with one call of the model on what the loop has read.
+    """Compare a cached loop with one full pass over the same tokens.
 
-    None where there is no such loop. Where it was not compared, the sentence says why.
+    Returns None without such a loop. If the comparison failed, the sentence says why.
     """
     if not _is_joined(watched):
         return None
@@ -380,14 +380,14 @@ def compared_steps(watched: Watched, seen: Observation) -> StepsCompared | None:
         return _compared(watched, seen.attentions)
     except _NotCompared as error:
         why = str(error)
-    except Exception:  # the model does not take such a call
+    except Exception:  # the model does not accept such a call
         why = _("the model does not take all tokens in one call")
     sentence = _("Cached steps were not compared with one full pass: {why}.", why=why)
     return StepsCompared(comparisons, sentence)
 
 
 def _is_joined(watched: Watched) -> bool:
-    """Whether the last run was made of several steps, each with new queries."""
+    """Whether the last run consists of several steps with new queries."""
     steps = {(one.module, one.weights.shape[2]) for one in watched.attentions}
     return any((x.module, x.weights.shape[2]) not in steps for x in watched.last_run)
 
@@ -395,9 +395,9 @@ def _is_joined(watched: Watched) -> bool:
 def _strange_token(
     watched: Watched, steps: Sequence[WatchedAttention]
 ) -> StrangeToken | None:
-    """Return a token read before that is another one in the ids the loop has now.
+    """Return a cached token that differs from the token now at its position.
 
-    They are known where the last step was given the end of longer rows.
+    This is known if the last step was given the end of longer rows.
     """
     own = next((x.query_ids for x in steps if x.kind == "decoder"), None)
     places = counting_tables(watched.read)
@@ -405,7 +405,7 @@ def _strange_token(
         if own is None or one.before is None or one.table in places:
             continue
         now = torch.cat([one.before, one.ids], 1).numpy()
-        ends = [0, *range(one.before.shape[1], now.shape[1])]  # where they are the same
+        ends = [0, *range(one.before.shape[1], now.shape[1])]  # must agree
         if now.shape != own.shape or not np.array_equal(now[:, ends], own[:, ends]):
             continue
         for row, at in np.argwhere(now != own)[:1].tolist():
@@ -457,7 +457,7 @@ def _compared(watched: Watched, steps: Sequence[WatchedAttention]) -> StepsCompa
 
 
 def _others(watched: Watched) -> list[str]:
-    """Name what steps were given that one pass is not; places, and no mask, aside."""
+    """Name inputs of the steps that a full pass lacks; not positions, empty masks."""
     sides = watched.sides.source | watched.sides.target
     others = [
         x
@@ -473,7 +473,7 @@ def _others(watched: Watched) -> list[str]:
 def _outputs_apart(
     watched: Watched, whole: Watched, real: Bools
 ) -> tuple[str, int, float] | None:
-    """Return the row whose logits are furthest from one pass's, if they are known."""
+    """Return the row of logits that differs most from the full pass, if known."""
     pair = [logits_of_rows(x, x.last_rows) for x in (watched, whole)]
     if pair[0] is None or pair[1] is None:
         return None
@@ -495,7 +495,7 @@ def _is_prefix_free(
     passed: Sequence[WatchedAttention],
     limit: float,
 ) -> bool:
-    """Whether one pass gives the rows of a shorter one, which no cache could else."""
+    """Whether a shorter full pass gives the same rows, as caching requires."""
     short = target[:, :-1]
     before = [x for x in _pass(watched, source, short).last_run if x.kind == "decoder"]
     cut = [x.weights[:, :, :-1, :-1] for x in passed]
@@ -506,7 +506,7 @@ def _is_prefix_free(
 
 
 def _as_given(watched: Watched, read: Ids) -> Ids:
-    """Return what the last step was given, if that is all of it; else what was read."""
+    """Return the ids of the last call if complete, else those that were read."""
     given = (watched.targets or watched.sources)[-1]
     if given.shape == read.shape and not given.is_floating_point():
         ids: Ids = given.numpy()
@@ -515,7 +515,7 @@ def _as_given(watched: Watched, read: Ids) -> Ids:
 
 
 def _pass(watched: Watched, source: Ids | None, target: Ids) -> Watched:
-    """Call the model once with all ids; raises where its attention is of other ids."""
+    """Call the model once with all ids; raises if its attention reads other ids."""
     from visformer.watching.watcher import watch
 
     model = watched.watcher.model
@@ -566,7 +566,7 @@ def _furthest(
     real: Bools,
     limit: float,
 ) -> tuple[tuple[str, int, float] | None, float]:
-    """Return where the first layer differs: module, row, by how much; and the worst."""
+    """Return the first difference (module, row, size) and the largest one."""
     if [x.weights.shape for x in own] != [x.weights.shape for x in others]:
         return None, 0.0
     first: tuple[str, int, float] | None = None
@@ -576,7 +576,7 @@ def _furthest(
         apart = np.nan_to_num(apart, nan=np.inf) * real
         most = float(apart.max())
         if first is None or first[2] <= limit:
-            rows = apart.max(0)  # the row that is off first, in the first layer that is
+            rows = apart.max(0)  # the first row above the limit, in the first layer
             row = int((rows > limit).argmax()) if most > limit else int(rows.argmax())
             first = one.module or "forward", row, float(rows[row])
         worst = max(worst, most)
@@ -586,7 +586,7 @@ def _furthest(
 def _restarts(
     watched: Watched, source: Ids | None, target: Ids, own: WatchedAttention
 ) -> bool:
-    """Whether the last queries are those of the last token in the first place."""
+    """Whether the last step computed its queries for position 0."""
     turned = _pass(watched, source, target[:, ::-1])
     first = next(one for one in turned.last_run if one.kind == "decoder")
     return np.allclose(own.queries[:, :, -1], first.queries[:, :, 0], atol=APART)

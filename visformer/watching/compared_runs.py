@@ -1,4 +1,4 @@
-"""Two runs side by side: the first place where their attention is not the same."""
+"""Compare two runs: the first place where their attention differs."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from visformer.values.watched_attention import WatchedAttention, WatchedKind
 from visformer.watching.watcher import Watched
 
 SAME = 1e-4  # weights that differ by less are the same
-LEAST = 1e-30  # smaller probabilities are too rough
-_GIVEN = "given"  # the layout of weights without queries, keys and values
+LEAST = 1e-30  # smaller probabilities are too inaccurate to compare
+_GIVEN = "given"  # the layout of weights that have no queries, keys and values
 ComparedRun = Watched | Sequence[Trace]
 AttentionLayer = tuple[WatchedKind, int]
-SAME_OUTPUT = 1e-3  # logarithms of probabilities that differ by less are the same
+SAME_OUTPUT = 1e-3  # log-probabilities that differ by less are the same
 STACKS: tuple[tuple[WatchedKind, ...], ...] = (
     *(("encoder",), ("decoder", "cross"), ("merged",), ("other",)),
 )
 
 
 class _WatchedSide:
-    """All attention of a watched run, also what fits no Trace."""
+    """All attention of a watched run, including what fits into no Trace."""
 
     def __init__(self, watched: Watched) -> None:
         self._found: dict[WatchedKind, list[WatchedAttention]] = {}
@@ -58,7 +58,7 @@ class _WatchedSide:
 
 
 class _TraceSide:
-    """What Traces keep, one of each row."""
+    """The attention stored in Traces, one for each row."""
 
     def __init__(self, traces: Sequence[Trace]) -> None:
         self._traces = traces
@@ -93,12 +93,12 @@ ComparedSide = _WatchedSide | _TraceSide
 
 
 def _known(ids: Ids) -> Ids | None:
-    """Return ids, or None: of what had none, a Trace has zeros."""
+    """Return ids, or None for the zeros that stand for unknown ids in a Trace."""
     return ids if ids.any() else None
 
 
 def first_difference(one: ComparedSide, other: ComparedSide) -> Comparison:
-    """Return the first place, in the order of computation, that is not the same."""
+    """Return the first difference, in order of computation."""
     heads = (0, 0)
     for place in _places(one, other):
         found = _without_layer(one, other, place) or _at(one, other, place)
@@ -109,9 +109,9 @@ def first_difference(one: ComparedSide, other: ComparedSide) -> Comparison:
 
 
 def compared(one: ComparedRun, other: ComparedRun) -> Comparison:
-    """Return the first difference of two runs, row against row.
+    """Return the first difference between two runs, compared row by row.
 
-    A side of a single row is held against the row of the other that reads the same.
+    If one side has a single row, it is compared with the row that reads the same ids.
     """
     mine, theirs = _rows(one), _rows(other)
     if isinstance(one, Watched) and isinstance(other, Watched):
@@ -125,14 +125,12 @@ def compared(one: ComparedRun, other: ComparedRun) -> Comparison:
 
 
 class _ComparedRow(NamedTuple):
-    """A row of a batch."""
-
     trace: Trace
     logits: Floats | None  # [T, V]
 
 
 def _rows(run: ComparedRun) -> list[_ComparedRow]:
-    """Return the rows of a run, with their logits where they are known."""
+    """Return the rows of a run, with logits if they are known."""
     traces = run.traces if isinstance(run, Watched) else run
     return [
         _ComparedRow(
@@ -143,7 +141,7 @@ def _rows(run: ComparedRun) -> list[_ComparedRow]:
 
 
 def _like(rows: list[_ComparedRow], others: list[_ComparedRow]) -> list[_ComparedRow]:
-    """Of several rows, return the one that reads what a single other one reads."""
+    """If the other run has a single row, return only the row with the same ids."""
     if len(others) != 1:
         return rows
     return [x for x in rows if _reads(x.trace) == _reads(others[0].trace)][:1] or rows
@@ -159,12 +157,12 @@ def _with_output(
 
 
 def _log_probabilities(one: _ComparedRow, other: _ComparedRow) -> float:
-    """Return how far the next tokens' log-probabilities are apart, at most."""
+    """Return the largest difference between next-token log-probabilities."""
     first, second = one.logits, other.logits
     with np.errstate(all="ignore"):
         if first is not None and second is not None and first.shape == second.shape:
             gaps = np.abs(log_softmax(first) - log_softmax(second))
-        else:  # what a file keeps of them
+        else:  # a file stores only the best ones
             steps = zip(one.trace.steps, other.trace.steps, strict=False)
             pairs = [(_best(a), _best(b)) for a, b in steps if a.id == b.id]
             if not pairs:
@@ -174,7 +172,7 @@ def _log_probabilities(one: _ComparedRow, other: _ComparedRow) -> float:
 
 
 def _best(step: Step) -> Floats:
-    """Return the probabilities of a step's choice and of its best tokens."""
+    """Return the probabilities of a step's choice and of its candidates."""
     return np.array([step.probability, *step.candidates.numbers[1]], np.float32)
 
 
@@ -214,7 +212,7 @@ def _without_layer(
 
 
 def _at(one: ComparedSide, other: ComparedSide, place: AttentionLayer) -> Comparison:
-    """Return what differs first at a place that both have."""
+    """Return the first difference at a place that both runs have."""
     first, second = one.weights(place), other.weights(place)
     heads = len(first[0]), len(second[0])
     found = Comparison(*place, difference=math.inf, heads=heads)
@@ -243,7 +241,7 @@ def _misfit(
     first: Sequence[Floats],
     second: Sequence[Floats],
 ) -> str:
-    """Say why two arrays cannot be laid side by side; "" where they can."""
+    """Explain why two arrays cannot be compared; "" if they can."""
     where = {"kind": place[0], "layer": place[1] + 1}
     if len(first) != len(second):
         return _(
@@ -286,14 +284,14 @@ def _apart(
     *,
     in_values: bool = False,
 ) -> Comparison | None:
-    """Return the first head whose arrays, [H, Q, .] of each row, differ; else None."""
+    """Return the first head whose arrays, [H, Q, .] for each row, differ; else None."""
     pairs = [(a, b) for a, b in zip(first, second, strict=False) if a.shape == b.shape]
     if not pairs:
         return None
     with np.errstate(invalid="ignore", over="ignore"):
         gaps = np.stack([_largest(a - b) for a, b in pairs])  # [rows, H]
         sizes = np.stack([np.maximum(_largest(a), _largest(b)) for a, b in pairs])
-        same = gaps < SAME * np.maximum(sizes, 1)  # not so where something is NaN
+        same = gaps < SAME * np.maximum(sizes, 1)  # False where something is NaN
     if same.all():
         return None
     head = int((~same.all(0)).argmax())
@@ -324,25 +322,25 @@ def _largest(array: Floats) -> Floats:
     return made
 
 
-# ---- Comparison: where the attention of two runs first differs, in words and numbers -
+# ---- Comparison: where the attention of two runs first differs -----------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Where the attention of two runs first differs, and what makes it vanish.
+    """The first difference between the attention of two runs, and its remedies.
 
-    ``kind`` is None where nothing differs; ``layer``, ``head`` and ``row``, that of the
-    batch where it is most, count from 0. ``difference`` is the largest there: NaN where
-    numbers are NaN, infinite where the two cannot be laid side by side, of which
-    ``problem`` tells. With ``in_values`` the weights are the same, and what they weight
-    is not. ``heads`` are the numbers of heads of both.
+    ``kind`` is None if nothing differs. ``layer``, ``head`` and ``row`` (the row of the
+    batch with the largest difference) count from 0. ``difference`` is the largest
+    difference there: NaN if values are NaN, infinite if shapes differ, which
+    ``problem`` explains. With ``in_values`` the weights agree, but the values that they
+    are applied to do not. ``heads`` are the numbers of heads of both.
 
-    ``remedies`` are the changes of a run, or the settings, under each of which the
-    difference vanishes; where no single one does, two or three of them, joined by
-    " + ". ``tried`` says how many runs were tried. ``log_probabilities`` is the largest
-    difference between the logarithms of the next token's probabilities, ``output`` that
-    between what two watched models returned, relative to max(1, row magnitude); NaN
-    where they are not known of both.
+    ``remedies`` are the changes of a run, or the settings, each of which removes the
+    difference; if no single one does, combinations of two or three, joined by " + ".
+    ``tried`` is the number of runs tried. ``log_probabilities`` is the largest
+    difference between log-probabilities of the next token, ``output`` between the
+    outputs of two watched models, relative to max(1, row magnitude); both are NaN if
+    unknown for either run.
     """
 
     kind: WatchedKind | None
@@ -357,21 +355,21 @@ class Comparison:
     problem: str = ""
     output: float = math.nan
     tried: int = 0
-    certifiable: bool = False  # whether a side is a module
+    certifiable: bool = False  # at least one side is a module
 
     @property
     def same_output(self) -> bool:
-        """Whether the next tokens' probabilities are the same, as far as is known."""
+        """Whether the next tokens' probabilities agree, or are unknown."""
         return not self.log_probabilities > SAME_OUTPUT
 
     @property
     def comparable(self) -> bool:
-        """Whether another setting could make it vanish."""
+        """Whether another setting could remove the difference."""
         return not math.isinf(self.difference) or self.heads[0] != self.heads[1]
 
     @property
     def progress(self) -> tuple[float, ...]:
-        """How far it lies in the order of computation, to be compared."""
+        """The position of the difference in the order of computation, as a sort key."""
         if self.kind is None:
             return (math.inf,)
         stack = next(at for at, kinds in enumerate(STACKS) if self.kind in kinds)
@@ -380,7 +378,7 @@ class Comparison:
         return stack, self.layer, inside, self.in_values, self.head, -gap
 
     def __str__(self) -> str:
-        """Say it in a few sentences."""
+        """Describe the difference in a few sentences."""
         said = [self.problem or self._place()]
         if self.row and not self.problem:
             said.append(
@@ -430,7 +428,7 @@ class Comparison:
         )
 
     def _after(self) -> str:
-        """Say that all attention is the same, and what is known of what follows it."""
+        """Report that all attention agrees, and whether the output does."""
         if self.log_probabilities > SAME_OUTPUT:
             return _(
                 "Attention is the same in every head, but the logarithms of the "

@@ -1,4 +1,4 @@
-"""Two models, or two runs, side by side: the first head that differs."""
+"""Compare two models or two runs: find the first head that differs."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ from visformer.watching.switches import (
 from visformer.watching.watcher import Watched, difference, watch
 
 Compared = nn.Module | Checkpoint | SteppedModel | Watched | Trace
-IdSides = tuple[Tensor | None, Tensor | None]  # of source and target
-_SWITCHED = Checkpoint, SteppedModel  # the one with settings first
-_DECODER = "decoder_input_ids"  # of transformers
+IdSides = tuple[Tensor | None, Tensor | None]  # source and target ids
+_SWITCHED = Checkpoint, SteppedModel  # the sides that have settings come first
+_DECODER = "decoder_input_ids"  # the argument's name in transformers
 
 
 def compare(
@@ -51,14 +51,14 @@ def compare(
 ) -> Comparison:
     """Return the first kind, layer and head whose attention differs.
 
-    Each side is a module, a checkpoint (also a folder of transformers and what
-    ``wrap`` returns), a Watched or a Trace. Modules and checkpoints are run on ids, int
-    [B, S] and [B, T] as they take them, or what a module takes instead; one of them
-    where there is one side. Without ids they are run on those of the other side.
+    Each side is a module, a checkpoint (also a transformers folder or the result of
+    ``wrap``), a Watched or a Trace. Modules and checkpoints are run on ids, int [B, S]
+    and [B, T], or what a module takes instead; a model with a single input takes one of
+    them. Without ids, those of the other side are used.
 
-    For a checkpoint, switches are tried that make the difference vanish; for a module,
+    For a checkpoint, settings are tried that may remove the difference; for a module,
     ``module.eval()`` (of two modules ``a.eval()``, ``b.eval()``). Raises TypeError for
-    anything else, InputError where ids are missing or no attention is found, and what
+    other types, InputError if ids are missing or no attention is found, and whatever
     ``watch`` and ``run`` raise.
     """
     for name, given in (("a", a), ("b", b)):
@@ -106,12 +106,12 @@ def attempts(
     ids: IdSides,
     compare_with: Callable[[ComparedRun], Comparison],
 ) -> Attempt:
-    """Return what runs a side on ids with switches, and compares that run."""
+    """Return a function that runs a side with some switches and compares the result."""
 
     def attempt(chosen: Sequence[Switch]) -> Comparison | None:
         try:
             return compare_with(_again(spare, ids, chosen))
-        except VisformerError:  # not every switch is every model's
+        except VisformerError:  # a switch may not apply to this model
             return None
 
     return attempt
@@ -120,7 +120,7 @@ def attempts(
 def _again(
     spare: Checkpoint | SteppedModel, ids: IdSides, chosen: Sequence[Switch]
 ) -> ComparedRun:
-    """Run a side with switches; InputError where they are not this model's."""
+    """Run a side with switches; InputError if they do not apply to this model."""
     if isinstance(spare, Checkpoint):
         variant, changes = switched(spare, chosen)
         return run(variant, *ids, intervention=changes)  # type: ignore[arg-type]
@@ -133,7 +133,7 @@ def _again(
 def _ids(
     sides: tuple[Compared, Compared], source: IdRows | None, target: IdRows | None
 ) -> IdSides:
-    """Return what is run, as tensors; without any, what one of the sides has read."""
+    """Return the ids to run, by default those that one of the sides has read."""
     if source is not None or target is not None:
         return _tensor("source", source), _tensor("target", target)
     if all(isinstance(side, Watched | Trace) for side in sides):
@@ -150,7 +150,7 @@ def _ids(
 
 
 def _read_by(watched: Watched) -> IdSides:
-    """Return what a watched model was given; of a loop, what it read in the end."""
+    """Return a watched model's ids; for a loop, the ids it had read at the end."""
     if others := _others(watched):
         raise InputError(
             "The watched call was also given {names}: watch the other model in the "
@@ -165,7 +165,7 @@ def _read_by(watched: Watched) -> IdSides:
 
 
 def _others(watched: Watched) -> list[str]:
-    """Name what a watched model was given beside its source and its target."""
+    """Name the inputs of a watched model other than source and target."""
     sides = watched.sides.source | watched.sides.target
     others = (one.name for one in watched.inputs if one.name and not one.mark & sides)
     return [*dict.fromkeys(others)]
@@ -191,7 +191,7 @@ def _tensor(name: str, ids: IdRows | None) -> Tensor | None:
 
 
 def _ran(side: Compared, ids: IdSides) -> ComparedRun:
-    """Return a side's run; InputError where it shows no attention."""
+    """Run a side; InputError if no attention is found."""
     made: ComparedRun
     if isinstance(side, Trace):
         made = [side]
@@ -216,7 +216,7 @@ def _watched(side: nn.Module | SteppedModel, ids: IdSides) -> Watched:
     given = [x.to(device) for x in given]
     with torch.no_grad(), same_chances(side):
         taken = inspect.signature(side.forward).parameters
-        if len(given) == 2 and _DECODER in taken:  # a mask may come second
+        if len(given) == 2 and _DECODER in taken:  # the second argument may be a mask
             return watch(side)(given[0], **{_DECODER: given[1]})
         return watch(side)(*given)
 
@@ -226,7 +226,7 @@ def _in_eval(
     runs: tuple[ComparedRun, ComparedRun],
     ids: IdSides,
 ) -> tuple[tuple[ComparedRun, ComparedRun], str]:
-    """Return the runs without dropout, and what switches it off; "" for nothing."""
+    """Repeat the runs without dropout; also returns what disables it, or ""."""
     quiet, words = [*runs], []
     several = sum(_module_of(side) is not None for side in sides) > 1
     for at, (side, name) in enumerate(zip(sides, "ab", strict=True)):
@@ -243,7 +243,7 @@ def _in_eval(
 
 
 def _module_of(side: Compared) -> nn.Module | None:
-    """Return the module of a side that can be called again."""
+    """Return a side's module, if it can be called again."""
     if isinstance(side, Watched):
         again = side.output is not None and not _others(side)
         return side.watcher.model if again else None
@@ -252,7 +252,7 @@ def _module_of(side: Compared) -> nn.Module | None:
 
 @contextmanager
 def _evaluated(module: nn.Module) -> Iterator[None]:
-    """Put a module in eval mode, and each part back as it was."""
+    """Set eval mode inside the context; restores the mode of every submodule."""
     modes = {part: part.training for part in module.modules()}
     module.eval()
     try:

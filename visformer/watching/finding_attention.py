@@ -1,4 +1,4 @@
-"""From a softmax's result that multiplies values to a Captured attention."""
+"""From a softmax whose result multiplies values to a Captured attention."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ from visformer.watching.captured import (
 from visformer.watching.ledger import Known, ScoreProduct, ScoreTrail, walked
 from visformer.watching.module_calls import ModuleCall
 
-ARRANGING = {  # operations that leave every weight as it is
+ARRANGING = {  # operations that change no weight
     *("view", "_unsafe_view", "reshape", "_reshape_alias", "unsqueeze", "squeeze"),
     *("transpose", "t", "permute", "expand", "clone", "_to_copy", "detach", "alias"),
 }
 
 
 class _AttentionParts(NamedTuple):
-    """An attention in one order of axes, on the CPU."""
+    """An attention in canonical axis order, on the CPU."""
 
     found: Roles  # the axes of the weights
-    of_scores: Roles  # those of the product
+    of_scores: Roles  # the axes of the product
     weights: Tensor  # [B, H, Q, K]
     queries: Tensor  # [B, H', Q, d]
     keys: Tensor  # [B, H', K, d]
@@ -71,10 +71,10 @@ def captured(
     call: ModuleCall,
     mark: int,
 ) -> Captured:
-    """Return an attention: ``result`` is ``weights`` times ``values``, or the reverse.
+    """Return the attention whose ``result`` is ``weights`` times ``values``.
 
-    ``left`` tells whether the weights are the left factor. Raises Unclear where it
-    cannot be told which axis is which.
+    ``left`` is False if the weights are the right factor. Raises Unclear if the roles
+    of the axes are ambiguous.
     """
     product, (tensor, dimensions) = trail.product, weights
     replayed = again(trail)
@@ -87,7 +87,7 @@ def captured(
         product, of_keys, (tensor, dimensions), values, result, batch_size
     )
     if parts.keys.shape[2] != parts.values.shape[2]:
-        raise Unclear("some of the keys")  # values in chunks, scores put together
+        raise Unclear("some of the keys")  # values in chunks, but joined scores
     compared = Rounding(max(replayed.unit, unit_of(tensor)), unit_of(result))
     keys = grouped(parts.keys, parts.queries.shape[1])
     told = formula(trail, parts.of_scores, replayed, parts.queries, keys)
@@ -154,14 +154,14 @@ def _arranged(
 def _told(
     compared: Rounding, made: Captured, told: ScoreFormula, trail: ScoreTrail
 ) -> list[Apart]:
-    """Compare weights with what follows from queries, keys, scale and what is added."""
+    """Compare the weights with softmax(scale * q.k + added)."""
     _before, after = split_at_softmax(trail)
     plainly = made.over == "keys" and not made.mixed
     edited = any(step.operation not in ARRANGING for step in after[1:])
     if told.scores is None or not plainly or edited:
         return []
     weights = torch.softmax(told.scores, -1).float()
-    # a row that may read nothing: NaN of one softmax, zeros of another
+    # in a row that may read nothing, one softmax gives NaN and another one zeros
     if weights.isnan().any():
         weights = weights.masked_fill(weights.isnan() & (made.weights == 0), 0.0)
     return [compared.weights(rows_apart(weights, made.weights), told.top)]
@@ -183,7 +183,7 @@ def _is_mixed(trail: ScoreTrail, found: Roles, of_scores: Roles) -> bool:
 
 
 def _place(product: ScoreProduct, call: ModuleCall) -> dict[str, Any]:
-    """Return the fields of a Captured that say where it was computed."""
+    """Return the fields of a Captured that identify its module and call."""
     return {
         "module": product.module if call.number == product.call else call.path,
         "call": call.number,
@@ -193,7 +193,7 @@ def _place(product: ScoreProduct, call: ModuleCall) -> dict[str, Any]:
 
 
 def _axes(product: ScoreProduct, found: Roles, of_keys: str) -> dict[str, Any]:
-    """Return the fields of a Captured that say what is counted by what."""
+    """Return the fields of a Captured that hold axes."""
     key_axes = product.right_before if of_keys == COLUMNS else product.left_rows
     parts = [part for axis in key_axes[:1] for part in _parts_of(axis)]
     return {
@@ -208,13 +208,13 @@ def _axes(product: ScoreProduct, found: Roles, of_keys: str) -> dict[str, Any]:
 def _batch_axes(
     product: ScoreProduct, found: Roles, of_keys: str
 ) -> tuple[DataDimension, DataDimension]:
-    """Return the axes that count the batch of the queries, and that of the keys."""
+    """Return the batch axes of the queries and those of the keys."""
 
     def own_batch(several: DataDimensions) -> DataDimension:
         mine: list[DataAxis] = []
         for whole, own in zip(product.shared, several, strict=True):
             rest, left = list(whole), list(own)
-            while rest:  # own may count them by others: (2, 3) for 6, or 6
+            while rest:  # the same size may be split differently: (2, 3) for 6
                 group, taken = [rest.pop(0)], list[DataAxis]()
                 while (n := size_of(tuple(taken))) != size_of(tuple(group)):
                     more = left if n < size_of(tuple(group)) else rest
@@ -229,45 +229,45 @@ def _batch_axes(
 
 
 def _parts_of(axis: DataAxis) -> Iterator[tuple[object, int, int]]:
-    """Yield what the keys of an axis were joined of; nothing of a stretch of it."""
+    """Yield the parts that the keys of an axis were joined from; none for a slice."""
     parts = next((one.parts for one in axis.lineage() if one.parts), ())
     yield from parts if sum(size for _axes, size, _marks in parts) == axis.size else ()
 
 
-LITTLE = 1e-3  # small enough for a soft cap to be straight
-SILENT = 1e-9  # a slope that is none
-MANY = 4093  # scores that are looked at; a prime, so that all columns have their turn
-CLOSE = 1e-4  # of scores, relative to their magnitude
-FINE = 1e-7  # numbers with a coarser rounding tell no formula
+LITTLE = 1e-3  # so small that a soft cap is linear
+SILENT = 1e-9  # a slope below this is zero
+MANY = 4093  # sampled scores; a prime, so that every column is sampled
+CLOSE = 1e-4  # tolerance of scores, relative to their magnitude
+FINE = 1e-7  # with a coarser rounding unit no formula can be derived
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoreFormula:
-    """softmax(scale q.k + added), where that is what it is.
+    """The weights as softmax(scale * q.k + added), if they have this form.
 
-    The operations between the product and the softmax are done again on zeros: what
-    comes of zeros is what is added, and of the scores besides, the scale.
+    The operations between product and softmax are repeated on zeros, which gives what
+    is added; comparing this with the actual scores gives the scale.
     """
 
     scale: float
-    top: Tensor  # the largest score of each row, [B, H, Q, 1], or of all
+    top: Tensor  # the largest score of each row, [B, H, Q, 1], or of all rows
     linear: bool = False
     added: Tensor | None = None  # [B or 1, H or 1, Q, K]
-    filled: Tensor | None = None  # bool, alike: where what is added replaces the score
-    multiplied: Tensor | None = None  # [B, H, Q, K]: not masked, but without a say
+    filled: Tensor | None = None  # bool, same shape: ``added`` replaces the score
+    multiplied: Tensor | None = None  # [B, H, Q, K]: multiplied by 0, not masked
     scores: Tensor | None = None  # [B, H, Q, K] by the formula; None where not linear
 
 
 def formula(
     trail: ScoreTrail, found: Roles, replayed: Replayed, queries: Tensor, keys: Tensor
 ) -> ScoreFormula:
-    """Return the formula of a trail's scores, arranged as the weights are.
+    """Derive the formula of a trail's scores, arranged like the weights.
 
-    Queries [B, H, Q, d] and keys [B, H, K, d] are those of the product.
+    Queries [B, H, Q, d] and keys [B, H, K, d] are the factors of the product.
     """
     before, _after = split_at_softmax(trail)
     product, scores = replayed.product, replayed.scores
-    if replayed.unit > FINE:  # what was rounded hides how it was made
+    if replayed.unit > FINE:  # too much rounding to derive a formula
         product = _wide(trail.product.left) @ _wide(trail.product.right)
         scores = walked(before, product)
     dimensions = next((s.softmax[1] for s in trail.steps() if s.softmax), None)
@@ -287,12 +287,12 @@ def formula(
         return ScoreFormula(_first_slope(before, product), top)
     flat = queries.to(real.dtype) @ keys.mT.to(real.dtype)
     scale = _scale(flat, zero, real)
-    if scale is None:  # all is masked
+    if scale is None:  # everything is masked
         scale = _first_slope(before, product)
     told = torch.add(zero, flat, alpha=scale)
     apart = torch.sub(real, told, out=flat).abs_()
     silent, multiplied = (real == zero) & (apart > 0), None
-    if silent.any():  # seldom: filled, or multiplied by zero
+    if silent.any():  # rare: filled, or multiplied by zero
         ones = in_order(walked(before, torch.ones_like(product)))
         silent = (real == zero) & (ones == zero) & (zero > -torch.inf)
         multiplied = silent & (zero > HIDING) & in_order(_times_zero(before, product))
@@ -319,7 +319,7 @@ def _wide(tensor: Tensor) -> Tensor:
 
 
 def _shared(tensor: Tensor) -> Tensor:
-    """Return a tensor without copies for each row of the batch, or for each head."""
+    """Drop copies of a tensor along the batch and head dimensions."""
     for at in (0, 1):
         first = tensor.narrow(at, 0, 1)
         if tensor.shape[at] > 1 and bool((tensor == first).all()):
@@ -328,7 +328,7 @@ def _shared(tensor: Tensor) -> Tensor:
 
 
 def _scale(product: Tensor, zero: Tensor, real: Tensor) -> float | None:
-    """Return what products are multiplied by; None where nothing tells."""
+    """Return the factor of the products; None if it cannot be determined."""
     several = [x.reshape(-1) for x in (product, zero, real)]
     last = product.numel() - 1
     at = torch.linspace(0, last, MANY, dtype=torch.float64).long()
@@ -344,7 +344,7 @@ def _scale(product: Tensor, zero: Tensor, real: Tensor) -> float | None:
 
 
 def _first_slope(before: list[ScoreTrail], product: Tensor) -> float:
-    """Return what little numbers are multiplied by, before all of them are masked."""
+    """Return the slope of the operations at small scores, before any masking."""
     zeros = torch.zeros_like(_wide(product))
     little = torch.full_like(zeros, LITTLE)
     scale = 1.0
@@ -358,7 +358,7 @@ def _first_slope(before: list[ScoreTrail], product: Tensor) -> float:
 
 
 def _times_zero(before: list[ScoreTrail], product: Tensor) -> Tensor:
-    """Return which scores are multiplied by zero and not replaced after it."""
+    """Return which scores are multiplied by zero and not replaced later."""
     zeros, ones = torch.zeros_like(product), torch.ones_like(product)
     for step in before:
         differed = zeros != ones
@@ -369,32 +369,31 @@ def _times_zero(before: list[ScoreTrail], product: Tensor) -> Tensor:
     return zeros.isnan()
 
 
-STEPS = 3  # roundings of a score or a result: as a product, scaled, masked
-OF_SUMS = unit_of(torch.zeros(0))  # products are added up in float32
+STEPS = 3  # roundings of a score or a result: product, scale, mask
+OF_SUMS = unit_of(torch.zeros(0))  # products are accumulated in float32
 
 
 class Rounding(NamedTuple):
-    """The relative rounding of single numbers, on the way to weights and to results.
+    """Relative rounding units of the weights and of the results.
 
-    What a softmax makes of it grows with the size of the largest scores, and what a sum
-    makes of it with its terms.
+    The error of a softmax grows with its largest scores, that of a sum with its terms.
     """
 
     of_weights: float
     of_results: float
 
     def weights(self, rows: Tensor, top: Tensor, steps: int = STEPS) -> Apart:
-        """Judge the differences of weights, [..., Q, 1], of scores of some size.
+        """Judge differences of weights, [..., Q, 1].
 
         ``top`` is the largest score of each row, [..., Q, 1], or of all; ``steps``
-        roundings may differ. Scores that are off by x change a weight w by
-        2 x w (1 - w) at most, and only those near the largest have weights.
+        roundings may differ. An error x of the scores changes a weight w by at most
+        2 x w (1 - w), and only scores near the largest have weights.
         """
         allowed = 0.5 * steps * self.of_weights * (top.abs() + 1)
         return _judged(rows, allowed.clamp(max=1.0), self.of_weights)
 
     def results(self, made: Captured) -> Apart:
-        """Compare results with the weights times the values, relative to their rows."""
+        """Compare the results with weights times values, relative to their rows."""
         values = grouped(made.values, made.weights.shape[1])
         size, sums = _reach(made.result), made.weights.abs().sum(-1, keepdim=True)
         largest = values.abs().nan_to_num(0, 0, 0).amax((-2, -1), keepdim=True)
@@ -405,12 +404,12 @@ class Rounding(NamedTuple):
 
 
 def _reach(numbers: Tensor) -> Tensor:
-    """Return the largest of each row, at least 1; [..., 1]."""
+    """Return the largest magnitude of each row, at least 1; [..., 1]."""
     return numbers.abs().nan_to_num(0, 0, 0).amax(-1, keepdim=True).clamp_(min=1.0)
 
 
 def _judged(rows: Tensor, allowed: Tensor, unit: float) -> Apart:
-    """Return the difference that is furthest from what it may be, else the largest."""
+    """Return the difference that most exceeds its tolerance, else the largest one."""
     usual = HALF_TOLERANCE if unit > COARSE else TOLERANCE
     if not rows.numel():
         return Apart(0.0, usual)
@@ -424,7 +423,7 @@ def _judged(rows: Tensor, allowed: Tensor, unit: float) -> Apart:
 def rows_apart(again: Tensor, own: Tensor) -> Tensor:
     """Return the largest difference of each row, [..., 1], on the CPU.
 
-    What is NaN in both is none.
+    Values that are NaN in both count as equal.
     """
     if again.dtype == own.dtype and torch.equal(again, own):
         return torch.zeros((*own.shape[:-1], 1))
@@ -439,20 +438,20 @@ def rows_apart(again: Tensor, own: Tensor) -> Tensor:
     return rows.cpu()
 
 
-# ---- Weights of one key alone: einsum multiplies the values by them ------------------
+# ---- Weights over a single key: einsum multiplies the values elementwise -------------
 
 
 class OneKeyProduct(NamedTuple):
-    """A multiplication as a product of matrices."""
+    """An elementwise multiplication, viewed as a matrix product."""
 
-    known: Known  # of the weights
+    known: Known  # about the weights
     weights: Tensor  # [*shared, M, 1]
     values: Tensor  # [*shared, 1, J]
     result: Tensor  # [*shared, M, J]
 
 
 def has_one_key(trail: ScoreTrail | None) -> bool:
-    """Whether a trail has a softmax, and one side of its product one position."""
+    """Whether a trail has a softmax and its product has a side of one position."""
     if trail is None or not any(step.softmax for step in trail.steps()):
         return False
     return not trail.product.left_rows or not trail.product.right_columns
@@ -461,9 +460,9 @@ def has_one_key(trail: ScoreTrail | None) -> bool:
 def one_key_product(
     known: Known, weights: Tensor, values: Tensor, result: Tensor
 ) -> OneKeyProduct | None:
-    """Return ``weights * values`` as a product; None where no value is spread out.
+    """View ``weights * values`` as a product; None if no value is broadcast.
 
-    M counts what the weights alone have, as queries, J what the values alone have.
+    M counts the axes of the weights alone (queries), J those of the values alone.
     """
     many = result.dim()
     wide = [(1,) * (many - x.dim()) + tuple(x.shape) for x in (weights, values)]

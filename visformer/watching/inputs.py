@@ -1,4 +1,4 @@
-"""Inputs: what a model is given, a mark of its own each, and the ids that it embeds."""
+"""The inputs of a model, each with its own mark, and the ids that it embeds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from visformer.watching.module_calls import ModuleCall
 
 ArgumentNames = (
     str | int | Sequence[str | int] | None
-)  # of arguments, or their places from 0
+)  # argument names, or positions from 0
 SOURCE, TARGET = "source", "target"
 SOURCE_NAMES = {
     *("input_ids", "src", "source", "src_tokens", "src_ids", "source_ids"),
@@ -37,7 +37,7 @@ TARGET_NAMES = {
 }
 SOURCE_WORDS = {"enc", "encoder", "src", "source"}
 TARGET_WORDS = {"dec", "decoder", "tgt", "trg", "target"}
-# in the name of an argument that goes with another: a mask says nothing of its side
+# in names of arguments that accompany another, such as masks: they decide no side
 ASIDE = (
     *("mask", "type", "position", "label", "len", "head", "cache", "past_key", "bias"),
     *("weight", "dropout", "return", "output_", "use_", "pad"),
@@ -47,35 +47,33 @@ OF_ATTENTION = {"q", "k", "v", "query", "key", "value", "queries", "keys", "valu
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Input:
-    """A tensor that the model was given, or whole numbers that it chose and reads."""
+    """A tensor passed to the model, or integers that it chose and reads again."""
 
-    name: str  # of the argument; "" of what was chosen
-    place: str  # the same for what is given there again: module and argument
+    name: str  # of the argument; "" for chosen ids
+    place: str  # module and argument: the same at every step
     mark: int
-    side: str  # as told, or as its name says; "" for neither
+    side: str  # as the caller or the argument's name says; "" if neither
     tensor: Tensor  # on the CPU
     axes: DataDimensions
-    call: int  # the outermost call that it was given to
-    copied: bool  # it shares its numbers with another of the same call
+    call: int  # the outermost call that received it
+    copied: bool  # it shares memory with another input of the same call
 
 
 class IdsRead(NamedTuple):
     """Ids of a model's inputs, as an embedding looked them up."""
 
-    ids: Tensor  # whole numbers, of any shape, on the CPU
+    ids: Tensor  # integers of any shape, on the CPU
     axes: DataDimensions
     marks: int
-    table: int  # which one it is
+    table: int  # the address of the table
     rows: int  # of the table
-    aside: bool  # an argument's name says that they go with others: positions, say
-    order: int  # grows with time, as marks do
-    # int64 [B, n]: what stands before them in the rows that they were cut off from
+    aside: bool  # the argument's name says that it accompanies others (positions)
+    order: int  # increases with time, like marks
+    # int64 [B, n]: the ids before them, if they are slices of longer rows
     before: Tensor | None
 
 
 class InputMarks:
-    """Marks the inputs of the model, and keeps them."""
-
     def __init__(
         self,
         model: nn.Module,
@@ -83,7 +81,7 @@ class InputMarks:
         sources: ArgumentNames,
         targets: ArgumentNames,
     ) -> None:
-        """Read what the model takes; InputError for names that it does not take."""
+        """Read the names of the model's arguments; InputError for unknown names."""
         self._model, self._ledger = model, ledger
         self._names, self._open = _parameters(model)
         self._told = {
@@ -96,10 +94,10 @@ class InputMarks:
     def mark(
         self, module: nn.Module, call: ModuleCall, args: Any, kwargs: Any
     ) -> tuple[Any, Any] | None:
-        """Mark the tensors that a call, which no other module made, is given.
+        """Mark the tensors passed to an outermost call.
 
-        Two that share their numbers could not be told apart: the model is given a copy
-        of the second one. Returns the arguments then, else None.
+        Of two that share memory, the second is replaced by a copy, or they could not be
+        told apart. Returns the new arguments then, else None.
         """
         mine = module is self._model
         names = self._names if mine else _parameters(module)[0]
@@ -119,7 +117,7 @@ class InputMarks:
                 occurrence = id(tensor), met[id(tensor)]
                 met[id(tensor)] += 1
                 if with_it | {name} <= OF_ATTENTION and occurrence[1]:
-                    continue  # a sequence that reads itself
+                    continue  # a sequence that attends to itself
                 if with_it:
                     own = copies[occurrence] = tensor.clone()
                 with_it.add(name)
@@ -135,12 +133,12 @@ class InputMarks:
         return _with_copies((args, kwargs), copies) if copies else None
 
     def embed(self, call: ModuleCall, table: Tensor, ids: Tensor) -> None:
-        """Note ids that an embedding looks up, where they are an input's own.
+        """Record ids that an embedding looks up if they come from an input unchanged.
 
-        Those that the model chose are an input from then on, as if they were given.
+        Ids that the model chose itself count as an input from then on.
         """
         marks = self._ledger.marks([ids])
-        # a model may begin a sentence with a token of its own
+        # a model may begin a sequence with a constant token
         alone = ids.shape[-1:].numel() == 1 and not self._ledger.known(ids).counts
         if marks & CHOSEN or (alone and not marks):
             self._keep(ids, call, name="", place=f"{call.path}: chosen")
@@ -149,7 +147,7 @@ class InputMarks:
             return
         axes = self._ledger.known(ids).dimensions
         for axis in (one for dimension in axes for one in dimension):
-            # what ids are counted by counts tokens, wherever they came from
+            # an axis of ids counts tokens, wherever it came from
             axis.origin, axis.lost = INPUT, False
         kept = ids.detach().cpu().clone()
         names = [one.name for one in self.inputs if one.mark & marks]
@@ -214,7 +212,7 @@ class InputMarks:
 
 
 def _cut_off(ids: Tensor) -> Tensor | None:
-    """Return what stands before ids [B, N] in longer rows, [B, n]; None for none."""
+    """Return the ids [B, n] before a slice [B, N] of longer rows; None if none."""
     n = ids.storage_offset()
     if ids.dim() != 2 or ids.stride(1) != 1 or not n + ids.shape[1] <= ids.stride(0):
         return None
@@ -223,10 +221,9 @@ def _cut_off(ids: Tensor) -> Tensor | None:
 
 
 def time_axis(given: Sequence[Input], found: Sequence[Captured]) -> int | None:
-    """Return which axis of inputs, 0 or 1, counts tokens; None if that is unknown.
+    """Return which axis of the inputs, 0 or 1, counts tokens; None if unknown.
 
-    It is the one that queries or keys are counted by; else the other is as long as the
-    batch.
+    Queries or keys have it as an axis, or only the other axis has the batch size.
     """
     counted = {axis: None for one in found for axis in (*one.query_axes, *one.key_axes)}
     for one, at in itertools.product(given, (0, 1)):
@@ -242,9 +239,9 @@ def time_axis(given: Sequence[Input], found: Sequence[Captured]) -> int | None:
 
 
 def _parameters(module: nn.Module) -> tuple[list[str], bool]:
-    """Return the names that a module's forward takes, and whether it takes others."""
+    """Return the parameter names of a module's forward, and whether it takes others."""
     try:
-        written = getattr(module, "_orig_mod", module)  # before torch.compile
+        written = getattr(module, "_orig_mod", module)  # undo torch.compile
         parameters = [*inspect.signature(written.forward).parameters.values()]
     except (TypeError, ValueError):
         parameters = []
@@ -256,7 +253,7 @@ def _parameters(module: nn.Module) -> tuple[list[str], bool]:
 def _with_copies(
     given: tuple[Any, Any], copies: Mapping[tuple[int, int], Tensor]
 ) -> tuple[Any, Any]:
-    """Return arguments with the copies in their places: by object and occurrence."""
+    """Replace arguments by their copies, found by object and occurrence."""
     met = Counter[int]()
 
     def own(value: Any) -> Any:
@@ -270,7 +267,7 @@ def _with_copies(
 
 
 def _named_side(name: str, path: str) -> str:
-    """Return the side that an argument's name says, or that of the module it is for."""
+    """Return the side named by an argument or by the module that receives it."""
     own = name.lower()
     if own in SOURCE_NAMES | TARGET_NAMES:
         return SOURCE if own in SOURCE_NAMES else TARGET
@@ -286,14 +283,14 @@ def _named_side(name: str, path: str) -> str:
 
 
 def counting_tables(read: Iterable[IdsRead]) -> set[int]:
-    """Return the tables whose rows were always read one after the other: positions."""
+    """Return the tables that were always indexed by consecutive ids: positions."""
     tables: dict[int, list[Tensor]] = {}
     for one in read:
         tables.setdefault(one.table, []).append(one.ids.reshape(len(one.ids), -1))
     counting = set()
     for table, several in tables.items():
         wide = [ids.diff().flatten() for ids in several if ids.shape[1] > 1]
-        if not wide and len({len(ids) for ids in several}) == 1:  # step by step
+        if not wide and len({len(ids) for ids in several}) == 1:  # one id per step
             wide = [torch.cat(several, 1).diff().flatten()]
         apart = torch.cat(wide) if wide else torch.zeros(0)
         if len(apart) > 1 and bool((apart == 1).all()):
@@ -302,14 +299,14 @@ def counting_tables(read: Iterable[IdsRead]) -> set[int]:
 
 
 def goes_with_another(name: str) -> bool:
-    """Whether an argument's name says that it is no sequence of its own."""
+    """Whether an argument's name says that it accompanies another, like a mask."""
     own = name.lower()
     known = own in SOURCE_NAMES | TARGET_NAMES
     return not known and any(word in own for word in ASIDE)
 
 
 def _telling(outer: str, inner: str) -> str:
-    """Of an argument's name and a tensor's in it, return the one that says more."""
+    """Return the more informative of an argument's name and a key inside it."""
     known, own = SOURCE_NAMES | TARGET_NAMES, outer.lower()
     if not inner or inner.lower() in known or goes_with_another(inner):
         return inner or outer
@@ -317,7 +314,7 @@ def _telling(outer: str, inner: str) -> str:
 
 
 def _tensors(value: Any) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors of an argument, with their names in a batch; "" for none."""
+    """Yield the tensors of an argument with their keys in a batch; "" for none."""
     if isinstance(value, Tensor):
         if value.dtype.is_floating_point or value.dim():
             yield "", value._values if isinstance(value, NestedTensor) else value
@@ -334,6 +331,6 @@ def _tensors(value: Any) -> Iterator[tuple[str, Tensor]]:
 
 def _named_tensors(pairs: Iterable[tuple[Any, Any]]) -> Iterator[tuple[str, Tensor]]:
     for name, value in pairs:
-        if isinstance(value, Tensor | tuple | list | Mapping):  # no deeper
+        if isinstance(value, Tensor | tuple | list | Mapping):  # only one level
             for inner, tensor in _tensors(value):
                 yield inner or str(name), tensor

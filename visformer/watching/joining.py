@@ -1,4 +1,4 @@
-"""Joining: heads of a loop, chunks of queries, and the steps of a cached loop."""
+"""Join heads computed in a loop, chunks of queries, and the steps of a cached loop."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from torch import Tensor
 from visformer.watching.axes import DataAxis
 from visformer.watching.captured import Apart, Captured, grouped
 
-SAME = 1e-5  # scales of heads that differ by less, relatively, are rounded
+SAME = 1e-5  # scales of heads with a smaller relative difference are equal
 
 
 def joined(found: Sequence[Captured]) -> list[Captured]:
-    """Return attentions with heads and chunks that one call made put together."""
+    """Join the heads and chunks that belong to one attention."""
     return _fold(_fold(_fold(list(found), _values), _chunks), _heads)
 
 
@@ -36,7 +36,7 @@ def _fold(
 
 
 def _are_of_one_call(first: Captured, second: Captured) -> bool:
-    """Whether one call made both, or a loop over modules in one call; independently."""
+    """Whether both come from one call or ModuleList, independent of each other."""
     if (second.marks[0] | second.marks[1]) & first.mark:
         return False
     if first.call == second.call:
@@ -49,7 +49,7 @@ def _are_of_one_call(first: Captured, second: Captured) -> bool:
 
 
 def _values(first: Captured, second: Captured) -> Captured | None:
-    """Join what weighs other values by the same weights, or return None."""
+    """Join two products of the same weights with different values, or return None."""
     if first.call != second.call or not first.queries.any():
         return None
     if any(
@@ -72,7 +72,6 @@ def _values(first: Captured, second: Captured) -> Captured | None:
 
 
 def _chunks(first: Captured, second: Captured) -> Captured | None:
-    """Join two chunks of queries, or return None."""
     one, two = _stretch(first), _stretch(second)
     if one is None or two is None or not _are_of_one_call(first, second):
         return None
@@ -86,7 +85,7 @@ def _chunks(first: Captured, second: Captured) -> Captured | None:
 
 
 def _stretch(one: Captured) -> tuple[DataAxis, int, int] | None:
-    """Return which stretch of an axis the queries are: the axis, start and size."""
+    """Return the slice of an axis that the queries are: axis, start and size."""
     if not one.query_axes and one.query_picked:
         return (*one.query_picked[-1], 1)
     if len(one.query_axes) != 1 or one.query_axes[0].parent is None:
@@ -98,7 +97,6 @@ def _stretch(one: Captured) -> tuple[DataAxis, int, int] | None:
 
 
 def _heads(first: Captured, second: Captured) -> Captured | None:
-    """Join two heads of a loop, or return None."""
     if not _are_of_one_call(first, second):
         return None
     if first.query_axes != second.query_axes or first.key_axes != second.key_axes:
@@ -120,7 +118,7 @@ def _heads(first: Captured, second: Captured) -> Captured | None:
 def _together(
     first: Captured, second: Captured, dimension: int, **changed: Any
 ) -> Captured:
-    """Put two beside each other: heads along 1, queries along 2."""
+    """Concatenate along ``dimension``: 1 for heads, 2 for queries."""
 
     def cat(name: str) -> torch.Tensor:
         one, two = getattr(first, name), getattr(second, name)
@@ -188,24 +186,24 @@ def _flags(
 
 
 def full_flags(one: Captured, name: str) -> torch.Tensor:
-    """Return what is flagged of each weight, bool [B, H, Q, K]."""
+    """Expand a mask of the scores to bool [B, H, Q, K]."""
     zeros, flags = torch.zeros(one.weights.shape, dtype=torch.bool), getattr(one, name)
     return zeros if flags is None else zeros | flags
 
 
 class StepPart(NamedTuple):
-    """An attention of a step of a cached loop, and what of it was kept."""
+    """One step of a cached loop, and how much of it is kept."""
 
     one: Captured
-    columns: Tensor  # where its keys are among those of all steps, int64 [K]
-    queries: int  # how many were kept, and how many keys up to its last query:
-    keys: int  # the tokens of others were taken back
+    columns: Tensor  # the indices of its keys among those of all steps, int64 [K]
+    queries: int  # how many queries are kept, and how many keys up to the last one;
+    keys: int  # the loop took back the other tokens
 
 
 def steps_joined(parts: Sequence[StepPart]) -> Captured:
-    """Return the queries of all steps of a loop below each other.
+    """Stack the queries of all steps of a loop.
 
-    Keys that a step did not have get no weight, and minus infinity is added.
+    Keys that a step had not seen get weight 0 and a score of minus infinity.
     """
     last = parts[-1].one
     n = max(part.keys for part in parts)
@@ -236,7 +234,7 @@ def steps_joined(parts: Sequence[StepPart]) -> Captured:
         x[:, : p.queries] for p, x in zip(parts, ids, strict=True) if x is not None
     ]
     query_ids = torch.cat(known, 1) if len(known) == len(ids) else None
-    # keys that do not grow are those of the first step
+    # keys that do not grow belong to the first step
     key_ids = next((x.one.key_ids for x in parts if x.one.key_ids is not None), None)
     if grown:
         key_ids = query_ids if n == sum(part.queries for part in parts) else None
@@ -258,7 +256,7 @@ def steps_joined(parts: Sequence[StepPart]) -> Captured:
 def _all_keys(name: str, parts: Sequence[StepPart]) -> Tensor:
     n = max(part.keys for part in parts)
     several = [getattr(part.one, name) for part in parts]
-    heads = min(x.shape[1] for x in several)  # others may have been repeated
+    heads = min(x.shape[1] for x in several)  # some may be repeated
     shape = len(several[-1]), heads, n, several[-1].shape[3]
     made: Tensor = several[-1].new_zeros(shape)
     for part, given in zip(parts, several, strict=True):

@@ -1,7 +1,7 @@
-"""Ledger: what is known of each tensor of a pass, kept by where its numbers lie.
+"""Ledger: what is known about each tensor of a pass, looked up by memory location.
 
-The same numbers may be met as another Python object, or as another view; so what is
-known is kept by storage, offset, shape and strides. Storages are held weakly.
+The same memory may appear as another Python object or as another view, so entries
+are keyed by storage, offset, shape and strides. Storages are referenced weakly.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from visformer.watching.axes import (
     fresh,
 )
 
-# marks: what numbers depend on, a bit each. The first two are of whole numbers: those
-# that were chosen (the best token's id), and those that are an input's own, wherever
-# they were moved to. The others are of inputs and of attentions
+# marks: one bit per thing that a tensor depends on. The first two are for integers:
+# ids that were chosen (an argmax), and ids of an input, unchanged but possibly moved.
+# The others stand for the inputs and the attentions
 CHOSEN, VERBATIM = 1, 2
 CONSTANT, LEARNED, COMPUTED = range(3)
 ViewKey = tuple[int, tuple[int, ...], tuple[int, ...]]
-# single positions of inputs' axes that numbers were picked at: which axis, and where
+# single positions that were picked from axes of inputs: axis and index
 Picked = tuple[tuple[DataAxis, int], ...]
 Again = Callable[[Tensor], Tensor]
 FOURIER = {"_fft_r2c", "_fft_c2c", "_fft_c2r"}
@@ -43,23 +43,23 @@ RECURRENT = ("lstm", "gru", "rnn")
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of one view of numbers."""
+    """What is known about one view of a storage."""
 
     dimensions: DataDimensions
-    state: int = CONSTANT  # LEARNED: a weight, or made of weights alone
-    factor: float = 1.0  # numbers that it was multiplied by since it was computed
-    random: bool = False  # drawn: the mask of a dropout
+    state: int = CONSTANT  # LEARNED: a weight, or computed from weights only
+    factor: float = 1.0  # the constant it was multiplied by since it was computed
+    random: bool = False  # drawn at random, such as a dropout mask
     picked: Picked = ()
     trail: ScoreTrail | None = None  # how it follows from a product of activations
-    weighs: SeenInstead | None = None  # it is a softmax of other scores
-    counts: bool = False  # whole numbers in order, as of positions
-    gives: bool = False  # what an attention gave: moved, or multiplied, at most
-    left_out: int = 0  # marks of the storage that this view has nothing of
+    weighs: SeenInstead | None = None  # it is the softmax of something else
+    counts: bool = False  # consecutive integers, such as positions
+    gives: bool = False  # the output of an attention, at most moved or scaled
+    left_out: int = 0  # marks of the storage that do not apply to this view
 
 
 @dataclass(slots=True)
 class _Storage:
-    """What is known of one storage: its marks, and its views."""
+    """What is known about one storage: its marks and its views."""
 
     marks: int = 0
     given: bool = False  # an input of the model
@@ -67,51 +67,50 @@ class _Storage:
 
 
 def storage_of(tensor: Tensor) -> UntypedStorage | None:
-    """Return the storage of a tensor; None of one that has none."""
+    """Return a tensor's storage; None for sparse, nested and meta tensors."""
     if tensor.is_nested:
         return None
     try:
         return tensor.untyped_storage()
-    except (NotImplementedError, RuntimeError):  # sparse, nested, meta
+    except (NotImplementedError, RuntimeError):
         return None
 
 
 def place_of(tensor: Tensor) -> ViewKey:
-    """Return where in its storage a tensor's numbers lie."""
+    """Return a tensor's offset, shape and strides in its storage."""
     return int(tensor.storage_offset()), tuple(tensor.shape), tuple(tensor.stride())
 
 
 def _extents(place: ViewKey) -> list[tuple[int, int]]:
-    """Return size and stride of each dimension of a view."""
     return list(zip(place[1], place[2], strict=True))
 
 
 class Ledger:
-    """What is known of the tensors of one pass, or of several."""
+    """What is known about the tensors of one pass, or of several."""
 
     def __init__(self, model: Module) -> None:
         self._held: WeakKeyDictionary[object, _Storage] = WeakKeyDictionary()
         tensors = [*model.parameters(), *model.buffers()]
         self._weights = {id(s): s for s in map(storage_of, tensors) if s is not None}
-        self.marked = 2  # how many marks there were
+        self.marked = 2  # the number of marks in use
 
     def forget(self) -> None:
-        """Let go of all tensors: what is known of one may hold others."""
+        """Release all tensors: entries may refer to other tensors."""
         self._held.clear()
         self._weights.clear()
 
     def new_mark(self) -> int:
-        """Return a mark that nothing has yet."""
+        """Return an unused mark."""
         self.marked += 1
         return 1 << (self.marked - 1)
 
     def is_weight(self, tensor: Tensor) -> bool:
-        """Whether a tensor is a parameter or a buffer, or a view of one."""
+        """Whether a tensor is a view of a parameter or a buffer."""
         storage = storage_of(tensor)
         return storage is not None and id(storage) in self._weights
 
     def known(self, tensor: Tensor) -> Known:
-        """Return what is known of a tensor; of a new one, that it is a constant."""
+        """Return the entry of a tensor; a new tensor is entered as a constant."""
         storage = storage_of(tensor)
         held = self._held.get(storage) if storage is not None else None
         if held is not None and (found := held.views.get(place_of(tensor))):
@@ -123,7 +122,7 @@ class Ledger:
             ]
             dimensions = tuple((axis,) if axis.size > 1 else () for axis in axes)
             known = Known(dimensions, LEARNED)
-        else:  # perhaps another view of numbers that are known
+        else:  # possibly a new view of a known storage
             views = self.views(tensor).values()
             state = max((known.state for known in views), default=CONSTANT)
             known = Known(fresh(tensor.shape, MADE), state)
@@ -131,13 +130,13 @@ class Ledger:
         return known
 
     def views(self, tensor: Tensor) -> dict[ViewKey, Known]:
-        """Return what is known of all views of a tensor's storage, to be changed."""
+        """Return the mutable entries of all views of a tensor's storage."""
         storage = storage_of(tensor)
         held = self._held.get(storage) if storage is not None else None
         return {} if held is None else held.views
 
     def learn(self, tensor: Tensor, known: Known, marks: int) -> None:
-        """Keep what is known of a tensor; its storage gets the marks as well."""
+        """Enter a tensor, and add ``marks`` to its storage."""
         storage = storage_of(tensor)
         if storage is None:
             return
@@ -150,11 +149,11 @@ class Ledger:
     def rewrite(
         self, part: Tensor, before: DataDimensions, *, anew: bool, blank: bool
     ) -> None:
-        """Follow an edit of a part in place, in all other views of its numbers.
+        """Update all other views of a storage after an in-place edit of a part.
 
-        ``before`` are its dimensions as they were; ``anew`` tells that other numbers
-        stand there now, so that the whole of an axis is no longer of one order. Nor is
-        a larger one, unless its other numbers came from no input (``blank``).
+        ``before`` are the dimensions of the part before the edit; ``anew`` that its
+        numbers were overwritten. Then the order of a larger view is unknown, unless the
+        rest of it does not depend on an input (``blank``).
         """
         views, own = self.views(part), place_of(part)
         now = dict(zip(_extents(own), views[own].dimensions, strict=True))
@@ -175,7 +174,7 @@ class Ledger:
             views[place] = replace(known, dimensions=dimensions)
 
     def marks(self, tensors: Iterable[Tensor]) -> int:
-        """Return what tensors depend on, taken together."""
+        """Return the combined marks of tensors."""
         together = 0
         for tensor in tensors:
             storage = storage_of(tensor)
@@ -186,7 +185,7 @@ class Ledger:
         return together
 
     def mark_input(self, tensor: Tensor, mark: int) -> None:
-        """Make a tensor an input of the model: its marks and axes begin here."""
+        """Make a tensor an input of the model, with its own mark and new axes."""
         storage = storage_of(tensor)
         if storage is None:
             return
@@ -194,27 +193,27 @@ class Ledger:
         self.learn(tensor, Known(fresh(tensor.shape, INPUT), COMPUTED), 0)
 
     def is_made(self, tensor: Tensor) -> bool:
-        """Whether a tensor was computed from inputs, and is none itself."""
+        """Whether a tensor was computed from inputs and is not an input itself."""
         storage = storage_of(tensor)
         held = self._held.get(storage) if storage is not None else None
         return held is not None and not held.given and held.marks != 0
 
 
-# ---- ScoreTrail: how numbers follow from a product of activations, to be done again --
+# ---- ScoreTrail: the operations from a product of activations on, to be repeated -----
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoreProduct:
-    """A product of two activations: perhaps of queries and keys."""
+    """A product of two activations, possibly queries and keys."""
 
     left: Tensor  # [*shared, M, d]
     right: Tensor  # [*shared, d, J]
-    shared: DataDimensions  # the better known of what both have
-    own_shared: tuple[DataDimensions, DataDimensions]  # what left and right have
-    summed: DataDimension  # d, as left and right have it
+    shared: DataDimensions  # the batch dimensions, from the more informative factor
+    own_shared: tuple[DataDimensions, DataDimensions]  # those of left and right
+    summed: DataDimension  # d, in left and right
     left_rows: DataDimension  # M
-    right_columns: DataDimension  # J: counted by axes of its own
-    right_before: DataDimension  # J, as the right factor has it
+    right_columns: DataDimension  # J, with axes of its own
+    right_before: DataDimension  # J, with the axes of the right factor
     picked: tuple[Picked, Picked]  # of left and right
     factors: tuple[float, float]  # that left and right were multiplied by
     marks: tuple[int, int]
@@ -224,16 +223,16 @@ class ScoreProduct:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoreTrail:
-    """The last of the operations that lead from a product to a tensor."""
+    """One operation between a product and a tensor; ``before`` is the previous one."""
 
     product: ScoreProduct
     before: ScoreTrail | None = None
     again: Again | None = None
     operation: str = ""
-    # of the softmax: the dimension it runs over, and those of its input
+    # of a softmax: the dimension it runs over, and the dimensions of its input
     softmax: tuple[DataDimension, DataDimensions] | None = None
     random: bool = False
-    others: tuple[ScoreTrail, ...] = ()  # of other softmaxes that went in as well
+    others: tuple[ScoreTrail, ...] = ()  # other softmaxes that were combined with it
 
     def steps(self) -> list[ScoreTrail]:
         """Return all operations, the first one first."""
@@ -245,14 +244,14 @@ class ScoreTrail:
         return steps[::-1]
 
     def normalised(self) -> bool:
-        """Whether a softmax, or an exponential, is among the operations."""
+        """Whether the operations include a softmax or an exponential."""
         return any(step.softmax or step.operation == "exp" for step in self.steps())
 
 
 def with_sum(
     trail: ScoreTrail, name: str, bias: Tensor, kwargs: dict[str, Any]
 ) -> ScoreTrail:
-    """Return the trail of a product to which its own operation adds something."""
+    """Return the trail of a product whose operation also adds a bias (baddbmm)."""
     beta, alpha = kwargs.get("beta", 1), kwargs.get("alpha", 1)
 
     def again(given: Tensor) -> Tensor:
@@ -262,12 +261,12 @@ def with_sum(
     return replace(trail, before=trail, again=again, operation=name)
 
 
-VIEW_NAMES = {"view", "_unsafe_view"}  # done again on numbers that may lie otherwise
-GIVEN = object()  # stands where the argument was that is on the trail
+VIEW_NAMES = {"view", "_unsafe_view"}  # repeated as reshape: strides may differ
+GIVEN = object()  # placeholder for the argument on the trail
 
 
 def safe_softmax(scores: Tensor, dimension: int) -> Tensor:
-    """Return the softmax; zeros where all scores are -inf, not NaN."""
+    """Softmax that gives zeros, not NaN, where all scores are -inf."""
     nothing = (scores == -math.inf).all(dimension, keepdim=True)
     return torch.softmax(scores, dimension).masked_fill(nothing, 0.0)
 
@@ -278,11 +277,11 @@ def doing_again(
     kwargs: dict[str, Any],
     on_trail: Tensor,
 ) -> Again:
-    """Return an operation as a function of the one argument that is on the trail.
+    """Turn an operation into a function of its argument ``on_trail``.
 
-    Numbers of the model's own type are done exactly as the model did them; numbers of
-    another type keep it, whatever the model rounded its own to. The argument itself is
-    not kept: else all scores of a pass would stay in memory.
+    In the model's dtype the operation is repeated exactly; other dtypes stay, without
+    the model's roundings. The argument is not stored, or all scores of a pass would
+    stay in memory.
     """
     name, dtype = operation._schema.name.removeprefix("aten::"), on_trail.dtype
     args, kwargs = _without(args, on_trail), _without(kwargs, on_trail)
@@ -322,7 +321,7 @@ def doing_again(
 
 
 def _without(values: Any, gone: Tensor) -> Any:
-    """Return arguments with a placeholder for one of them."""
+    """Replace one argument by the placeholder."""
     if isinstance(values, dict):
         return {name: _without(value, gone) for name, value in values.items()}
     if isinstance(values, list | tuple):
@@ -331,20 +330,20 @@ def _without(values: Any, gone: Tensor) -> Any:
 
 
 def walked(steps: list[ScoreTrail], numbers: Tensor) -> Tensor:
-    """Do the operations again on other numbers of the product's shape."""
+    """Apply the operations to other numbers of the product's shape."""
     for step in steps:
         if step.again is not None:
             numbers = step.again(numbers)
     return numbers
 
 
-# Edits in place of a part of some numbers: what is known of the whole follows them
+# In-place edits of a part: the trails of the whole follow them
 
 
 def follow_edit(
     ledger: Ledger, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
-    """Add an edit of its first argument to the trails of what that is a part of."""
+    """Append an in-place edit to the trails of all views that contain its part."""
     part, views = args[0], ledger.views(args[0])
     edited = place_of(part)
     wholes = {
@@ -354,7 +353,7 @@ def follow_edit(
     }
     if not wholes:
         return
-    # what it takes from beside the part may be edited later
+    # other parts of the same storage may be edited later
     own = [
         x.clone() if isinstance(x, Tensor) and ledger.views(x) is views else x
         for x in args[1:]
@@ -373,22 +372,22 @@ def follow_edit(
 
 
 def _span(place: ViewKey) -> int:
-    """Return how many numbers lie between the first and the last of a view."""
+    """Return how many elements a view spans in memory."""
     _offset, shape, strides = place
     return 1 + sum((n - 1) * by for n, by in zip(shape, strides, strict=True))
 
 
 def _reaches(whole: ViewKey, part: ViewKey) -> bool:
-    """Whether a part lies between the first and the last number of a view."""
+    """Whether a part lies within the memory that a view spans."""
     start = part[0] - whole[0]
     return 0 not in part[1] and start >= 0 and start + _span(part) <= _span(whole)
 
 
 def _in_part(edit: Again, whole: ViewKey, part: ViewKey) -> Again:
-    """Return an edit of a part as a function of the whole."""
+    """Turn an edit of a part into a function of the whole."""
 
     def again(given: Tensor) -> Tensor:
-        numbers = given.new_zeros(_span(whole))  # as they lay in memory
+        numbers = given.new_zeros(_span(whole))  # the original memory layout
         numbers.as_strided(*whole[1:]).copy_(given.reshape(whole[1]))
         inner = numbers.as_strided(*part[1:], part[0] - whole[0])
         inner.copy_(edit(inner))
@@ -397,25 +396,25 @@ def _in_part(edit: Again, whole: ViewKey, part: ViewKey) -> Again:
     return again
 
 
-# ---- What is no attention, but mixes positions or weighs choices as attention does ---
+# ---- Operations that are not attention, but mix positions or weigh choices like it ---
 
 
 @dataclass(frozen=True, slots=True)
 class SeenInstead:
-    """Something that is no attention, but looks as if it took part in one."""
+    """An operation that is not attention, but looks like part of one."""
 
     # "no product", "other scores", "no softmax", "mixing", "kernel", "axes", "outside",
     # "pieces", "together", "nested", "unknown"
     reason: str
     module: str
-    size: int  # choices of a softmax
+    size: int  # number of choices of a softmax
     name: str = ""  # of the operation
 
 
 def mixes_positions(
     name: str, args: Sequence[Any], ins: Sequence[Tensor], ledger: Ledger
 ) -> bool:
-    """Whether an operation lets positions of an input flow into each other."""
+    """Whether an operation mixes positions (convolution, FFT, cumsum, recurrence)."""
     if name == "convolution" and len(ins) > 1:
         return any(n > 1 for n in ins[1].shape[2:])
     if name == "cumsum" or name in FOURIER:
@@ -429,10 +428,9 @@ def mixes_positions(
 
 
 def is_from_outside(name: str, tensor: Tensor, ledger: Ledger, rows: int) -> bool:
-    """Whether features of a batch were never seen to be computed, and torch did not.
+    """Whether a batch of features entered from outside torch, from numpy for example.
 
-    What numpy has computed, say: ``torch.from_numpy`` takes its memory, which torch
-    cannot resize, and ``torch.tensor`` a copy.
+    ``torch.from_numpy`` shares memory that torch cannot resize; ``tensor`` copies.
     """
     of_batch = tensor.dim() > 2 and rows in tensor.shape[:2]
     if not of_batch or not tensor.is_floating_point():
@@ -446,7 +444,7 @@ def is_from_outside(name: str, tensor: Tensor, ledger: Ledger, rows: int) -> boo
 
 
 def is_attribute(tensor: Tensor, modules: Iterable[Module]) -> bool:
-    """Whether a module has had a tensor all along, though it is no buffer."""
+    """Whether a module had this tensor before the pass as a plain attribute."""
     storage = storage_of(tensor)
     kept = (x for one in modules for x in tree_leaves(vars(one)))
     return any(isinstance(x, Tensor) and storage_of(x) is storage for x in kept)

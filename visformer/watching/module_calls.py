@@ -1,4 +1,4 @@
-"""ModuleCalls: which module's forward is running."""
+"""ModuleCalls: the stack of modules whose forward is running."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from visformer.values.watched_attention import HALF_TOLERANCE, TOLERANCE
 from visformer.watching.captured import COARSE, unit_of, worst
 
 Given = tuple[tuple[Any, ...], dict[str, Any]]
-COMPILED = "_orig_mod."  # what torch.compile puts before a path
+COMPILED = "_orig_mod."  # the path prefix added by torch.compile
 log = logging.getLogger(__name__)
-# the modules that have a fast path, and how many tensors they are given beside masks
+# modules with a fast path, and how many tensors they take besides masks
 FAST: dict[type[nn.Module], int] = {
     nn.TransformerEncoder: 1,
     nn.TransformerEncoderLayer: 1,
@@ -36,14 +36,14 @@ FAST: dict[type[nn.Module], int] = {
 class ModuleCall(NamedTuple):
     """One call of one module."""
 
-    path: str  # dotted, in the model; "" for the model itself
-    number: int  # counts all calls
-    parent: int  # the number of the call that it was made in; 0 for none
-    outermost: int  # the number of the call at the top
+    path: str  # dotted path in the model; "" for the model itself
+    number: int  # a running count of all calls
+    parent: int  # the number of the calling module's call; 0 if none
+    outermost: int  # the number of the top-level call
 
 
 class Hook:
-    """A hook that does nothing in a copy: a model may be saved while it is watched."""
+    """A hook that does nothing in a copy: a model may be saved while being watched."""
 
     def __init__(self, call: Callable[..., Any]) -> None:
         self._call = call
@@ -52,7 +52,7 @@ class Hook:
         return self._call(*given)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return getattr, (nullcontext(), "__exit__")  # takes anything, gives None
+        return getattr, (nullcontext(), "__exit__")  # accepts anything, returns None
 
 
 Began = Callable[[nn.Module, ModuleCall, tuple[Any, ...], dict[str, Any]], Given | None]
@@ -60,13 +60,13 @@ Ended = Callable[[ModuleCall, Any], None]
 
 
 class ModuleCalls:
-    """The stack of calls.
+    """The stack of running module calls.
 
-    ``began`` is told of those that no other module made, and may return other arguments
-    for one; ``ended`` of all, and is given what each returned.
+    ``began`` is called for each top-level call and may replace its arguments; ``ended``
+    is called for every call with its output.
 
-    It has hooks on each module while it runs, since those on all modules at once are
-    not told the keywords, and make a compiled model warn.
+    Hooks are registered on each module, since global module hooks receive no keyword
+    arguments and make compiled models warn.
     """
 
     def __init__(self, model: nn.Module, began: Began, ended: Ended) -> None:
@@ -79,7 +79,7 @@ class ModuleCalls:
         self._handles: list[RemovableHandle] = []
         self.count = 0  # of calls so far
         self._hooked: set[nn.Module] = set()
-        self._thread = threading.get_ident()  # others may call the model meanwhile
+        self._thread = threading.get_ident()  # other threads may call the model
 
     @property
     def modules(self) -> Iterable[nn.Module]:
@@ -88,28 +88,28 @@ class ModuleCalls:
 
     @property
     def current(self) -> ModuleCall:
-        """The innermost call that runs."""
+        """The innermost running call."""
         return self._stack[-1][1] if self._stack else ModuleCall("", 0, 0, 0)
 
     def start(self) -> None:
-        """Begin to follow."""
+        """Register the hooks."""
         for module in self._modules:
             try:
                 before = module.register_forward_pre_hook(
                     Hook(self._enter), prepend=True, with_kwargs=True
                 )
-            except RuntimeError:  # a scripted module takes no hooks
+            except RuntimeError:  # scripted modules accept no hooks
                 continue
             self._hooked.add(module)
             after = module.register_forward_hook(Hook(self._leave), always_call=True)
             self._handles += [before, after]
 
     def follows(self, module: nn.Module) -> bool:
-        """Whether calls of a module are followed: those of a scripted one are not."""
+        """Whether calls of a module are seen: scripted modules are not hooked."""
         return module in self._hooked
 
     def stop(self) -> None:
-        """End it; the hooks are gone."""
+        """Remove the hooks."""
         for handle in self._handles:
             handle.remove()
         self._handles, self._stack = [], []
@@ -120,7 +120,7 @@ class ModuleCalls:
         if threading.get_ident() != self._thread:
             return None
         if any(isinstance(one, Tensor) and one.is_nested for one in args):
-            torch.backends.mha.set_fastpath_enabled(True)  # no other path takes them
+            torch.backends.mha.set_fastpath_enabled(True)  # nested tensors need it
         above = self.current
         self.count += 1
         path, outermost = self._modules[module], above.outermost or self.count
@@ -132,40 +132,40 @@ class ModuleCalls:
         mine = threading.get_ident() == self._thread
         if mine and any(running is module for running, _call in self._stack):
             running, call = self._stack.pop()
-            while running is not module:  # what ended without saying so
+            while running is not module:  # calls that ended with an exception
                 running, call = self._stack.pop()
             self._ended(call, result)
 
 
-# ---- What watching changes around a model, and puts back -----------------------------
+# ---- Temporary changes around a model ------------------------------------------------
 
 
 @contextmanager
 def plain_paths() -> Iterator[None]:
-    """Switch off the fast paths of torch.nn, which leave no operations to see.
+    """Disable torch.nn's fast paths, whose parts cannot be seen, and torch.compile.
 
-    Compiled functions run as they were written. Both are put back afterwards.
+    Both are restored afterwards.
     """
     fast = torch.backends.mha.get_fastpath_enabled()
     with ExitStack() as stack:
         torch.backends.mha.set_fastpath_enabled(False)
         stack.callback(torch.backends.mha.set_fastpath_enabled, fast)
-        if "torch._dynamo" in sys.modules:  # else nothing can be compiled
+        if "torch._dynamo" in sys.modules:  # otherwise nothing is compiled
             stack.enter_context(torch.compiler.set_stance("force_eager"))
         yield
 
 
 @dataclass(slots=True)
 class Generated:
-    """What a model's ``generate`` returned last; nothing if it was not called."""
+    """The last result of a model's ``generate``; empty if it was not called."""
 
     sequences: list[Tensor] = field(default_factory=list)  # int64 [T] each
-    sentences: int = 1  # that it was given
-    calls: range = range(0)  # the numbers of the calls that it made
+    sentences: int = 1  # the number of prompts
+    calls: range = range(0)  # the numbers of its module calls
 
 
 class _Generate:
-    """A model's own ``generate``, which also keeps the ids that it returns."""
+    """Wraps a model's ``generate`` and keeps the ids that it returns."""
 
     def __init__(self, model: nn.Module, calls: ModuleCalls, kept: Generated) -> None:
         own: Any = model
@@ -185,12 +185,12 @@ class _Generate:
         return returned
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return getattr, (self._model, "generate")  # a copy of the model has its own
+        return getattr, (self._model, "generate")  # pickled as the original method
 
 
 @contextmanager
 def generated_sequences(model: nn.Module, calls: ModuleCalls) -> Iterator[Generated]:
-    """Keep what the model's ``generate`` returned last."""
+    """Record what the model's ``generate`` returns inside the context."""
     kept = Generated()
     if not callable(getattr(model, "generate", None)) or "generate" in vars(model):
         yield kept
@@ -204,9 +204,9 @@ def generated_sequences(model: nn.Module, calls: ModuleCalls) -> Iterator[Genera
 
 @contextmanager
 def same_chances(model: nn.Module) -> Iterator[None]:
-    """Put back random state and buffers: a second run has what the first had."""
+    """Restore random state and buffers on exit, so that a second run is the same."""
     buffers = [(one, one.detach().clone()) for one in model.buffers()]
-    # of all GPUs in use: a model may draw where none of its parameters are
+    # of all GPUs in use: a model may draw on one that has none of its parameters
     in_use = torch.cuda.is_initialized()
     gpus = range(torch.cuda.device_count()) if in_use else range(0)
     with torch.random.fork_rng(devices=gpus):
@@ -220,25 +220,25 @@ def same_chances(model: nn.Module) -> Iterator[None]:
 def _differs(one: Tensor, before: Tensor) -> bool:
     try:
         return not torch.equal(one, before)
-    except Exception:  # sparse, nested: nothing compares them
+    except Exception:  # sparse and nested tensors cannot be compared
         return not one.is_meta
 
 
-# ---- The fast path of torch.nn, off while watching, and what it would have given -----
+# ---- The fast path of torch.nn, which is disabled while watching ---------------------
 
 
 class FastPath(NamedTuple):
-    """What the fast path gives of one call of a module; places are rows of features."""
+    """How a module's fast path differs from the plain path; places are feature rows."""
 
     module: str  # its path
-    zeros: int  # places where it gives zeros, and the plain path other numbers
-    broken: int  # places where it gives NaN, and the plain path none
+    zeros: int  # places where only the fast path gives zeros
+    broken: int  # places where only the fast path gives NaN
     places: int
-    elsewhere: float  # the largest difference at all other places; 0 for rounding
+    elsewhere: float  # the largest difference elsewhere; 0 if it is only rounding
 
     @classmethod
     def compared(cls, module: str, fast: Tensor, plain: Tensor) -> FastPath:
-        """Compare the results of both paths, [..., features]."""
+        """Compare the outputs of both paths, [..., features]."""
         if fast.shape != plain.shape:
             return cls(module, 0, 0, 0, float("inf"))
         broken = fast.isnan().any(-1) & ~plain.isnan().any(-1)
@@ -252,10 +252,10 @@ class FastPath(NamedTuple):
 
 @contextmanager
 def fast_paths(model: nn.Module) -> Iterator[list[FastPath]]:
-    """Follow the modules that have a fast path, and call each once more with it.
+    """Repeat calls of modules that have a fast path, with the fast path enabled.
 
-    The list fills with what it gives. Modules that are called inside of another are
-    left to that one; nothing is called where torch's own switch is off.
+    The differences are appended to the list. Only the outermost such modules are called
+    again, and none if torch's own switch is off.
     """
     calls = _FastCalls(model)
     with ExitStack() as stack:
@@ -266,7 +266,7 @@ def fast_paths(model: nn.Module) -> Iterator[list[FastPath]]:
 
 
 class _FastCalls:
-    """The calls of modules that have a fast path."""
+    """Hooks that repeat calls with the fast path."""
 
     def __init__(self, model: nn.Module) -> None:
         self.found: list[FastPath] = []
@@ -276,7 +276,7 @@ class _FastCalls:
         self._running: list[nn.Module] = []
 
     def hooks(self) -> Iterator[RemovableHandle]:
-        """Begin to follow them."""
+        """Register the hooks."""
         for one in self._names:
             yield one.register_forward_pre_hook(Hook(self._enter))
             yield one.register_forward_hook(
@@ -288,30 +288,30 @@ class _FastCalls:
 
     def _leave(self, module: nn.Module, args: Any, kwargs: Any, result: Any) -> None:
         while self._running and self._running.pop() is not module:
-            pass  # what ended without saying so
+            pass  # calls that ended with an exception
         plain = result[0] if isinstance(result, tuple) else result
         if self._running or not isinstance(plain, Tensor) or not _counts(module, plain):
             return
         if not _has_mask(module, args, kwargs) and unit_of(plain) < COARSE:
-            return  # both give the same, or nearly so
+            return  # equal up to rounding
         try:
             with _as_it_was(module):
                 fast = module.forward(*args, **kwargs)
             fast = fast[0] if isinstance(fast, tuple) else fast
             self.found.append(FastPath.compared(self._names[module], fast, plain))
-        except Exception as error:  # it does not take them
+        except Exception as error:  # the fast path rejects these arguments
             log.debug("%s: %s", self._names[module], stack_words(error))
 
 
 def _is_fast(module: nn.Module) -> bool:
-    """Whether a module has a fast path, and is not changed by a subclass."""
+    """Whether a module has a fast path that no subclass overrides."""
     return any(
         isinstance(module, one) and type(module).forward is one.forward for one in FAST
     )
 
 
 def _counts(module: nn.Module, plain: Tensor) -> bool:
-    """Whether it would take the fast path, and nobody would notice another call."""
+    """Whether it would take the fast path, and a second call has no side effects."""
     inner = [one for one in module.modules() if one is not module]
     everywhere = (
         of_all_modules._global_forward_hooks,
@@ -335,7 +335,7 @@ def _has_mask(module: nn.Module, args: Any, kwargs: Any) -> bool:
 
 @contextmanager
 def _as_it_was(module: nn.Module) -> Iterator[None]:
-    """Let a module run as if nobody watched: no mode, no hook of ours, no warning."""
+    """Run a module unwatched: no dispatch mode, hooks or warnings."""
     with ExitStack() as stack:
         stack.enter_context(_disable_current_modes())
         stack.enter_context(torch.no_grad())

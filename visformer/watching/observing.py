@@ -1,4 +1,4 @@
-"""Observed: what the checks are told of a watched model."""
+"""Collect what the checks need to know about a watched model."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from visformer.watching.operations import leaves_of
 if TYPE_CHECKING:
     from visformer.watching.watcher import Watched
 
-LIBRARY = "transformers."  # its models have the scale that they were trained with
-# as layers are before training: copies of one of them are no finding then
+LIBRARY = "transformers."  # its models use the scale they were trained with
+# the values of a fresh norm: copies of untrained layers are not reported
 FRESH = {"weight": 1.0, "bias": 0.0}
 
 
 def observed(watched: Watched) -> Observation:
-    """Return what is known of the last pass, as the checks take it."""
+    """Return what the checks need to know about the last pass."""
     run = tuple(watched.last_run)
     given = _given(run)
     labels = _labels(watched, given)
@@ -61,7 +61,7 @@ def observed(watched: Watched) -> Observation:
 
 
 def _given(attentions: tuple[WatchedAttention, ...]) -> Ids | None:
-    """Return the ids of the side that predicts, [B, T]."""
+    """Return the ids of the predicting side, [B, T]."""
     own = [one for one in attentions if one.kind not in ("encoder", "other")]
     several = [one.query_ids for one in own or attentions]
     return several[0] if several else None
@@ -72,7 +72,7 @@ def _labels(watched: Watched, given: Ids | None) -> Ids | None:
     if labels is None or given is None:
         return None
     wanted: Ids = labels.detach().cpu().numpy()
-    if wanted.ndim == 1 and wanted.size == given.size:  # as a loss takes them
+    if wanted.ndim == 1 and wanted.size == given.size:  # flattened for a loss
         wanted = wanted.reshape(given.shape[:: -1 if watched.time_axis == 0 else 1])
     if watched.time_axis == 0:
         wanted = wanted.T
@@ -80,13 +80,13 @@ def _labels(watched: Watched, given: Ids | None) -> Ids | None:
 
 
 def first_tensor(output: Any) -> Tensor | None:
-    """Return the first tensor of numbers of what a model returned; a loss is none."""
+    """Return the first floating-point tensor of an output that is not a scalar loss."""
     several = [x for x in leaves_of(output) if x.is_floating_point()]
     return next((x for x in several if x.dim() > 1), next(iter(several), None))
 
 
 def _rows_of(output: Any, given: Ids | None, time_axis: int | None) -> Tensor | None:
-    """Return an output with a row for each token given, [B, T, V]; None for none."""
+    """Return an output as one row per given token, [B, T, V], if possible."""
     logits = first_tensor(output)
     if logits is None or given is None:
         return None
@@ -101,7 +101,7 @@ def _rows_of(output: Any, given: Ids | None, time_axis: int | None) -> Tensor | 
 def _predicted(
     logits: Tensor | None, given: Ids | None
 ) -> tuple[Ids | None, Floats | None]:
-    """Return the likeliest token of each row, [B, T], and its probability."""
+    """Return the most likely token of each row, [B, T], and its probability."""
     if logits is None or given is None or given.min() < 0:
         return None, None
     if given.max() >= logits.shape[2]:
@@ -144,7 +144,7 @@ def _state(
             if not x.is_meta and x.layout == torch.strided
         ),
         equal=tuple(_equal(model, {one.module for one in attentions})),
-        # whose attention is never added to what does not depend on it
+        # its attention does not join a residual stream
         alone=frozenset(
             {one.module for one in watched.found if one.marks[0]}
             - {one.module for one in watched.found if one.mark & watched.joined}
@@ -162,19 +162,19 @@ def _state(
 
 
 def _broken(model: nn.Module, *, harmless: bool) -> Iterator[BrokenTensor]:
-    """Yield parameters that are not finite, and buffers that hold NaN.
+    """Yield parameters that are not finite, and buffers that contain NaN.
 
-    Not what an output is ``harmless`` of: NaN that nothing reads in what is not
-    trained; and never masks, of 0 and -inf alone.
+    If the output is fine (``harmless``), frozen parameters may contain NaN. Masks
+    (0 and -inf) are never reported.
     """
     parameters = dict(model.named_parameters())
     for name, tensor in [*parameters.items(), *model.named_buffers()]:
         if not tensor.is_floating_point() or tensor.layout != torch.strided:
             continue
-        if tensor.is_nested or tensor.dtype.itemsize == 1:  # no sum of them
+        if tensor.is_nested or tensor.dtype.itemsize == 1:  # has no sum
             continue
         if tensor.is_meta or torch.isfinite(tensor.detach().sum()):
-            continue  # finite numbers may overflow in the sum
+            continue  # all finite, but the sum overflowed
         mask = (tensor == 0) | (tensor == -torch.inf)
         if mask.all() or (harmless and not tensor.requires_grad):
             continue
@@ -184,7 +184,7 @@ def _broken(model: nn.Module, *, harmless: bool) -> Iterator[BrokenTensor]:
 
 
 def _equal(model: nn.Module, attending: set[str]) -> Iterator[EqualLayers]:
-    """Yield neighbours of a stack of layers that hold the same numbers."""
+    """Yield adjacent layers of a stack that have equal parameters."""
     for path, stack in model.named_modules():
         if not isinstance(stack, nn.ModuleList | nn.Sequential):
             continue
@@ -202,7 +202,7 @@ def _equal(model: nn.Module, attending: set[str]) -> Iterator[EqualLayers]:
 
 
 def _are_copies(one: dict[str, nn.Parameter], other: dict[str, nn.Parameter]) -> bool:
-    """Whether tensors are equal, not shared, and not as a fresh layer's are."""
+    """Whether parameters are equal without being shared or untrained."""
     if not one or one.keys() != other.keys():
         return False
     pairs = [(one[name], other[name]) for name in one]
@@ -213,13 +213,13 @@ def _are_copies(one: dict[str, nn.Parameter], other: dict[str, nn.Parameter]) ->
         for name, x in one.items()
         if "norm" in name.lower() and name.rpartition(".")[2] in FRESH
     ]
-    if norms and all(norms):  # torch.nn.TransformerEncoder begins with copies
+    if norms and all(norms):  # torch.nn.TransformerEncoder starts with copies
         return False
     return all(torch.equal(a, b) for a, b in pairs)
 
 
 def _has_own_scale(one: WatchedAttention, modules: dict[str, nn.Module]) -> bool:
-    """Whether the scale is a choice: a library's, learned, or beside norms of heads."""
+    """Whether the scale is intended: a library's, learned, or with query-key norms."""
     heads, size = one.weights.shape[1], one.queries.shape[3]
     around = [modules.get(x) for x in (one.module, one.module.rpartition(".")[0])]
     return (_gains(one, modules) - {heads * size}) & {1, heads, size} != set() or any(
@@ -228,11 +228,11 @@ def _has_own_scale(one: WatchedAttention, modules: dict[str, nn.Module]) -> bool
 
 
 def _gains(one: WatchedAttention, modules: dict[str, nn.Module]) -> set[int]:
-    """Return the sizes of what is learned beside the projections, and is no bias."""
+    """Return the sizes of learned gains beside the projections."""
     path, whole = one.module, one.weights.shape[1] * one.queries.shape[3]
     module = modules.get(path, nn.Identity())
     while path and all(x.numel() <= whole for x in module.parameters()):
-        path = path.rpartition(".")[0]  # a part without projections
+        path = path.rpartition(".")[0]  # a submodule without projections
         module = modules.get(path, nn.Identity())
     above = modules.get(path.rpartition(".")[0], module)
     several = {x.numel() for name, x in module.named_parameters() if "bias" not in name}
@@ -241,6 +241,6 @@ def _gains(one: WatchedAttention, modules: dict[str, nn.Module]) -> set[int]:
 
 
 def _is_tied(model: nn.Module, multiplied: set[int]) -> bool:
-    """Whether the table of an embedding is a matrix that something is multiplied by."""
+    """Whether an embedding table is also used in a product."""
     tables = (x for x in model.modules() if isinstance(x, nn.Embedding))
     return any(id(storage_of(x.weight)) in multiplied for x in tables)

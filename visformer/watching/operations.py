@@ -1,4 +1,4 @@
-"""What single operations say about what they are given and what comes of them."""
+"""Properties of single tensor operations."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from visformer.watching.axes import DataDimensions, better
 from visformer.watching.ledger import COMPUTED, CONSTANT, LEARNED, Known
 
 SCALINGS = {"mul", "div", "mul_", "div_"}
-SUMS = 1e-3  # how far a row written by hand may be from one
-KEEP_FACTOR = {  # operations that a factor passes through
+SUMS = 1e-3  # tolerance of the row sums of a hand-written softmax
+KEEP_FACTOR = {  # operations that preserve a constant factor
     *("view", "_unsafe_view", "reshape", "unsqueeze", "squeeze", "transpose", "t"),
     *("permute", "select", "unbind", "slice", "expand", "clone", "_to_copy", "detach"),
     *("alias", "split", "split_with_sizes", "chunk", "cat", "stack", "neg", "add"),
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 def tensors_in(arguments: Iterable[Any]) -> list[Tensor]:
-    """Return the tensors among an operation's arguments: alone, or in a list."""
+    """Return the tensors among an operation's arguments and inside lists of them."""
     found = []
     for one in arguments:
         if isinstance(one, Tensor):
@@ -40,20 +40,20 @@ def tensors_in(arguments: Iterable[Any]) -> list[Tensor]:
 
 
 def leaves_of(output: Any) -> list[Tensor]:
-    """Return the tensors of what a model returned, each sequence of nested ones."""
+    """Return the tensors of an output; nested tensors are split into sequences."""
     several = [x.detach() for x in tree_leaves(output) if isinstance(x, Tensor)]
     return [one for x in several for one in (x.unbind() if x.is_nested else [x])]
 
 
 def sums_to_one(weights: Tensor, dimension: int) -> bool:
-    """Whether numbers are divided as a softmax would divide them."""
+    """Whether the numbers along a dimension sum to one, as after a softmax."""
     if (weights < 0).any():
         return False
     return bool((weights.float().sum(dimension) - 1).abs().max() < SUMS)
 
 
 def of_product(first: Known, second: Known) -> DataDimensions:
-    """Return the dimensions of a product of matrices."""
+    """Return the dimensions of a matrix product."""
     left, right = first.dimensions, second.dimensions
     if second.state == LEARNED or _mixes(first, second):
         right = _features(right)
@@ -63,19 +63,19 @@ def of_product(first: Known, second: Known) -> DataDimensions:
 
 
 def _mixes(weights: Known, other: Known) -> bool:
-    """Whether heads of weights are mixed by numbers that are no parameters."""
+    """Whether the heads of weights are mixed by activations."""
     normalised = weights.trail is not None and weights.trail.normalised()
     return normalised and other.state == CONSTANT
 
 
 def _features(dimensions: DataDimensions) -> DataDimensions:
-    """Dimensions of a weight, as what is computed with it has them."""
+    """Return the dimensions of a weight's product."""
     return tuple(tuple(axis.feature() for axis in one) for one in dimensions)
 
 
 @cache
 def is_composite(func: Any) -> bool:
-    """Whether an operation is made of others that ought to be seen."""
+    """Whether an operation should be decomposed, so that its parts are seen."""
     key = DispatchKey.CompositeImplicitAutograd
     return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key)
 
@@ -83,7 +83,7 @@ def is_composite(func: Any) -> bool:
 def factor_of(
     name: str, args: tuple[Any, ...], ins: list[Tensor], knowns: list[Known]
 ) -> float:
-    """Return what a result was multiplied by since it was computed."""
+    """Return the constant that a result was multiplied by since it was computed."""
     if name not in KEEP_FACTOR or not knowns:
         return 1.0
     computed = [k.factor for k in knowns if k.state == COMPUTED] or [1.0]
@@ -100,15 +100,15 @@ def factor_of(
     return factor
 
 
-# Operations that take functions, as flex_attention: done by their parts if we can
+# Operations that take functions, such as flex_attention: decomposed where possible
 
 
 def done_by_parts(
     mode: TorchDispatchMode, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """Return what an operation gives, computed so that ``mode`` sees all of it.
+    """Return an operation's result, decomposed so that ``mode`` sees every part.
 
-    None where there is no such way, or not in this version of torch.
+    Returns None if this is impossible or not supported by this version of torch.
     """
     parts = _parts_of(name)
     if parts is None:
@@ -124,7 +124,7 @@ def done_by_parts(
 def _parts_of(name: str) -> Callable[..., Any] | None:
     if name != "flex_attention":
         return None
-    try:  # what flex_attention itself does on a CPU, with plain operations
+    try:  # how flex_attention runs on a CPU, in plain operations
         from torch._higher_order_ops.flex_attention import sdpa_dense
     except ImportError:
         return None

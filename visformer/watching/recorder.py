@@ -1,4 +1,4 @@
-"""Recorder: sees every operation of a pass, and finds the attention among them."""
+"""Recorder: sees every operation of a pass and finds the attention among them."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ SOFTMAX = {"_softmax", "_safe_softmax"}
 DRAWN = {"bernoulli_", "bernoulli", "rand", "rand_like", "uniform_"}
 KERNEL = re.compile(r"attention|attn")
 CHOICES = {"argmax", "argmin", "topk", "max", "min", "sort", "argsort", "multinomial"}
-HANDED_ON = {  # operations that give whole numbers as they were
+HANDED_ON = {  # operations that return integers unchanged
     *(*MOVES, *REGROUPS, "slice", "select", "unbind", "split", "split_with_sizes"),
     *("cat", "stack", "transpose", "t", "permute", "expand", "clone", "_to_copy"),
     *("copy", "copy_", "masked_fill", "masked_fill_", "where", "fill_", "index_put_"),
@@ -88,7 +88,7 @@ HANDED_ON = {  # operations that give whole numbers as they were
 }
 SUMS = {"add", "sub", "add_", "sub_"}
 JOINS = SUMS | {"cat", "stack", "lerp", "addcmul", "addcmul_", "where", "mul"}
-LIKE = {  # only the shape of what they are given counts
+LIKE = {  # operations that only use the shape of their input
     *("empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like"),
     *("new_zeros", "new_ones", "new_full", "new_empty"),
 }
@@ -102,7 +102,7 @@ FUSED = {
 
 
 class Recorder(TorchDispatchMode):
-    """A dispatch mode that computes everything as it is, and keeps what it finds."""
+    """A dispatch mode that runs every operation unchanged and records attention."""
 
     supports_higher_order_operators = True
 
@@ -112,9 +112,9 @@ class Recorder(TorchDispatchMode):
         calls: ModuleCalls,
         embeds: Callable[[ModuleCall, Tensor, Tensor], None],
     ) -> None:
-        """``embeds`` is told of the table and the ids that every embedding is given."""
+        """``embeds`` is called with the table and the ids of every embedding."""
         super().__init__()  # type: ignore[no-untyped-call]
-        torch.clear_autocast_cache()  # so that casts of weights are seen
+        torch.clear_autocast_cache()  # so that casts of weights are seen again
         self.ledger, self.calls, self._embeds = ledger, calls, embeds
         self.found: list[Captured] = []
         self.seen: Counter[SeenInstead] = Counter()
@@ -122,10 +122,10 @@ class Recorder(TorchDispatchMode):
         self.operations = 0
         self.dropout: Counter[str] = Counter()  # by module
         self.multiplied: set[int] = set()  # ids of storages of weights in products
-        self.joined = 0  # marks of what was put together with what has not got them
-        self._waiting: dict[ScoreTrail, SeenInstead] = {}  # softmaxes without end
+        self.joined = 0  # marks in sums whose other term lacks them
+        self._waiting: dict[ScoreTrail, SeenInstead] = {}  # softmaxes not yet used
         self._outside: WeakKeyDictionary[object, SeenInstead] = WeakKeyDictionary()
-        self._before: Counter[SeenInstead] = Counter()  # all attention
+        self._before: Counter[SeenInstead] = Counter()  # before the first attention
         self._mixers: dict[ScoreProduct, SeenInstead] = {}
 
     def __torch_dispatch__(
@@ -135,14 +135,14 @@ class Recorder(TorchDispatchMode):
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Do one operation, and note what came of it."""
+        """Run one operation and record its result."""
         given = dict(kwargs or {})
         if torch._C._current_graph_task_id() != -1:  # a backward pass
             return func(*args, **given)
         if isinstance(func, HigherOrderOperator):
             return self._higher_order(func, args, given)
         if any(issubclass(one, NestedTensor) for one in types):
-            return NotImplemented  # then it does what there is to see with its values
+            return NotImplemented  # it then runs visible operations on its values
         if self._is_nested((*args, *given.values())):
             return func(*args, **given)
         if is_composite(func):
@@ -158,7 +158,7 @@ class Recorder(TorchDispatchMode):
         try:
             if not self._is_nested((out,)):
                 self._note(func, name, args, given, out)
-        except Exception as error:  # the model's own work goes on all the same
+        except Exception as error:  # must not disturb the model
             log.debug("%s: %s", name, stack_words(error))
             self.see("unknown", name=name)
         return out
@@ -181,13 +181,13 @@ class Recorder(TorchDispatchMode):
         return out
 
     def _is_nested(self, several: tuple[Any, ...]) -> bool:
-        """Whether nested tensors are among arguments or results; notes them."""
+        """Whether arguments or results contain nested tensors; records it."""
         nested = any(one.is_nested for one in tensors_in(several))
         self.seen.update([SeenInstead("nested", "", 0)] if nested else [])
         return nested
 
     def finish(self) -> None:
-        """Note the softmaxes and the products of which nothing came."""
+        """Record the softmaxes and products that were never used."""
         for seen in self._waiting.values():
             if seen.size > 1:
                 self.seen[seen] += 1
@@ -196,7 +196,7 @@ class Recorder(TorchDispatchMode):
             self.seen.update(self._before)
         self._waiting, self._mixers = {}, {}
 
-    # ---- what is known of a result ---------------------------------------------------
+    # ---- what is known about a result ------------------------------------------------
 
     def _note(
         self,
@@ -267,7 +267,7 @@ class Recorder(TorchDispatchMode):
         out: Any,
         again: Again | None,
     ) -> None:
-        """Note what has the shape of another alone; weights stand as they did."""
+        """Record the result of an operation that only uses shapes, like zeros_like."""
         ledger = self.ledger
         weights = any(ledger.known(x).trail for x in ins)
         like = results_of(name, args, ins, ledger, out, again, pointwise=True)
@@ -276,7 +276,7 @@ class Recorder(TorchDispatchMode):
             ledger.learn(one, Known(own, random=name in DRAWN), 0)
 
     def _see_outside(self, name: str, ins: list[Tensor], out: Any) -> None:
-        """Note what torch did not compute, where it is no mask: met by activations."""
+        """Record tensors computed outside torch when activations meet them."""
         ledger = self.ledger
         for one in ins:
             outside = is_from_outside(name, one, ledger, self.batch_size)
@@ -298,26 +298,26 @@ class Recorder(TorchDispatchMode):
 
     def _see_joined(self, name: str, ins: list[Tensor], marks: int) -> None:
         several = [x for x in ins if x.is_floating_point()] if name in JOINS else []
-        for part in filter(None, (self.ledger.marks([x]) for x in several)):  # no bias
+        for part in filter(None, (self.ledger.marks([x]) for x in several)):  # not bias
             self.joined |= marks & ~part
 
     def _see_mixing(self, name: str, marks: int) -> None:
-        """Note what mixes positions, but for what makes tokens of samples or pixels."""
+        """Record position mixing, except convolutions before any attention."""
         after = any(marks & one.mark for one in self.found)
         seen = SeenInstead("mixing", self.calls.current.path, 0, name)
         (self.seen if after or name != "convolution" else self._before)[seen] += 1
 
     def _marks_after(self, name: str, ins: list[Tensor]) -> int:
-        """Return what a result depends on."""
+        """Return the marks of a result."""
         marks = self.ledger.marks(ins)
-        if name in MOVES:  # what says where to is not what is moved
+        if name in MOVES:  # indices move values, but the result does not hold them
             marks &= ~CHOSEN | self.ledger.marks(ins[:1])
         return marks if name in HANDED_ON else marks & ~VERBATIM
 
     def _weighed(
         self, name: str, args: tuple[Any, ...], ins: list[Tensor], knowns: list[Known]
     ) -> SeenInstead | None:
-        """Return the softmax of other scores that a result is, or is made of."""
+        """Return the non-attention softmax that a result is computed from."""
         if name in SOFTMAX and knowns[0].state == COMPUTED:
             size = ins[0].shape[args[1]]
             return SeenInstead("other scores", self.calls.current.path, size)
@@ -326,7 +326,7 @@ class Recorder(TorchDispatchMode):
         found = [(x, k.weighs) for x, k in zip(ins, knowns, strict=True) if k.weighs]
         for weights, weighs in found if name in ("mul", "mul_") else ():
             spread = [x for x in ins if x.numel() > weights.numel()]
-            if self.ledger.marks(spread) and weighs.size > 1:  # by a router, say
+            if self.ledger.marks(spread) and weighs.size > 1:  # a router, for example
                 self.seen[weighs] += 1
         return found[0][1] if found else None
 
@@ -380,7 +380,7 @@ class Recorder(TorchDispatchMode):
         return made
 
     def _gives(self, name: str, knowns: list[Known]) -> bool:
-        """Whether a result is still what an attention gave; notes a sum of two."""
+        """Whether a result is still an attention's output; records sums of two."""
         if name in FUSED:
             return True
         if name not in SUMS:
@@ -395,9 +395,9 @@ class Recorder(TorchDispatchMode):
         return False
 
     def see(self, reason: str, size: int = 0, name: str = "") -> None:
-        """Note something that is no attention, at the module that runs."""
+        """Record something other than attention for the running module."""
         of_choices = reason in ("other scores", "axes")
-        if of_choices and size < 2:  # with one there is nothing to weigh
+        if of_choices and size < 2:  # a single choice is no weighting
             return
         self.seen[SeenInstead(reason, self.calls.current.path, size, name)] += 1
 
@@ -412,7 +412,7 @@ class Recorder(TorchDispatchMode):
         out: Tensor,
         marks: int,
     ) -> int:
-        """Note a product of matrices; returns the marks of its result."""
+        """Record a matrix product and return the marks of its result."""
         plus = len(args) > 2
         left, right = args[-2:] if not plus else args[1:3]
         first, second = self.ledger.known(left), self.ledger.known(right)
@@ -429,10 +429,10 @@ class Recorder(TorchDispatchMode):
             (second, right, (first, of_left, left), False),
         ):
             if known.weighs and others[1] and known.weighs.size > 1:
-                self.seen[known.weighs] += 1  # as attention does; a choice does not
+                self.seen[known.weighs] += 1  # weighs activations, as attention does
             if known.trail is None or attention:
                 continue
-            if others[0].state == COMPUTED:  # also of queries that were learned
+            if others[0].state == COMPUTED:  # or learned queries
                 if known.trail.normalised() and not plus:
                     attention = self._attend(
                         known, tensor, others[2], others[1], out, left=is_left
@@ -449,7 +449,7 @@ class Recorder(TorchDispatchMode):
             if plus:
                 trail = with_sum(trail, name, args[0], kwargs)
         if attention:
-            marks |= self.found[-1].mark  # what follows depends on this attention
+            marks |= self.found[-1].mark
         state = COMPUTED if max(first.state, second.state) > CONSTANT else CONSTANT
         picked = tuple(dict.fromkeys((*first.picked, *second.picked)))
         known = Known(dimensions, state, picked=picked, trail=trail, gives=attention)
@@ -459,7 +459,7 @@ class Recorder(TorchDispatchMode):
     def _weighs_one_key(
         self, ins: list[Tensor], knowns: list[Known], out: Tensor
     ) -> bool:
-        """Note a multiplication that is an attention over one key; whether it is."""
+        """Whether a multiplication is an attention over one key; records it."""
         for at, known in enumerate(knowns):
             if not has_one_key(known.trail):
                 continue
@@ -481,7 +481,7 @@ class Recorder(TorchDispatchMode):
         second: Known,
         marks: tuple[int, int],
     ) -> ScoreProduct:
-        """Return a product of two activations, of which this and those are known."""
+        """Return a product of two activations."""
         before = second.dimensions[-1]
         contracted = (*first.dimensions[-1], *second.dimensions[-2])
         call = self.calls.current
@@ -537,10 +537,10 @@ class Recorder(TorchDispatchMode):
         *,
         left: bool = True,
     ) -> bool:
-        """Keep an attention; False, and noted, where its axes cannot be told.
+        """Record an attention; returns False, and records why, if axes are unclear.
 
-        ``values`` come with what they depend on; ``left`` tells whether the weights
-        are the left factor of ``result``.
+        ``values`` come with their marks; ``left`` is False if the weights are the right
+        factor of ``result``.
         """
         self._mixers.pop(trail.product, None)
         try:
@@ -564,14 +564,14 @@ class Recorder(TorchDispatchMode):
 
 
 def _of_heads(args: tuple[Any, ...], known: Known) -> bool:
-    """Whether a sum or mean of weights is over their heads alone."""
+    """Whether a sum or mean of weights runs over the heads only."""
     several = args[1] if len(args) > 1 and isinstance(args[1], list) else []
     gone = {axis for at in several for axis in known.dimensions[at]}
     shared = known.trail.product.shared if known.trail else ()
     return bool(gone) and gone <= {axis for one in shared for axis in one}
 
 
-# ---- Attention that one kernel computes: its weights are computed beside it ----------
+# ---- Fused kernels: the weights are recomputed beside the kernel ---------------------
 
 
 def fused_attention(
@@ -582,7 +582,7 @@ def fused_attention(
     kwargs: dict[str, Any],
     out: Any,
 ) -> int:
-    """Note the attention of a fused kernel; returns the mark of its result."""
+    """Record the attention of a fused kernel; returns the mark of its result."""
     names = [argument.name for argument in func._schema.arguments]
     given = {**dict(zip(names, args, strict=False)), **kwargs}
     query, key, value = (given[name] for name in names[:3])  # [B, H, N, d]
@@ -609,7 +609,7 @@ def _product(
 
 
 def _trail(product: ScoreProduct, name: str, given: dict[str, Any]) -> ScoreTrail:
-    """Return the operations that the kernel does in one."""
+    """Return the operations that the kernel fuses."""
     scale = given.get("scale")
     scale = 1 / math.sqrt(product.left.shape[-1]) if scale is None else scale
     bias = given.get("attn_mask", given.get("attn_bias"))
@@ -632,7 +632,7 @@ def _trail(product: ScoreProduct, name: str, given: dict[str, Any]) -> ScoreTrai
 
 
 def _mask(product: ScoreProduct, bias: Tensor | None, *, causal: bool) -> Tensor | None:
-    """Return what is added to the scores, [Q, K] or broadcast to [B, H, Q, K]."""
+    """Return the bias of the scores, [Q, K] or broadcastable to [B, H, Q, K]."""
     if bias is not None:
         if bias.dtype == torch.bool:
             zeros = torch.zeros(bias.shape, device=bias.device)

@@ -1,4 +1,4 @@
-"""RowTokens: the ids of what was attended with, and the tokens of each row."""
+"""RowTokens: the ids that attention reads, and the tokens of each row."""
 
 from __future__ import annotations
 
@@ -33,33 +33,33 @@ if TYPE_CHECKING:
 
 
 class RowTokens(NamedTuple):
-    """The two sides of one row."""
+    """Source and target of one row."""
 
     source: tuple[str, ...]
     source_ids: Ids
     target: tuple[str, ...]
     target_ids: Ids
-    piece: Callable[[int], str]  # a target id's token
-    known: bool  # whether the target's ids are
-    last: int | None  # what the last row is to predict, where that is known
+    piece: Callable[[int], str]  # the token of a target id
+    known: bool  # whether the target ids are known
+    last: int | None  # the label of the last row, if known
 
 
 class _Axes(NamedTuple):
-    """What is asked for: ids at the positions of some axes."""
+    """The axes whose ids are wanted."""
 
-    marks: int  # of inputs that they may be of
+    marks: int  # of the inputs that the ids may come from
     batch: DataDimension
     along: DataDimension
-    picked: Picked  # where ``along`` has one position alone
+    picked: Picked  # where ``along`` is a single position
     rows: int
     length: int
 
 
 def with_ids(one: Captured, read: Sequence[IdsRead], sides: Sides) -> Captured:
-    """Return an attention with the ids of its queries and keys, where they are known.
+    """Return an attention with the ids of its queries and keys, if known.
 
-    They are those that an embedding was given, at the positions that the axes of
-    queries and keys lead back to; ``read`` has those of words first.
+    They are the ids of the embedding that the axes of queries and keys lead back to;
+    ``read`` lists words first.
     """
     kind = sides.kind(one)
     of_queries = sides.target if kind in ("decoder", "cross") else sides.source
@@ -79,7 +79,7 @@ def with_ids(one: Captured, read: Sequence[IdsRead], sides: Sides) -> Captured:
 
 
 def in_given_order(one: Captured, inputs: Sequence[Input]) -> Captured:
-    """Return an attention whose rows come as they were given, if the model sorts."""
+    """Undo a reordering of the batch, if the model sorts its rows."""
     own = [x for x in inputs if x.mark & one.marks[0]]
     for axis in (x for given in own for dimension in given.axes for x in dimension):
         at = positions_on(one.batch_axes[0], axis)
@@ -91,7 +91,7 @@ def in_given_order(one: Captured, inputs: Sequence[Input]) -> Captured:
 
 
 def words_first(read: Sequence[IdsRead]) -> list[IdsRead]:
-    """Sort what was read: words before positions and kinds, which are fewer."""
+    """Sort likely words first: positions and segments have smaller tables."""
     counting = counting_tables(read)
 
     def likely(one: IdsRead) -> tuple[bool, bool, bool, int, int]:
@@ -102,7 +102,7 @@ def words_first(read: Sequence[IdsRead]) -> list[IdsRead]:
 
 
 def _ids_at(read: Sequence[IdsRead], axes: _Axes) -> Tensor | None:
-    """Return the ids [B, N] at some axes, of words: the first that fit."""
+    """Return the ids [B, N] along some axes: the first that fit."""
     fit = [x for x in read if x.marks & axes.marks]
     for one in fit:
         made = _of_read(one, axes)
@@ -112,7 +112,7 @@ def _ids_at(read: Sequence[IdsRead], axes: _Axes) -> Tensor | None:
 
 
 def _of_read(one: IdsRead, wanted: _Axes) -> Tensor | None:
-    """Return ids [B, N] of what an embedding was given; None where they are not its."""
+    """Index the ids of an embedding by the wanted axes, [B, N]; None if they differ."""
     axes = [axis for dimension in one.axes for axis in dimension]
     ids = one.ids.reshape([axis.size for axis in axes])
     several = list(range(len(axes)))
@@ -120,7 +120,7 @@ def _of_read(one: IdsRead, wanted: _Axes) -> Tensor | None:
     for at, axis in enumerate(axes):
         if len(wanted.along) == 1:
             along = wanted.along[0].positions_on(axis)
-        else:  # one position alone, perhaps that of many
+        else:  # a single position, possibly the last of several picks
             picks = [(x.positions_on(axis), where) for x, where in wanted.picked]
             found = [x[where : where + 1] for x, where in picks if x is not None]
             along = found[-1] if found and not wanted.along else None
@@ -140,7 +140,7 @@ def _of_read(one: IdsRead, wanted: _Axes) -> Tensor | None:
 
 
 def side_ids(layers: Layers) -> dict[str, Ids | None]:
-    """Return the ids of either side that there is, [B, N], if all layers agree."""
+    """Return the ids of each side, [B, N]; None if unknown or if layers disagree."""
     several: dict[str, list[Ids | None]] = {}
     for kind, attentions in layers.items():
         of_queries, of_keys = SIDES[kind]
@@ -158,10 +158,10 @@ def side_ids(layers: Layers) -> dict[str, Ids | None]:
 def tokens_of(
     watched: Watched, layers: Layers, sizes: dict[str, int]
 ) -> list[RowTokens]:
-    """Return the tokens of each row; of what has no ids, they are numbered.
+    """Return the tokens of each row; without ids, the tokens are numbers from 1.
 
-    ``sizes`` are those of source and target. Raises InputError for tokens that are not
-    as many as the model saw.
+    ``sizes`` are the lengths of source and target. Raises InputError if given tokens do
+    not match these lengths.
     """
     watcher = watched.watcher
     ids, piece = side_ids(layers), _pieces(watcher.tokenizer)
@@ -193,9 +193,9 @@ def tokens_of(
 
 
 def _last_labels(watched: Watched, ids: Ids) -> Ids | None:
-    """Return what the last rows are to predict, [B], if the model shifts its target.
+    """Return the labels of the last rows, [B], if the model shifts its target itself.
 
-    Then it was given what each row is to predict, and reads the token before.
+    Such a model receives the labels and feeds each row the token before.
     """
     given = (*watched.targets, *watched.sources)
     for wanted in (one.numpy() for one in given if not one.is_floating_point()):
@@ -220,33 +220,33 @@ def _told(
 
 
 def _pieces(tokenizer: Any) -> Callable[[int], str]:
-    """Return the function from an id to its token."""
+    """Return a function that maps an id to its token."""
     for name in ("convert_ids_to_tokens", "id_to_token", "id_to_piece", "IdToPiece"):
         if (method := getattr(tokenizer, name, None)) is not None:
             return lambda id: str(method(id))
     if callable(tokenizer):
         return lambda id: str(tokenizer(id))
-    if tokenizer is not None:  # a list, or a dict of ids
+    if tokenizer is not None:  # a list, or a dict keyed by id
         return lambda id: str(tokenizer[id])
     return str
 
 
-# ---- Sides: which inputs are the source, and which the target ------------------------
+# ---- Sides: which inputs are the source and which the target -------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """The marks of the inputs of either side; of a third one, those of neither."""
+    """The marks of the source inputs and of the target inputs."""
 
     source: int
     target: int
 
     def kind(self, one: Captured) -> WatchedKind | None:
-        """Tell the kind by what queries and keys follow from; None: not by that."""
+        """Return the kind by the inputs of queries and keys; None if unclear."""
         queries, keys = one.marks[0], one.marks[1]
         if border_of(one, self) is not None:
             return "merged"
-        # queries that were learned are a target of their own
+        # learned queries count as a target
         asks = bool(queries & self.target) or one.learned[0]
         asked = bool(keys & self.target) or one.learned[1]
         if _are_apart(one, self.source | self.target) and asks == asked:
@@ -261,7 +261,7 @@ class Sides:
 
 
 def _are_apart(one: Captured, inputs: int) -> bool:
-    """Whether queries and keys are of two inputs, or of two parts of one."""
+    """Whether queries and keys come from two inputs, or from disjoint parts of one."""
     queries, keys = one.marks[0] & inputs, one.marks[1] & inputs
     if queries and keys and not queries & keys:
         return True
@@ -275,7 +275,7 @@ def _are_apart(one: Captured, inputs: int) -> bool:
 
 
 def sides_of(inputs: Sequence[Input], found: Sequence[Captured]) -> Sides:
-    """Decide the sides of all inputs that attention depends on."""
+    """Assign a side to every input that attention depends on."""
     used = 0
     for one in found:
         used |= one.marks[0] | one.marks[1] | one.marks[2]
@@ -301,7 +301,7 @@ def _marks(sides: dict[int, str], side: str) -> int:
 def _by_what_is_read(
     sides: dict[int, str], inputs: Sequence[Input], found: Sequence[Captured]
 ) -> set[int]:
-    """Decide by what attends to what: the target to the source, not the reverse."""
+    """Decide by what attends to what: the target attends to the source."""
     votes: dict[int, set[str]] = {mark: set() for mark in sides}
 
     def places(marks: int) -> set[str]:
@@ -310,7 +310,7 @@ def _by_what_is_read(
     for one in found:
         queries, keys, values = one.marks
         read = keys | values
-        if not queries & ~read:  # one softmax over its own keys and another's
+        if not queries & ~read:  # one softmax over keys of both sides
             parts = [part for _size, part in one.key_parts if not part & queries]
             apart = parts and places(parts[0]).isdisjoint(places(queries))
             read = parts[0] if apart else queries
@@ -328,7 +328,7 @@ def _by_what_is_read(
 
 
 def _by_place(sides: dict[int, str], inputs: Sequence[Input]) -> None:
-    """Decide of what is given in the same place at another step: the same side."""
+    """Give an input the side of the input at the same place in another step."""
     of_place: dict[str, set[str]] = {}
     for one in inputs:
         of_place.setdefault(one.place, set()).add(sides[one.mark])
@@ -341,7 +341,7 @@ def _by_place(sides: dict[int, str], inputs: Sequence[Input]) -> None:
 def _by_company(
     sides: dict[int, str], inputs: Sequence[Input], found: Sequence[Captured]
 ) -> None:
-    """Decide of what is always read together with a side: it is of that side."""
+    """Give an input the side of the inputs that are always read together with it."""
     for one in inputs:
         if sides[one.mark]:
             continue
@@ -359,7 +359,7 @@ def _by_company(
 def _of_one_sequence(
     sides: Sides, inputs: Sequence[Input], found: Sequence[Captured]
 ) -> Sides:
-    """Take back a target that is the source again, given to one attention alone."""
+    """Merge a target that is a copy of the source, if all attention is cross."""
     copied = any(one.copied and one.mark & sides.target for one in inputs)
     if copied and all(sides.kind(one) == "cross" for one in found):
         return Sides(sides.source | sides.target, 0)
@@ -367,7 +367,7 @@ def _of_one_sequence(
 
 
 def border_of(one: Captured, sides: Sides) -> int | None:
-    """Return how many keys are of the first side, where one softmax reads both."""
+    """Return how many keys belong to the first side, if one softmax reads both."""
     if len(one.key_parts) < 2 or not all(marks for _size, marks in one.key_parts):
         return None
     of_target = [bool(marks & sides.target) for _size, marks in one.key_parts]

@@ -1,4 +1,4 @@
-"""The residual stream of watched layers, and the model's own way from it to logits."""
+"""The residual stream of watched layers, and the model's own map from it to logits."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from visformer.watching.ledger import Ledger
 from visformer.watching.module_calls import COMPILED, Hook
 from visformer.watching.watched_runs import RunRows
 
-CLOSE = 1e-3  # of logits computed again, relative to max(1, the largest one)
+CLOSE = 1e-3  # tolerance of recomputed logits, relative to max(1, the largest one)
 
 
 @dataclass(eq=False)
 class LayerStream:
-    """What one pass had before, between and after the layers of one list."""
+    """The vectors before, between and after the layers of one list in one pass."""
 
     layers: list[nn.Module]
-    order: int = 0  # how many marks there were when it began
+    order: int = 0  # the number of marks when the pass began
     hidden: list[Tensor] = field(default_factory=list)  # up to L + 1 of [B, T, D]
-    norm: nn.Module | None = None  # what is given the last of them, outside the layers
-    output: Tensor | None = None  # what that norm makes of it
+    norm: nn.Module | None = None  # the final norm, outside the layers
+    output: Tensor | None = None  # the output of that norm
 
     @property
     def whole(self) -> bool:
-        """Whether each layer was called once, on what the one before it returned."""
+        """Whether each layer was called once, on the output of the layer before."""
         return len(self.hidden) == len(self.layers) + 1
 
     def facts(self, *, read_out: bool = False) -> StackFacts:
-        """Describe the columns that a Trace has of it."""
+        """Describe the columns of a Trace that hold it."""
         width, output = self.hidden[0].shape[-1], self.output is not None
         hidden = len(self.hidden)
         return StackFacts(
@@ -52,19 +52,19 @@ class LayerStream:
         )
 
     def each(self, change: Callable[[Tensor], Tensor]) -> LayerStream:
-        """Return it with each tensor changed."""
+        """Apply a function to each tensor."""
         output = None if self.output is None else change(self.output)
         return replace(self, hidden=[*map(change, self.hidden)], output=output)
 
     def part(self, name: str, at: int) -> Tensor:
-        """Return what a Trace calls ``hidden`` or ``output``, [B, T, D]."""
+        """Return the ``hidden`` or ``output`` rows of a Trace, [B, T, D]."""
         kept = self.hidden[at] if name == "hidden" else self.output
         assert kept is not None
         return kept
 
 
 class StreamRecorder:
-    """Keeps, of each pass, what enters and leaves the layers of each list."""
+    """Records what enters and leaves the layers of each list in each pass."""
 
     def __init__(self, model: nn.Module, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -73,7 +73,7 @@ class StreamRecorder:
             path.replace(COMPILED, ""): module for path, module in model.named_modules()
         }
         self._handles: list[RemovableHandle] = []
-        self._thread = threading.get_ident()  # others may call the model meanwhile
+        self._thread = threading.get_ident()  # other threads may call the model
         for path, module in self._modules.items():
             parts = [*module.children()]
             is_list = isinstance(module, nn.ModuleList | nn.Sequential)
@@ -81,7 +81,7 @@ class StreamRecorder:
                 self.streams[path] = [LayerStream(parts)]
 
     def start(self) -> None:
-        """Begin to follow."""
+        """Register the hooks."""
         try:
             for path, (stream,) in self.streams.items():
                 for at, layer in enumerate(stream.layers):
@@ -92,11 +92,11 @@ class StreamRecorder:
                 if self.streams and is_norm and not path.startswith(inside):
                     hook = Hook(self._normed)
                     self._handles.append(module.register_forward_hook(hook))
-        except RuntimeError:  # a scripted module takes no hooks
+        except RuntimeError:  # scripted modules accept no hooks
             self.stop()
 
     def stop(self) -> None:
-        """End it; the hooks are gone."""
+        """Remove the hooks."""
         for handle in self._handles:
             handle.remove()
         self._handles = []
@@ -133,7 +133,7 @@ class StreamRecorder:
 
     @contextmanager
     def _unseen(self) -> Iterator[bool]:
-        """Compute without being watched; tells whether this is the thread to follow."""
+        """Disable watching in the context; yields whether this thread is watched."""
         with _disable_current_modes():
             yield threading.get_ident() == self._thread
 
@@ -150,7 +150,7 @@ class StreamRecorder:
 
 
 def _first(given: Any) -> Tensor | None:
-    """Return the first sequence of vectors, [B, T, D], among what is given."""
+    """Return the first sequence of vectors, [B, T, D], among the arguments."""
     found = (x for x in tree_leaves(given) if isinstance(x, Tensor) and not x.is_nested)
     return next((x for x in found if x.dim() == 3 and x.is_floating_point()), None)
 
@@ -168,10 +168,10 @@ def streams_of(
     layers: Mapping[Kind, Sequence[WatchedAttention]],
     shown: RunRows,
 ) -> dict[StackName, LayerStream]:
-    """Return the streams of the layers that hold a Trace's attention, [B, T, D].
+    """Return the streams of the layers whose attention a Trace holds, [B, T, D].
 
-    There is one for a stack whose attention lies in as many layers of one list, one in
-    each; and where batch and sequence can be told apart.
+    A stack has one if each layer of one list holds one of its attentions of each kind,
+    and if batch and sequence can be told apart.
     """
     kinds: dict[StackName, tuple[Kind, ...]] = {
         "encoder": ("encoder",),
@@ -193,7 +193,7 @@ def streams_of(
 def _holds(
     path: str, count: int, several: Sequence[Sequence[WatchedAttention]]
 ) -> bool:
-    """Whether each layer of a list has one of each kind of attention."""
+    """Whether the layers of a list hold exactly one attention of each kind."""
     return all(
         len(each) == count
         and all(
@@ -206,9 +206,9 @@ def _holds(
 def _joined(
     path: str, streams: Sequence[LayerStream], shown: RunRows
 ) -> LayerStream | None:
-    """Return what the steps of some rows had, along their history; None if unknown."""
+    """Concatenate the streams of the steps of some rows; None if unknown."""
     parts: list[tuple[LayerStream, Tensor, int]] = []
-    ways = {False, True}  # whether the sequence comes before the batch
+    ways = {False, True}  # whether the sequence axis comes first
     for (step, kept), taken in zip(shown.chain, shown.taken, strict=True):
         several_parts = [part.one for part in step.parts.values()]
         own = [x for x in several_parts if f"{x.module}.".startswith(f"{path}.")]
@@ -244,12 +244,12 @@ def _joined(
 
 @dataclass(frozen=True, eq=False)
 class Readout:
-    """How a model makes logits of what leaves its last layer."""
+    """The projection from the last layer's output to logits."""
 
     norm: nn.Module | None
     weight: Tensor  # [V, D]
     bias: Tensor | None  # [V]
-    factor: float  # of what the projection reads
+    factor: float  # scales the input of the projection
 
     @torch.no_grad()
     def logits(self, stream: Tensor) -> Tensor:
@@ -266,9 +266,9 @@ class Readout:
         chosen: Ids,
         heat: float = 1.0,
     ) -> tuple[LensRow, ...]:
-        """Read streams [N, L + 1, D] of rows that chose ``chosen`` [N].
+        """Compute the lens rows of streams [N, L + 1, D] with chosen ids [N].
 
-        ``heat`` is the temperature. Raises InputError for streams of another width.
+        ``heat`` is the temperature. Raises InputError if the width does not match.
         """
         width = self.weight.shape[1]
         if hidden.ndim != 3 or hidden.shape[2] != width:
@@ -290,15 +290,14 @@ class Readout:
 def readout_of(
     model: nn.Module, stream: LayerStream | None, logits: Tensor | None
 ) -> Readout | None:
-    """Return what makes a pass's logits [B, T, V] of its stream; None: nothing does.
+    """Return the projection that reproduces logits [B, T, V] from a stream, if any.
 
-    Rows of NaN are not known. Tried are the model's own linear layers and embeddings of
-    V rows, after the norm that the stream went through, if any; plain, or divided by
-    sqrt(D) as T5's.
+    Rows of NaN are ignored. Candidates are linear layers and embeddings with V rows,
+    applied after the final norm, if any, and optionally divided by sqrt(D) as in T5.
     """
     if stream is None or logits is None:
         return None
-    known = ~logits.isnan().all(-1)  # other rows were not computed
+    known = ~logits.isnan().all(-1)  # the other rows were not computed
     last, logits = stream.hidden[-1][known], logits[known]
     if not logits.numel() or not bool(logits.isfinite().all()):
         return None

@@ -1,4 +1,4 @@
-"""What a checkpoint may do otherwise, and what of it makes a difference vanish."""
+"""Settings and run changes that may remove a difference between two models."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from visformer.values.config import ModelConfig
 from visformer.watching.compared_runs import Comparison
 
 AND = " + "
-# changes of a run, of which a module makes at most one of each line
+# changes of a run; a module makes at most one of each line
 CHANGES = {
     "causal": ("causal off", "causal +1", "causal -1"),
     "masked score": ("multiply",),
@@ -43,39 +43,39 @@ _SETTINGS: dict[str, tuple[Any, ...]] = {
     "norm_eps": (1e-5, 1e-6, 1e-12),
 }
 _NORMS = nn.LayerNorm, nn.RMSNorm, UnbiasedNorm
-_PROMISING = 4  # pairs of switches to which a third one is added
-_MOST = 60  # pairs that are tried, and as many threes
-_SECONDS = 5.0  # of trying, after which no more than single switches are tried
+_PROMISING = 4  # pairs that are extended by a third switch
+_MOST = 60  # limit of tried pairs, and of tried triples
+_SECONDS = 5.0  # time limit for pairs and triples
 
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """What a program may do otherwise: a change of the run, or a setting."""
+    """A setting or a change of the run that may be varied."""
 
-    name: str  # at most one switch of a name is tried at a time
+    name: str  # switches of the same name exclude each other
     words: str
-    value: Any = None  # of the config's field ``name``; None: a change of the run
+    value: Any = None  # the config's field ``name``; None for a change of the run
 
 
-# what first differs with some switches; None where they are not for this model
+# runs with some switches and compares; returns None if they do not apply to the model
 Attempt = Callable[[Sequence[Switch]], Comparison | None]
 
 
 def remedies(
     switches: Sequence[Switch], attempt: Attempt, found: Comparison
 ) -> tuple[tuple[tuple[Switch, ...], ...], int]:
-    """Return the switches that mend it alone, else pairs that do, else three at once.
+    """Return the single switches that remove the difference, else pairs, else triples.
 
-    The number is that of runs that were tried: all single switches, and more while
-    there is time. Pairs are made of what changes anything alone, threes of the pairs
-    that come furthest in the order of computation.
+    Also returns how many runs were tried: all single switches, and combinations while
+    time is left. Pairs consist of switches with an effect; triples extend the pairs
+    whose first difference comes latest in the order of computation.
     """
     end = time.monotonic() + _SECONDS
     alone = _tried(((one,) for one in switches), attempt)
     if mended := _mended(alone, found):
         return mended, len(alone)
     telling = [one for (one,), made in alone.items() if made != found]
-    # what leaves the first place as it was, alone, mends it only beside another
+    # a switch that does not move the first difference helps only beside one that does
     moving = {one for (one,), made in alone.items() if made.progress != found.progress}
     moving = moving or {*telling}  # only the output differs
     likely = sorted(
@@ -116,21 +116,21 @@ def _tried(
 def _mended(
     tried: dict[tuple[Switch, ...], Comparison], found: Comparison
 ) -> tuple[tuple[Switch, ...], ...]:
-    """Return what mends the output too; without it, what mends the attention."""
+    """Return what also makes the outputs equal; if nothing does, the attention."""
     inside = [chosen for chosen, made in tried.items() if made.kind is None]
     whole = [chosen for chosen in inside if tried[chosen].same_output]
     return tuple(whole if whole or found.kind is None else inside)
 
 
 def words_of(chosen: Sequence[Switch]) -> str:
-    """Name switches that are used together."""
+    """Join the names of switches that are used together."""
     return AND.join(one.words for one in chosen)
 
 
 def switches_of(config: ModelConfig | None, heads: tuple[int, int]) -> Iterator[Switch]:
     """Yield the switches of a model whose attention has ``heads[1]`` heads.
 
-    The other has ``heads[0]``. Without a config, the changes of its run alone.
+    The other model has ``heads[0]``. Without a config, only changes of the run.
     """
     for name, changes in CHANGES.items():
         for change in changes:
@@ -141,14 +141,14 @@ def switches_of(config: ModelConfig | None, heads: tuple[int, int]) -> Iterator[
         yield Switch("heads", f"heads={heads[0]}", heads[0])
     for name, values in _SETTINGS.items():
         for value in values:
-            biased_rms = value == "rms" and config.norm_bias  # it never has a bias
+            biased_rms = value == "rms" and config.norm_bias  # RMS norms have no bias
             if value != getattr(config, name) and not biased_rms:
                 said = f"{value:g}" if isinstance(value, float) else value
                 yield Switch(name, f"{name}={said}", value)
 
 
 def spare_of(checkpoint: Checkpoint) -> Checkpoint:
-    """Return a checkpoint with modules of its own and the same tensors."""
+    """Return a checkpoint with new modules that share the tensors."""
     shared = [*checkpoint.model.parameters(), *checkpoint.model.buffers()]
     model = copy.deepcopy(checkpoint.model, {id(x): x for x in shared})
     return replace(checkpoint, model=model)
@@ -157,9 +157,9 @@ def spare_of(checkpoint: Checkpoint) -> Checkpoint:
 def switched(
     spare: Checkpoint, switches: Sequence[Switch]
 ) -> tuple[Checkpoint, str | None]:
-    """Return a spare checkpoint under other settings, and how to change its run.
+    """Apply switches to a spare checkpoint; also returns the change of its run, if any.
 
-    Its modules are those of the spare, until the next call.
+    The modules are reused by the next call.
     """
     changes = [one.words for one in switches if one.value is None]
     fields = {one.name: one.value for one in switches if one.value is not None}
@@ -181,7 +181,7 @@ def switched(
 
 
 def _renew_norms(stack: Stack, config: ModelConfig, length: int) -> None:
-    """Put norms of the config's kind in the place of a stack's, with their weights."""
+    """Replace the norms of a stack by those of the config, keeping their weights."""
     for parent in stack.modules():
         for name, old in [*parent.named_children()]:
             if isinstance(old, _NORMS):

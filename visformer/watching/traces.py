@@ -1,4 +1,4 @@
-"""From watched attention to Traces, one for each row of the batch."""
+"""Turn watched attention into Traces, one for each row of the batch."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Streams = Mapping[StackName, LayerStream]
 
 
 class _Sizes(NamedTuple):
-    """What the layers of a kind must have in common."""
+    """Sizes that all layers of a kind must share."""
 
     heads: int
     queries: int
@@ -48,9 +48,9 @@ class _Sizes(NamedTuple):
 
 
 def traces_of(watched: Watched) -> list[Trace]:
-    """Return a Trace per row of the batch, or per sequence that beams returned.
+    """Return a Trace for each row of the batch, or each sequence of a beam search.
 
-    None where no attention was verified.
+    The list is empty if no attention was verified.
     """
     return [
         trace
@@ -89,7 +89,7 @@ def _of_layers(watched: Watched, layers: Layers, shown: RunRows) -> list[Trace]:
 
 
 def layers_of(attentions: Sequence[WatchedAttention]) -> Layers:
-    """Return what a Trace can hold: of each kind, the layers of one size."""
+    """Return the layers that a Trace can hold: for each kind, those of one size."""
     layers: Layers = {}
     lengths_of: dict[str, int] = {}
     batch = Counter(len(one.weights) for one in attentions)
@@ -116,7 +116,7 @@ def layers_of(attentions: Sequence[WatchedAttention]) -> Layers:
 
 
 def not_in_traces(watched: Watched) -> list[WatchedAttention]:
-    """Return what was verified and is of a kind, but fits no Trace."""
+    """Return verified attention of a known kind that fits into no Trace."""
     held = [one for several in layers_of(watched.last_run).values() for one in several]
     return [
         one
@@ -126,7 +126,7 @@ def not_in_traces(watched: Watched) -> list[WatchedAttention]:
 
 
 def lengths(layers: Layers) -> tuple[int, int]:
-    """Return S and T; 0 for a side that there is not."""
+    """Return S and T; 0 for a missing side."""
     found = {"source": 0, "target": 0}
     for kind, several in layers.items():
         queries, keys = SIDES[kind]
@@ -217,7 +217,7 @@ def _trace(
 
 
 def with_own_weights(trace: Trace, layers: Layers, row: int) -> Trace:
-    """Keep the weights of those layers that do not follow from the Trace."""
+    """Store the weights of the layers that cannot be derived from the Trace."""
     own = {
         (kind, layer): read_only(np.ascontiguousarray(one.weights[row]))
         for kind, several in layers.items()
@@ -228,7 +228,7 @@ def with_own_weights(trace: Trace, layers: Layers, row: int) -> Trace:
 
 
 def _follows(trace: Trace, kind: Kind, layer: int, weights: Floats) -> bool:
-    """Whether a layer's weights are what the Trace derives."""
+    """Whether the Trace derives a layer's weights."""
     derived = trace.attention(kind, layer)
     same = np.isclose(derived, weights, rtol=0, atol=TOLERANCE, equal_nan=True)
     return bool(same.all())
@@ -237,7 +237,7 @@ def _follows(trace: Trace, kind: Kind, layer: int, weights: Floats) -> bool:
 def _masks(
     several: Sequence[WatchedAttention], row: int
 ) -> tuple[Bools, tuple[Bias, ...] | None]:
-    """Return the masks of layers, [Q, K] or [layers, Q, K], and what else is added."""
+    """Return the masks, [Q, K] or [layers, Q, K], and any other bias of the scores."""
     masks: list[Bools] = []
     biases: list[Floats] = []
     for one in several:
@@ -266,7 +266,7 @@ def _rows(
     row: int,
     streams: Streams,
 ) -> Floats:
-    """Fill the rows of a Trace; parts that were not seen stay zero."""
+    """Fill the rows of a Trace; unknown parts stay zero."""
     made = np.zeros((length, columns.width(rows)), np.float32)
     for name, layer in columns.names(rows):
         if name in ("hidden", "output") and rows != "memory":

@@ -1,4 +1,4 @@
-"""Runs: which attention belongs together: a pass, or the steps of a cached loop."""
+"""Runs: group attention into passes and the steps of cached loops."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from visformer.watching.inputs import Input, goes_with_another
 from visformer.watching.joining import StepPart, steps_joined
 from visformer.watching.row_tokens import Sides
 
-AttentionSlot = tuple[str, int]  # a module, and which of its attentions
+AttentionSlot = tuple[str, int]  # a module, and the index of an attention in it
 CallParts = list[tuple[AttentionSlot, Captured]]
-SAME = 1e-5  # keys that differ by less are the same
+SAME = 1e-5  # keys with a smaller difference are equal
 
 
 @dataclass(slots=True, eq=False)
 class RunStep:
-    """A pass, or a step of a cached loop, with the encoder's pass before it.
+    """A pass, or a step of a cached loop, including the encoder's pass before it.
 
-    A row of a step goes on from one of the step before: with beams, from any of them.
+    A row of a step continues a row of the step before; beams may continue any row.
     """
 
     sides: Sides
     parts: dict[AttentionSlot, SeenKeys] = field(default_factory=dict)
     before: RunStep | None = None
-    # bool [B, B before]: from which rows each may go on; those whose keys are the same
+    # bool [B, B before]: the rows that each row may continue, having the same keys
     rows: Tensor | None = None
-    dropped: int = 0  # how many of the tokens before were taken back
-    carried: set[AttentionSlot] = field(default_factory=set)  # of the run before
+    dropped: int = 0  # how many of the earlier tokens were taken back
+    carried: set[AttentionSlot] = field(default_factory=set)  # from the run before
 
     def chain(self) -> list[tuple[RunStep, int]]:
-        """Return the steps up to this one, and how many tokens of each were kept."""
+        """Return the steps up to this one, each with the number of its tokens kept."""
         several: list[tuple[RunStep, int]] = []
         step: RunStep | None = self
-        gone = 0  # taken back by later ones
+        gone = 0  # tokens that later steps took back
         while step is not None:
             several.append((step, max(step.queries - gone, 0)))
             gone = max(gone - step.queries, 0) + step.dropped
@@ -50,16 +50,16 @@ class RunStep:
 
     @property
     def own(self) -> list[Captured]:
-        """The attention of this step that is no encoder's."""
+        """The attention of this step, without the encoder's."""
         return [x.one for x in self.parts.values() if not self.is_encoder(x.one)]
 
     @property
     def queries(self) -> int:
-        """How many tokens it read."""
+        """The number of tokens that it read."""
         return max((one.weights.shape[2] for one in self.own), default=0)
 
     def all_rows(self) -> RunRows:
-        """Return all its rows, each with its history."""
+        """Return all rows, each with its history."""
         several = self.own or [part.one for part in self.parts.values()]
         rows = max((len(x.weights) for x in several), default=1)
         at = [torch.arange(rows)]
@@ -68,7 +68,7 @@ class RunStep:
         return RunRows(self.chain(), at[::-1])
 
     def branched(self) -> bool:
-        """Whether rows went on from other rows, as beams do."""
+        """Whether rows continue rows of another index, as beams do."""
         return any(
             step.rows is not None
             and not torch.equal(nearest(step.rows), torch.arange(len(step.rows)))
@@ -76,9 +76,9 @@ class RunStep:
         )
 
     def ids(self, given: Iterable[Input]) -> Tensor | None:
-        """Return the ids that its rows read, int64 [B, Q]; None where they have none.
+        """Return the ids that its rows read, int64 [B, Q]; None if unknown.
 
-        Where they could not be followed to the queries, they are as they were given.
+        Ids that could not be traced to the queries are returned as they were given.
         """
         for one in self.own:
             if one.query_ids is not None and one.query_ids.shape[1] == self.queries:
@@ -98,12 +98,12 @@ class RunStep:
         return None
 
     def is_encoder(self, one: Captured) -> bool:
-        """Whether an attention is an encoder's: it depends on no target."""
+        """Whether an attention belongs to an encoder: it depends on no target."""
         depends = (one.marks[0] | one.marks[1]) & self.sides.target
         return bool(self.sides.target) and not depends and not any(one.learned)
 
     def add(self, parts: CallParts) -> None:
-        """Add what another call made to the step, as of the next layer."""
+        """Add the attention of another call to the step, as further layers."""
         after = None if self.before is None else _after(self.before, parts)
         if after is None or after.rows is None or self.rows is None:
             self.parts |= {slot: SeenKeys.first(one) for slot, one in parts}
@@ -116,12 +116,12 @@ class RunStep:
 class RunRows(NamedTuple):
     """Some rows of a step, each with its history."""
 
-    chain: list[tuple[RunStep, int]]  # the steps, and how many tokens were kept
-    taken: list[Tensor]  # the rows of each step, int64 [B] each
-    read: int = 0  # how many ids of a sequence that is looked for were read
+    chain: list[tuple[RunStep, int]]  # the steps, and the number of tokens kept
+    taken: list[Tensor]  # the rows of each step, int64 [B]
+    read: int = 0  # how many ids of the wanted sequence were read
 
     def attentions(self) -> list[Captured]:
-        """Return their attention; of an encoder, that of the rows which they read."""
+        """Return their attention, including the encoder rows that they read."""
         several: dict[AttentionSlot, list[StepPart]] = {}
         encoders: dict[AttentionSlot, Captured] = {}
         pairs = [*zip(self.chain, self.taken, strict=True)]
@@ -141,7 +141,7 @@ class RunRows(NamedTuple):
         return [*encoders.values(), *map(steps_joined, several.values())]
 
     def read_of(self, one: Captured) -> Tensor:
-        """Return the row of an encoder's attention that each row reads, int64 [B]."""
+        """Return the encoder row that each row reads, int64 [B]."""
         for (step, _kept), taken in zip(self.chain, self.taken, strict=True):
             read = _read_rows(one, step.own)
             if read is not None:
@@ -157,11 +157,11 @@ def history_of(
     *,
     prompted: bool,
 ) -> RunRows | None:
-    """Return the history of the longest beginning of a sequence that was read.
+    """Return the history of the longest prefix of a sequence that was read.
 
-    ``sequence`` is int64 [T], whose last ids were chosen and perhaps never read. It
-    follows what the first step read if ``prompted``, else that is its beginning. It is
-    looked for in a ``block`` of all rows, its bounds as shares of them.
+    ``sequence`` is int64 [T]; its last ids may never have been read. With ``prompted``
+    it continues what the first step read, otherwise it includes that. Only rows in
+    ``block`` are searched, given as fractions of the batch.
     """
     if not steps:
         return None
@@ -183,7 +183,7 @@ def _rows_that_read(
     chain: Sequence[tuple[RunStep, int]],
     given: Sequence[Input],
 ) -> list[Tensor] | None:
-    """Return a row of each step, int64 [1], that together read a sequence's ids."""
+    """Return the row of each step, int64 [1], that read a sequence's ids."""
     n = len(chain[-1][0].own[0].weights) if chain[-1][0].own else 0
     places = (torch.arange(n) + 0.5) / max(n, 1)
     allowed = (places > block[0]) & (places < block[1])
@@ -195,7 +195,7 @@ def _rows_that_read(
             ids = step.ids(given)
             if ids is None or len(ids) != len(allowed):
                 return None
-            own = ids[:, :kept][:, start - end :]  # without the prompt
+            own = ids[:, :kept][:, start - end :]  # skip the prompt
             allowed = allowed & (own == sequence[start:end]).all(1)
         if not bool(allowed.any()):
             return None
@@ -215,8 +215,8 @@ def run_steps(
 ) -> list[RunStep]:
     """Return all passes and steps of cached loops, in the order in which they ran.
 
-    A step goes on from the latest one that it can go on from: beams may be read in
-    turn. ``loops`` are the marks of what a model chose itself and read again.
+    A step continues the latest step that it can: beams may be read in turn. ``loops``
+    are the marks of ids that a model chose itself and read again.
     """
     made: list[RunStep] = []
     for parts in _calls(found, loops):
@@ -231,7 +231,7 @@ def run_steps(
             continue
         afters = (_after(one, parts) for one in reversed(made))
         step = next((one for one in afters if one is not None), None)
-        if step is not None and not again:  # its source was read once more
+        if step is not None and not again:  # its source was encoded again
             step.parts = last.parts | step.parts
             made[-1] = step
         elif step is not None:
@@ -252,9 +252,9 @@ def run_steps(
 
 
 def _calls(found: Sequence[Captured], loops: Sequence[int]) -> list[CallParts]:
-    """Return what each outermost call made, each with its module and which it is.
+    """Group attention by top-level call, each with its module and index.
 
-    A loop within one call begins anew where what it chose is read.
+    A loop within one call starts a new group when it reads a chosen token.
     """
     calls: list[CallParts] = []
     last: tuple[int, int] = -1, 0
@@ -270,7 +270,7 @@ def _calls(found: Sequence[Captured], loops: Sequence[int]) -> list[CallParts]:
 
 
 def _after(before: RunStep, several: CallParts) -> RunStep | None:
-    """Return a step that goes on from one before; None if it does not."""
+    """Return the step that continues ``before``; None if it does not."""
     step = RunStep(before.sides, before=before)
     kinds = [before.sides.kind(one) for _slot, one in several]
     growing = [
@@ -301,24 +301,24 @@ def _after(before: RunStep, several: CallParts) -> RunStep | None:
 
 
 def _is_joined(kind: str | None) -> bool:
-    """Whether steps of this kind are put below each other."""
+    """Whether steps of this kind are stacked."""
     return kind not in ("merged", "other")
 
 
 def _both(first: Tensor, second: Tensor) -> Tensor:
-    """Combine from which rows each may go on; windows are no rows of the batch."""
+    """Intersect the rows that may be continued, unless one counts windows."""
     return first & second if first.shape == second.shape else first
 
 
 def _of(one: Captured, rows: Tensor) -> Captured:
     if len(one.weights) == len(rows) and torch.equal(rows, torch.arange(len(rows))):
         return one
-    # windows, say, are no rows of the batch
+    # the batch of local attention may consist of windows
     return one if int(rows.max()) >= len(one.weights) else one.rows(rows)
 
 
 def _read_rows(one: Captured, several: Iterable[Captured]) -> Tensor | None:
-    """Return which row of an encoder's attention each row of the first step reads."""
+    """Return the encoder row that each row of the first step reads."""
     for cross in several:
         if not cross.marks[1] & one.mark:
             continue
@@ -332,32 +332,32 @@ def _read_rows(one: Captured, several: Iterable[Captured]) -> Tensor | None:
     return None
 
 
-# ---- which of all the keys of a loop a step reads ------------------------------------
+# ---- SeenKeys: the keys of a cached loop that a step reads ---------------------------
 
 
 @dataclass(slots=True, eq=False)
 class SeenKeys:
-    """An attention of a step, and which of all keys so far its keys are."""
+    """An attention of a step, and its place among all keys so far."""
 
     one: Captured
-    columns: Tensor  # where its keys are among all, int64 [K]
-    all: Tensor  # its own keys, and those of the steps before, [B, H, N, d]
-    # of a step that goes on from another one:
-    rows: Tensor | None = None  # bool [B, B before]: from which rows each may go on
-    dropped: int | None = None  # of the keys before, at their end; None: cannot be told
+    columns: Tensor  # the indices of its keys among all, int64 [K]
+    all: Tensor  # its own keys and those of earlier steps, [B, H, N, d]
+    # of a step that continues another one:
+    rows: Tensor | None = None  # bool [B, B before]: the rows that each may continue
+    dropped: int | None = None  # how many of the last keys; None if unknown
 
     @classmethod
     def first(cls, one: Captured) -> SeenKeys:
-        """Return those of an attention that goes on from no other one."""
+        """Return the keys of an attention that starts a run."""
         return cls(one, torch.arange(one.keys.shape[2]), one.keys)
 
 
 def next_keys(before: SeenKeys, one: Captured, *, grows: bool) -> SeenKeys | None:
-    """Return what a step has seen after another one; None if it cannot be the next.
+    """Return the keys after another step; None if the step cannot continue ``before``.
 
-    If it ``grows``, each query brings a key of its own; else all keys are those before.
+    If it ``grows``, each query adds a key; otherwise the keys are unchanged.
     """
-    heads = max(before.all.shape[1], one.keys.shape[1])  # some may share their keys
+    heads = max(before.all.shape[1], one.keys.shape[1])  # keys may be shared by heads
     seen, mine = grouped(before.all, heads), grouped(one.keys, heads)
     if seen.shape[3] != mine.shape[3]:
         return None
@@ -378,9 +378,9 @@ def next_keys(before: SeenKeys, one: Captured, *, grows: bool) -> SeenKeys | Non
 
 
 def nearest(rows: Tensor) -> Tensor:
-    """Of the rows that each row may go on from, return the nearest one, int64 [B].
+    """Return the nearest of the rows that each row may continue, int64 [B].
 
-    Those of a sentence's beams lie together.
+    The beams of a sentence are adjacent.
     """
     own, before = (torch.arange(n) for n in rows.shape)
     apart = (own[:, None] - before).abs().masked_fill(~rows, sum(rows.shape))
@@ -390,34 +390,33 @@ def nearest(rows: Tensor) -> Tensor:
 def _candidates(
     seen: Tensor, mine: Tensor, queries: int, grows: bool
 ) -> Iterator[tuple[int, Tensor]]:
-    """Yield how many keys of those before are left, and where those of a step are."""
+    """Yield how many earlier keys remain, and the indices of a step's keys."""
     n, keys = seen.shape[2], mine.shape[2]
     old = keys - queries
     if grows and 0 <= old <= n:
         yield n, torch.arange(n - old, n + queries)
-        if 0 < old < n:  # the last ones were taken back
+        if 0 < old < n:  # the last keys were taken back
             yield old, torch.arange(keys)
     if keys == n:
         yield n, torch.arange(n)
     if grows and queries == 1 and 0 < old <= n:
-        for row in mine.transpose(1, 2).flatten(2):  # equal keys of one may be told
-            columns = _found_again(seen, row)  # apart by another
+        for row in mine.transpose(1, 2).flatten(2):  # keys that are equal in one row
+            columns = _found_again(seen, row)  # may differ in another
             if columns is not None:
                 yield n, columns
 
 
 def _same_rows(mine: Tensor, seen: Tensor) -> Tensor:
-    """Return which rows have the same keys, bool [B, B before]."""
     if not mine.shape[2]:
         return torch.ones(len(mine), len(seen), dtype=torch.bool)
     return torch.cdist(mine.flatten(1), seen.flatten(1), p=torch.inf) <= SAME
 
 
 def _found_again(seen: Tensor, first: Tensor) -> Tensor | None:
-    """Find all keys [K, H d] but one among those before, in whatever order they are.
+    """Find all keys [K, H d] but one among the earlier ones, in any order.
 
-    Of equal keys, as of equal tokens without positions, those are taken that lie in
-    one row with others, forwards or backwards.
+    Of equal keys (equal tokens without positions), those are taken that continue a run
+    of consecutive keys, forwards or backwards.
     """
     n, wanted = seen.shape[2], len(first) - 1
     for row in seen.transpose(1, 2).flatten(2):

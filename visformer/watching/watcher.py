@@ -1,4 +1,4 @@
-"""Watcher: calls a model of anybody's and keeps its attention."""
+"""Watcher: calls any PyTorch model and records its attention."""
 
 from __future__ import annotations
 
@@ -80,17 +80,17 @@ def watch(
     sources: ArgumentNames = None,
     targets: ArgumentNames = None,
 ) -> Watcher:
-    """Return what calls ``model`` as it is and keeps its attention.
+    """Return a Watcher, which calls ``model`` unchanged and records its attention.
 
     ``watcher(*args, **kwargs)`` calls it once; ``with watcher as watched:`` watches
-    whatever is called inside. Attention is found by the flow of data, in any module:
-    no name of the model's matters. Model and torch are left as they were.
+    every call inside. Attention is found by following the data flow, in any module and
+    under any name. Model and torch are left unchanged.
 
-    ``pad`` is the id of padding, ``labels`` int [B, T] what each row is to predict;
-    both serve the findings. Tokens are texts of one row, or a list per row; without
-    them ``tokenizer`` gives them (``convert_ids_to_tokens``, or called with an id).
-    ``sources`` and ``targets`` name the arguments, or say their places from 0, where
-    they are not the first and the second tensor. Raises TypeError for what is no
+    ``pad`` is the id of padding, ``labels``, int [B, T], what each row should predict;
+    the findings use both. Tokens are the texts of one row, or a list per row; by
+    default ``tokenizer`` gives them (``convert_ids_to_tokens``, or called with an id).
+    ``sources`` and ``targets`` name the arguments, or give their positions from 0, if
+    they are not the first and the second tensor. Raises TypeError if ``model`` is not a
     module, InputError for names that the model does not take.
     """
     if not isinstance(model, nn.Module):
@@ -126,16 +126,16 @@ class Watcher:
         self.model, self.pad, self.tokenizer = model, pad, tokenizer
         self.tokens, self.labels = tokens, labels
         self._named = sources, targets
-        # refuses names that are not there
+        # raises for unknown names
         InputMarks(model, Ledger(model), sources, targets)
         self._open: _Watching | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Watched:
-        """Call the model and return what was seen; an error of the model's is its own.
+        """Call the model and return what was recorded; its exceptions are not caught.
 
-        A second, unwatched call, with random state and buffers put back, tells whether
-        watching changed the output. Where torch's fast path may give other numbers, of
-        which the certificate tells, that call is made once more without it.
+        A second, unwatched call with the same random state and buffers tells whether
+        watching changed the output. If torch's fast path gives other numbers, which the
+        certificate reports, that call is repeated without it.
         """
         spare = _own_containers((args, kwargs))
         plain = self._unwatched(_own_containers((args, kwargs)))
@@ -153,50 +153,49 @@ class Watcher:
     def _unwatched(self, given: Given) -> Any:
         with same_chances(self.model):
             made = self.model(*given[0], **given[1])
-            # a copy, so that nothing that follows can change it
+            # a copy, so that later calls cannot change it
             return tree_map(lambda x: x.detach().clone() if is_tensor(x) else x, made)
 
     def __enter__(self) -> Watched:
-        """Begin to watch."""
         self._open = _Watching(self, *self._named)
         return self._open.watched
 
     def __exit__(self, *raised: object) -> None:
-        """End it; everything is as it was."""
+        """Stop watching and restore model and torch."""
         session, self._open = self._open, None
         if session is not None:
             session.close()
 
     def certify(self, *args: Any, **kwargs: Any) -> Certificate:
-        """Watch several calls made of one, and return what they tell together.
+        """Watch several variations of a call and return their combined certificate.
 
-        Lengths 1, 2, 12, 33 and 129 where the model takes them, the same call twice,
-        rows alone, a prefix, other tokens: some faults show only there.
+        Lengths 1, 2, 12, 33 and 129 if the model accepts them, a repeated call, single
+        rows, a prefix and other tokens: some faults show only there.
         """
         from visformer.watching.certifying import certified
 
         return certified(self, args, kwargs)
 
 
-# torch's own switches are for all threads: a window that is served on another waits
+# torch's switches are global: a window served from another thread waits
 _one_at_a_time = threading.RLock()
 
 
 class Watched:
-    """What was seen of one call, or of all calls in a ``with``."""
+    """The record of one call, or of all calls inside a ``with``."""
 
     def __init__(self, watcher: Watcher) -> None:
         self.watcher = watcher
-        self.output: Any = None  # the model's own result; None in the ``with`` form
+        self.output: Any = None  # the model's output; None in the ``with`` form
         self.output_difference: float | None = None
         self.found: list[Captured] = []
         self.seen: Counter[SeenInstead] = Counter()
         self.dropout: Counter[str] = Counter()
         self.operations = 0
         self.multiplied: set[int] = set()  # ids of storages of weights in products
-        self.joined = 0  # marks of what was put together with what has not got them
-        self.fast_paths: list[FastPath] = []  # of torch.nn, that were not taken
-        self.fast_difference = 0.0  # of the output of a call that took them
+        self.joined = 0  # marks in sums whose other term lacks them
+        self.fast_paths: list[FastPath] = []  # of torch.nn, disabled while watching
+        self.fast_difference = 0.0  # between the outputs with and without them
         self.inputs: list[Input] = []
         self.read: list[IdsRead] = []
         self.streams: dict[str, list[LayerStream]] = {}  # by the path of the layers
@@ -205,27 +204,27 @@ class Watched:
 
     @cached_property
     def sides(self) -> Sides:
-        """Which inputs are the source, and which the target."""
+        """The inputs that are the source, and those that are the target."""
         return sides_of(self.inputs, self.found)
 
     @cached_property
     def sources(self) -> list[Tensor]:
-        """The source of each call, as the model was given it."""
+        """The source of each call, as given."""
         return [one.tensor for one in self.given(self.sides.source)]
 
     @cached_property
     def targets(self) -> list[Tensor]:
-        """The target of each call, as the model was given it."""
+        """The target of each call, as given."""
         return [one.tensor for one in self.given(self.sides.target)]
 
     @cached_property
     def time_axis(self) -> int | None:
-        """Which axis of the inputs, 0 or 1, counts tokens; None: it cannot be told."""
+        """The axis of the inputs, 0 or 1, that counts tokens; None if unknown."""
         sides = self.sides.source | self.sides.target
         return time_axis(self.given(sides), self.found)
 
     def given(self, marks: int) -> list[Input]:
-        """Return the sequence of each call, of inputs that have some of the marks."""
+        """Return the main sequence of each call, among the inputs with these marks."""
         calls: dict[int, list[Input]] = {}
         for one in self.inputs:
             if one.mark & marks:
@@ -239,25 +238,23 @@ class Watched:
 
     @cached_property
     def attentions(self) -> list[WatchedAttention]:
-        """All attention, in the order in which it ran."""
         calls = list(dict.fromkeys(one.outermost for one in self._named))
         return [self._public(one, calls.index(one.outermost)) for one in self._named]
 
     @cached_property
     def last_run(self) -> list[WatchedAttention]:
-        """The attention of the last pass; the steps of a cached loop joined."""
+        """The attention of the last pass; the steps of a cached loop are joined."""
         return self.attentions_of(self.last_rows)
 
     @property
     def last_rows(self) -> RunRows:
-        """The rows of the last run."""
         return self._runs[-1].all_rows()
 
     @cached_property
     def shown(self) -> list[RunRows]:
-        """What Traces are of: each sequence that beams returned, with its own history.
+        """The rows that become Traces: each sequence returned by a beam search.
 
-        Else the rows of the last run: they are what was returned, or all that is known.
+        Without beams, the rows of the last run.
         """
         last = self.last_rows
         found = [one for one in self._histories if one is not None]
@@ -267,14 +264,14 @@ class Watched:
         return found or [last]
 
     def attentions_of(self, shown: RunRows) -> list[WatchedAttention]:
-        """Return the attention of some rows, with their history."""
+        """Return the attention of some rows, including their history."""
         return [self._public(one, 0) for one in shown.attentions()]
 
     @cached_property
     def not_whole(self) -> int:
-        """How many sequences that ``generate`` returned were not read in one run.
+        """How many sequences returned by ``generate`` were not read in a single run.
 
-        The last token is chosen and never read, nor is the padding after it.
+        The last token is never read, nor is the padding after it.
         """
         config = getattr(self.watcher.model, "generation_config", None)
         names = ("pad_token_id", "eos_token_id")
@@ -289,7 +286,7 @@ class Watched:
 
     @cached_property
     def _histories(self) -> list[RunRows | None]:
-        """Of each returned sequence; [] where the model was called once more since."""
+        """The history of each returned sequence; [] if the model was called since."""
         of_it = self.generated
         if not self.found or self.found[-1].outermost not in of_it.calls:
             return []
@@ -319,13 +316,13 @@ class Watched:
 
     @cached_property
     def _named(self) -> list[Captured]:
-        """What was found, with the ids of its queries and keys."""
+        """The attention found, with the ids of its queries and keys."""
         read = words_first(self.read)
         return [with_ids(x, read, self.sides) for x in self.found]
 
     @cached_property
     def certificate(self) -> Certificate:
-        """How far what was seen is the model's own, and what was found."""
+        """How exactly the recorded attention was reproduced, and the findings."""
         from visformer.watching.certifying_watched import certificate_of
 
         return certificate_of(self)
@@ -338,14 +335,13 @@ class Watched:
         return traces_of(self)
 
     def __repr__(self) -> str:
-        """Show how much was found."""
         kinds = Counter(one.kind for one in self.attentions)
         return f"<Watched: {dict(kinds)}>"
 
     def _public(self, one: Captured, step: int) -> WatchedAttention:
         return WatchedAttention(
             module=one.module.rpartition(".")[0] if one.beside else one.module,
-            # by what queries and keys depend on, else by what they read
+            # by the inputs of queries and keys, else by the keys that are read
             kind=self.sides.kind(one)
             or ("decoder" if one.module in self._causal else "encoder"),
             weights=_numpy(one.weights),
@@ -370,7 +366,7 @@ class Watched:
 
     @cached_property
     def _causal(self) -> set[str]:
-        """Modules that read no key after its query, and those whose keys grew."""
+        """Modules that read no key after its query, or whose keys grew."""
         causal: dict[str, bool] = {}
         lengths: dict[str, set[int]] = {}
         for one in self.found:
@@ -384,7 +380,7 @@ class Watched:
 
 
 class _Watching:
-    """One ``with``: what is changed while it lasts."""
+    """The changes made to torch and the model inside one ``with``."""
 
     def __init__(
         self, watcher: Watcher, sources: ArgumentNames, targets: ArgumentNames
@@ -416,7 +412,7 @@ class _Watching:
             raise
 
     def call(self, args: Any, kwargs: Any) -> Given:
-        """Mark what a model is given that does not tell of its calls itself."""
+        """Mark the arguments of a model whose calls are not hooked."""
         model = self.watched.watcher.model
         if self._calls.follows(model):
             return args, kwargs
@@ -438,7 +434,7 @@ class _Watching:
         self.watched.returned.note(call, result, self._ledger.marked)
 
     def close(self) -> None:
-        """Put everything back and keep what was found."""
+        """Restore everything and store the results."""
         self._stack.close()
         recorder, watched, marks = self._recorder, self.watched, self._marks
         recorder.finish()
@@ -458,7 +454,7 @@ def _numpy(tensor: Tensor) -> np.ndarray[Any, np.dtype[np.float32]]:
 
 
 def _own_containers(given: Any) -> Any:
-    """Copy lists, dicts and caches: a model may put things into what it is given."""
+    """Copy lists, dicts and caches, which a model may modify."""
     leaves, shape = tree_flatten(given)
     plain = Tensor | nn.Module | str | int | float | None
     own = [x if isinstance(x, plain) or callable(x) else _copied(x) for x in leaves]
@@ -468,14 +464,14 @@ def _own_containers(given: Any) -> Any:
 def _copied(given: Any) -> Any:
     try:
         return deepcopy(given)
-    except Exception:  # an open file in it, or a tensor that was computed
+    except Exception:  # it contains an open file, or a tensor with a gradient
         return given
 
 
 def difference(first: Any, second: Any) -> float:
-    """Return the largest difference between two outputs, as ``worst``.
+    """Return the largest difference between two outputs, as ``worst`` defines it.
 
-    Infinite where they are not of the same shapes.
+    Infinite if their shapes differ.
     """
     pairs = [leaves_of(output) for output in (first, second)]
     if [x.shape for x in pairs[0]] != [x.shape for x in pairs[1]]:
@@ -483,21 +479,21 @@ def difference(first: Any, second: Any) -> float:
     return max((worst(a, b) for a, b in zip(*pairs, strict=True)), default=0.0)
 
 
-# Attention over jagged nested tensors: seen once more on the same numbers, padded
+# Attention over jagged nested tensors: repeated on the same numbers, padded
 
 
 @contextmanager
 def jagged_attention(recorder: Recorder, marks: InputMarks, pad: int) -> Iterator[None]:
-    """Follow torch's attention over jagged nested tensors while this lasts.
+    """Record torch's attention over jagged nested tensors inside the context.
 
-    ``pad`` is the id of the places that a sentence does not reach.
+    ``pad`` is the id used behind the end of each sentence.
     """
     with patch.object(ops, _NAME, _Followed(recorder, marks, pad, getattr(ops, _NAME))):
         yield
 
 
 class _Followed:
-    """Torch's function, whose results are its own, and what is told of each call."""
+    """Wraps torch's function: returns its result and records the same call padded."""
 
     def __init__(
         self, recorder: Recorder, marks: InputMarks, pad: int, own: Callable[..., Any]
@@ -540,9 +536,9 @@ class _Followed:
         return made
 
     def _dense(self, nested: Any) -> Tensor:
-        """Return the same numbers, [B, H, N, d], of which as much is known.
+        """Return the padded numbers, [B, H, N, d], with the original's entry.
 
-        The ids of its tokens are as if an embedding had been given them padded.
+        The ids of its tokens are recorded as if an embedding had read them padded.
         """
         ledger, read = self._recorder.ledger, self._marks.read
         known = ledger.known(nested._values)
@@ -563,7 +559,7 @@ class _Followed:
 
 
 def _flat(tokens: DataDimension, read: list[IdsRead]) -> IdsRead | None:
-    """Return the ids of all sentences, one after the other, as they were looked up."""
+    """Return the concatenated ids of all sentences, as an embedding read them."""
     axes = list(tokens) if len(tokens) == 1 else []
     parts = [_flat(own, read) for axis in axes for own, _size, _marks in axis.parts]
     known = [one for one in parts if one is not None]
@@ -582,13 +578,13 @@ def _flat(tokens: DataDimension, read: list[IdsRead]) -> IdsRead | None:
 
 
 def _padded(nested: Any) -> Tensor:
-    """[B, H, j, d] -> [B, H, N, d], with zeros after the end of each sentence."""
+    """[B, H, j, d] -> [B, H, N, d], padded with zeros."""
     several = nested.detach().transpose(1, 2).unbind()  # of [j, H, d]
     return pad_sequence([*several], batch_first=True).transpose(1, 2)
 
 
 def _real(nested: Any) -> Tensor:
-    """Return which places of the padded tokens are real, bool [B, N]."""
+    """Return the mask of real tokens, bool [B, N]."""
     lengths = nested.lengths()
     lengths = nested.offsets().diff() if lengths is None else lengths
     real: Tensor = torch.arange(int(lengths.max())).to(lengths) < lengths[:, None]
