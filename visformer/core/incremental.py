@@ -54,12 +54,12 @@ class DecoderState:
             ],
             dim=-1,
         )
-        parts = self.memory_rows.split(config.d_model, -1)
+        parts = self.memory_rows.split(config.d_model, -1)  # [B, S, D] each
         self.memory = [split_heads(part, heads).contiguous() for part in parts]
         hidden = self.padding.source_keys and not bool(readable.all())
         self.readable = readable[:, None] if hidden else None  # [B, 1, S]
         shape = (2 * len(packed.layers), batch, heads, limit, config.head_size)
-        self.cache = memory.new_empty(shape)
+        self.cache = memory.new_empty(shape)  # [2 L, B, H, limit, d]
         self.visible: Tensor | None = None  # bool [B, length], None: all
         alone = batch == 1 and memory.device.type == "cpu"
         self._one_row = OneRow(packed, self.cache, self.memory) if alone else None
@@ -106,8 +106,8 @@ class DecoderState:
         if self._one_row and count == 1 and masks[0] is None and masks[1] is None:
             row = self._one_row.extend(int(ids), start, self.lookup)
             return torch.from_numpy(row)[None, None]
-        rows = self.cache.new_empty(batch * count, columns.width("decoder"))
-        x = rows[:, columns.part("decoder", "hidden", 0)]
+        rows = self.cache.new_empty(batch * count, columns.width("decoder"))  # [B n, W]
+        x = rows[:, columns.part("decoder", "hidden", 0)]  # [B n, D]
         x.copy_(model.embed("target", ids, start, lookup=self.lookup).flatten(0, 1))
         for index, part in enumerate(self.packed.layers):
             x = self._layer(index, part, x, rows, masks)
@@ -127,20 +127,20 @@ class DecoderState:
                 old = torch.ones(batch, self.length, dtype=torch.bool, device=device)
             if new is None:
                 new = torch.ones(batch, count, dtype=torch.bool, device=device)
-            self.visible = torch.cat([old, new], 1)
+            self.visible = torch.cat([old, new], 1)  # [B, length + n]
         rows = visible if self.padding.target_rows else None
         if count == 1 and self.visible is None and rows is None:
             return None
         mask = causal_mask(self.length + count, device)[None, self.length :]
         if self.visible is not None:
-            mask = mask & self.visible[:, None]
+            mask = mask & self.visible[:, None]  # [B, n, length + n]
         return mask if rows is None else mask & rows[:, :, None]
 
     def _cross_mask(self, visible: Tensor | None) -> Tensor | None:
         """Cross attention mask of the new rows, to broadcast to [B, n, S]."""
         if visible is None or not self.padding.cross_rows:
             return self.readable
-        rows = visible[:, :, None]
+        rows = visible[:, :, None]  # [B, n, 1]
         return rows if self.readable is None else rows & self.readable
 
     def _layer(
@@ -157,13 +157,13 @@ class DecoderState:
 
         def attend_back(x: Tensor) -> Tensor:
             qkv = part.qkv.into(x, rows[:, first : first + 3 * width])  # [B n, 3 D]
-            k, v = self._remember(index, qkv)
+            k, v = self._remember(index, qkv)  # [B, H, length, d] each
             return part.self_output(self._attend(qkv[:, :width], k, v, masks[0]))
 
         def attend_across(x: Tensor) -> Tensor:
             query = rows[:, first + 3 * width : first + 4 * width]  # [B n, D]
             part.cross_query.into(x, query)
-            k, v = self.memory[2 * index], self.memory[2 * index + 1]
+            k, v = self.memory[2 * index], self.memory[2 * index + 1]  # [B, H, S, d]
             return part.cross_output(self._attend(query, k, v, masks[1]))
 
         def feed(x: Tensor) -> Tensor:
@@ -181,9 +181,9 @@ class DecoderState:
         """Store the new keys and values -> all of them, [B, H, length, d] each."""
         _, batch, heads, _, size = self.cache.shape
         parts = qkv.view(batch, -1, 3, heads, size).permute(2, 0, 3, 1, 4)[1:]
-        stored = self.cache[2 * index : 2 * index + 2]
+        stored = self.cache[2 * index : 2 * index + 2]  # [2, B, H, limit, d]
         stored[:, :, :, self.length - parts.shape[3] : self.length] = parts
-        seen = stored[:, :, :, : self.length]
+        seen = stored[:, :, :, : self.length]  # [2, B, H, length, d]
         return seen[0], seen[1]
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
@@ -245,9 +245,9 @@ class OneRow:
         """
         columns = self._columns
         placed = lookup(self._positions, 1, slice(at, at + 1))
-        x: Floats = self._embedding[id] * self._embedding_scale
+        x: Floats = self._embedding[id] * self._embedding_scale  # [D]
         x += placed.numpy().reshape(-1)
-        row = np.empty(columns.width("decoder"), np.float32)
+        row = np.empty(columns.width("decoder"), np.float32)  # [W]
         row[columns.part("decoder", "hidden", 0)] = x
         with np.errstate(all="ignore"):  # NaN of a broken model is shown, no warning
             for index, part in enumerate(self._layers):
@@ -264,16 +264,16 @@ class OneRow:
         first, width = self._columns.part("decoder", "queries", index).start, len(x)
 
         def attend_back(x: Floats) -> Floats:
-            qkv = row[first : first + 3 * width]
+            qkv = row[first : first + 3 * width]  # [3 D]
             part.qkv.product.into(x, qkv)
             q, k, v = qkv.reshape(3, self._heads, -1)  # [H, d] each
             keys, values = self._cache[2 * index], self._cache[2 * index + 1]
             keys[:, at], values[:, at] = k, v
-            z = self._attend(q, keys[:, : at + 1], values[:, : at + 1])
+            z = self._attend(q, keys[:, : at + 1], values[:, : at + 1])  # [D]
             return part.self_output.product(z)
 
         def attend_across(x: Floats) -> Floats:
-            query = row[first + 3 * width : first + 4 * width]
+            query = row[first + 3 * width : first + 4 * width]  # [D]
             part.cross_query.product.into(x, query)
             keys, values = self._memory[2 * index], self._memory[2 * index + 1]
             z = self._attend(query.reshape(self._heads, -1), keys, values)
@@ -294,9 +294,9 @@ class OneRow:
 
     def _attend(self, q: Floats, k: Floats, v: Floats) -> Floats:
         """Attend from q [H, d] to k and v [H, K, d] -> heads joined [D]."""
-        scores = np.matmul(k, q[:, :, None])[:, :, 0]
+        scores = np.matmul(k, q[:, :, None])[:, :, 0]  # [H, K]
         scores *= self._scale
-        weights = torch.from_numpy(scores).softmax(-1).numpy()
+        weights = torch.from_numpy(scores).softmax(-1).numpy()  # [H, K]
         z: Floats = np.matmul(weights[:, None], v).reshape(-1)
         return z
 
@@ -365,8 +365,8 @@ class DecoderRows:
         cache.shorten(first)
         cache.whole_pass, length = self.fed, cache.length
         # passes may have made rows that it lacks
-        fresh = ids[:, length:].to(self._memory.device)
-        seen = ids != self._checkpoint.tokenizer.pad
+        fresh = ids[:, length:].to(self._memory.device)  # [B, T - length]
+        seen = ids != self._checkpoint.tokenizer.pad  # [B, T]
         visible = None if bool(seen.all()) else seen[:, length:].to(fresh.device)
         return cache.extend(fresh, visible)[:, first - length :], None
 

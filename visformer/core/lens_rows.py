@@ -66,8 +66,8 @@ def lens_row(
 
     ``weight`` [D] and ``bias`` are the output projection's of the chosen token.
     """
-    p, best, _entropy = most_probable(logits, TOP)
-    chosen_p = p[:, chosen]
+    p, best, _entropy = most_probable(logits, TOP)  # [L + 1, V] and [L + 1, TOP]
+    chosen_p = p[:, chosen]  # [L + 1]
     return LensRow(
         ids=_host_ids(best),
         tokens=tuple(tuple(token(id) for id in ids) for ids in best.tolist()),

@@ -62,7 +62,7 @@ def real_tokens(
         return ids != pad
     if lengths is None:
         return torch.ones_like(ids, dtype=torch.bool)
-    return torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]
+    return torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]  # [B, S]
 
 
 def make_masks(
@@ -73,8 +73,8 @@ def make_masks(
     Without ``causal`` the decoder's mask hides only padding.
     """
     padding = RULES[rule]
-    past = causal_mask(target.shape[1], target.device)[None]
-    decoder = past if causal else torch.ones_like(past)
+    past = causal_mask(target.shape[1], target.device)[None]  # [1, T, T]
+    decoder = past if causal else torch.ones_like(past)  # [1, T, T]
     return Masks(
         encoder_mask(rule, source),
         _hide(decoder, target, keys=padding.target_keys, rows=padding.target_rows),
@@ -94,7 +94,7 @@ def encoder_mask(rule: MaskRule, source: Tensor) -> Tensor:
 
 
 def _everything(real: Tensor) -> Tensor:
-    return torch.ones_like(real)[:, None]
+    return torch.ones_like(real)[:, None]  # [B, 1, S]
 
 
 def _hide(
@@ -102,5 +102,5 @@ def _hide(
 ) -> Tensor:
     """Hide tokens that are not ``real`` [B, N] as keys, as rows, or not at all."""
     if keys:
-        mask = mask & real[:, None]
-    return mask & real[:, :, None] if rows else mask
+        mask = mask & real[:, None]  # [B, ., N]
+    return mask & real[:, :, None] if rows else mask  # [B, N, .]

@@ -87,7 +87,7 @@ class Layer(nn.Module):
         drop: Callable[[Tensor], Tensor] = self.dropout
 
         def attend(x: Tensor) -> Tensor:
-            added, projections = self.self_attention(x, x, mask)
+            added, projections = self.self_attention(x, x, mask)  # [B, T, D]
             projected.append(projections)
             return drop(added)
 
@@ -103,7 +103,7 @@ class Layer(nn.Module):
         if memory is not None:
             sublayers.append((attend_across, self.cross_attention_norm))
         sublayers.append((feed, self.feed_forward_norm))
-        made = through_sublayers(x, sublayers, norm_first=self.norm_first)
+        made = through_sublayers(x, sublayers, norm_first=self.norm_first)  # [B, T, D]
         return self.changes.apply("stream", made, beside=x), projected
 
 
@@ -149,7 +149,7 @@ class Stack(nn.Module):
         hidden, attention, cross = [x], [], []
         masks = itertools.zip_longest(_each(mask), _each(cross_mask))
         for layer, (self_mask, cross_mask) in zip(self, masks, strict=False):
-            x, projected = layer(x, self_mask, memory, cross_mask)
+            x, projected = layer(x, self_mask, memory, cross_mask)  # [B, T, D]
             hidden.append(x)
             attention.append(projected[0])
             cross.extend(projected[1:])
@@ -233,7 +233,7 @@ class Transformer(nn.Module):
         self.scale = math.sqrt(config.d_model) if config.embedding_scale else 1.0
         self.changes = NO_CHANGES  # of a modified run
         if config.positions == "learned":
-            shape = (config.max_positions, config.d_model)
+            shape = (config.max_positions, config.d_model)  # [P, D]
             self.source_positions = nn.Parameter(torch.zeros(shape))
             self.target_positions = nn.Parameter(torch.zeros(shape))
         self.register_buffer("positions", fixed_table(config), persistent=False)
@@ -278,7 +278,7 @@ class Transformer(nn.Module):
         tables = {"source": self.source_embedding, "target": self.target_embedding}
 
         def embedded(ids: Tensor | Sequence[int]) -> Tensor:
-            given = torch.as_tensor(ids, device=self.output.weight.device)
+            given = torch.as_tensor(ids, device=self.output.weight.device)  # [..., T]
             rows: Tensor = tables[side](given) * self.scale  # [..., D]
             return rows
 
@@ -331,5 +331,5 @@ class Transformer(nn.Module):
         output projection is left to the caller, who may need only some positions.
         """
         masks = make_masks(self.config.mask_rule, source != pad, target != pad)
-        memory = self.encode(source, masks.encoder).output
+        memory = self.encode(source, masks.encoder).output  # [B, S, D]
         return self.decode(target, memory, masks.decoder, masks.cross).output

@@ -72,10 +72,10 @@ class NativeRun:
         self._check_edits()
         checkpoint, config = self._checkpoint, self._checkpoint.config
         pad, layers = checkpoint.tokenizer.source_pad, config.encoder_layers
-        ids = torch.tensor([source.ids], device=checkpoint.device)
+        ids = torch.tensor([source.ids], device=checkpoint.device)  # [1, S]
         real = real_tokens(config.mask_rule, ids, pad)  # [1, S]
         original = encoder_mask(config.mask_rule, real)
-        original = original.expand(-1, len(source.ids), -1)
+        original = original.expand(-1, len(source.ids), -1)  # [1, S, S]
         mask = layer_masks(self._change, "encoder", layers, original, original)
         encoding = checkpoint.model.encode_by_layer(ids, mask)
         amount, record, done = work(checkpoint.model, len(source.ids)), None, 0
@@ -85,7 +85,7 @@ class NativeRun:
             if record is None:
                 done += 1
                 yield WorkDone(done, layers, _("encoder layers"))
-        self._memory = record.output
+        self._memory = record.output  # [1, S, D]
         with torch.inference_mode(), few_threads(amount):
             self._rows = DecoderRows(
                 checkpoint, self._memory, real, self.limit, self._change
@@ -98,7 +98,7 @@ class NativeRun:
             mask=host_mask(mask, 0),
             intervention=self._change,
         )
-        told = real[0].cpu().numpy()
+        told = real[0].cpu().numpy()  # [S]
         self._readable: Bools = told | (not RULES[config.mask_rule].source_keys)
         start = replace(start, own_lens=partial(read_streams, checkpoint))
         self._recording = Recording(start, self.limit)
@@ -114,7 +114,7 @@ class NativeRun:
         source = self.start
         self._check_edits()
         self._use_positions(fed)
-        ids, recording = torch.tensor([[*consumed]]), self._recording
+        ids, recording = torch.tensor([[*consumed]]), self._recording  # [1, T]
         known, count = _common(recording.ids, consumed), len(consumed)
         settled = self._rows.settled(ids)
         first = known if settled or known == len(recording) == count else 0
@@ -127,7 +127,7 @@ class NativeRun:
             if since < first:
                 kept = recording.trace().decoder_rows[since:]
                 rows = torch.tensor(kept, device=self._checkpoint.device)
-            logits = self._rows.logits(rows)
+            logits = self._rows.logits(rows)  # [n, V]
         return Reached(self._trace, logits, settled * count)
 
     def _check_edits(self) -> None:
@@ -151,7 +151,7 @@ class NativeRun:
         """Record the rows from ``first`` on; returns them, [n, W] as in ``Columns``."""
         checkpoint, consumed = self._checkpoint, ids[0].tolist()
         computed, masks = self._rows.computed(ids, first)
-        rows: Tensor = computed[0]
+        rows: Tensor = computed[0]  # [n, W]
         if masks is not None:
             decoder, cross = host_mask(masks.decoder, 0), host_mask(masks.cross, 0)
         for at, values in enumerate(host(rows), first):

@@ -69,7 +69,7 @@ class Affine:
             else linear.bias
             for linear in linears
         ]
-        self.bias = torch.cat(biases)
+        self.bias = torch.cat(biases)  # [out]
         self._mark = self._fingerprint()
 
     def is_current(self) -> bool:
@@ -85,7 +85,7 @@ class Affine:
         marks = []
         for linear in self._linears:
             weight, bias = linear.weight, linear.bias
-            mark = torch.mv(weight, _probe(weight.shape[1], weight.device))
+            mark = torch.mv(weight, _probe(weight.shape[1], weight.device))  # [out]
             marks.append(mark if bias is None else torch.cat([mark, bias]))
         return torch.cat(marks).view(torch.int32)
 
@@ -107,7 +107,7 @@ class Affine:
 def _probe(size: int, device: torch.device) -> Tensor:
     """Return random numbers from 1 to 2, so that every weight affects a product."""
     drawn = torch.rand(size, generator=torch.Generator().manual_seed(0))
-    return (1 + drawn).to(device)
+    return (1 + drawn).to(device)  # [size]
 
 
 Function = Callable[[Tensor], Tensor]

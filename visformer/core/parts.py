@@ -93,7 +93,7 @@ def attention_weights(
     scores = (q @ k.mT).div_(root)  # [B, H, Q, K]
     scores = changes.apply("scores", scores, first=first, beside=mask)
     if mask is not None:
-        scores = scores.masked_fill_(~mask, masked_value)
+        scores = scores.masked_fill_(~mask, masked_value)  # [B, H, Q, K]
     weights: Tensor = changes.apply(
         "weights", scores.softmax(-1), first=first, beside=mask
     )
@@ -118,7 +118,7 @@ def weights_by_blocks(
     blocks = zip(
         itertools.count(0, QUERY_BLOCK), q.split(QUERY_BLOCK, 2), masks, strict=False
     )
-    for first, queries, allowed in blocks:
+    for first, queries, allowed in blocks:  # [B, H, n, d] and [B, 1, n, K]
         yield attention_weights(queries, k, allowed, masked_value, changes, first)
 
 
@@ -199,8 +199,8 @@ def feed_forward(
     """
     inner = activation(w1(x))  # [..., F]
     if gate is not None:
-        inner = inner * gate(x)
-    return w2(inner)
+        inner = inner * gate(x)  # [..., F]
+    return w2(inner)  # [..., D]
 
 
 class FeedForward(nn.Module):
@@ -247,7 +247,7 @@ class UnbiasedNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., D] -> [..., D]."""
-        variance = x.var(-1, unbiased=True, keepdim=True)
+        variance = x.var(-1, unbiased=True, keepdim=True)  # [..., 1]
         normed = (x - x.mean(-1, keepdim=True)) / (variance + self.eps).sqrt()
         scaled = self.weight * normed
         return scaled if self.bias is None else scaled + self.bias

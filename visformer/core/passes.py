@@ -105,7 +105,7 @@ def run(
     with few_threads(work(model, tokens, len(target))):
         if source_ids is not None:
             encoded = model.encode(source, allowed.encoder)
-            memory = encoded.output
+            memory = encoded.output  # [B, S, D]
         else:
             encoded, memory = _nothing_encoded(target, checkpoint), None
         decoded = model.decode(target, memory, allowed.decoder, allowed.cross)
@@ -157,8 +157,8 @@ def _allowed(
     rule, tokenizer, lengths = checkpoint.config.mask_rule, checkpoint.tokenizer, None
     if given_lengths is not None:
         lengths = _lengths(checkpoint, given_lengths, source)
-    real = real_tokens(rule, source, tokenizer.source_pad, lengths)
-    shown = target != tokenizer.pad
+    real = real_tokens(rule, source, tokenizer.source_pad, lengths)  # [B, S]
+    shown = target != tokenizer.pad  # [B, T]
     original = _given(make_masks(rule, real, shown), given_masks, source, target)
     opened = original.decoder | make_masks(rule, real, shown, causal=False).decoder
     return modified_masks(changed, checkpoint.config, original, opened)
@@ -185,7 +185,7 @@ def _source(
 def _nothing_encoded(target: Tensor, checkpoint: Loaded) -> StackRecord:
     """Return the record of an encoder that did not run, over no tokens."""
     width = checkpoint.config.d_model
-    nothing = torch.zeros(len(target), 0, width, device=checkpoint.device)
+    nothing = torch.zeros(len(target), 0, width, device=checkpoint.device)  # [B, 0, D]
     return StackRecord([nothing], [], [], nothing)
 
 
@@ -379,8 +379,8 @@ def _own_weights(
 
     @torch.inference_mode()
     def weights(kind: Kind, layer: int, head: int | None) -> Floats:
-        queries, keys, _values = projections[kind][layer]
-        q, k = (split_heads(x, config.heads) for x in (queries, keys))
+        queries, keys, _values = projections[kind][layer]  # [B, Q, D], [B, K, D]
+        q, k = (split_heads(x, config.heads) for x in (queries, keys))  # [B, H, ., d]
         first, only = 0, q.numel() // q.shape[-1] * k.shape[2] > WHOLE_LAYER
         if head is not None and only:
             first, q, k = head, q[:, head : head + 1], k[:, head : head + 1]
@@ -389,7 +389,7 @@ def _own_weights(
         with few_threads(q.numel() * k.shape[2]):
             changes = replace(start.intervention.at(kind, layer), head=first)
             blocks = list(weights_by_blocks(q, k, mask, config.masked_value, changes))
-        heads = host(torch.cat([block[row] for block in blocks], 1))
+        heads = host(torch.cat([block[row] for block in blocks], 1))  # [H, Q, K]
         return heads if head is None else read_only(heads[head - first])
 
     return weights

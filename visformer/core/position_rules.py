@@ -46,9 +46,9 @@ def _waves(
     length: int, d_model: int, form: FrequencyForm, precision: torch.dtype
 ) -> tuple[Tensor, Tensor]:
     """Return sines and cosines, [length, d_model / 2] each."""
-    position = torch.arange(length, dtype=precision)[:, None]
-    even = torch.arange(0, d_model, 2, dtype=precision)
-    angle = _ANGLES[form](position, even, d_model)
+    position = torch.arange(length, dtype=precision)[:, None]  # [P, 1]
+    even = torch.arange(0, d_model, 2, dtype=precision)  # [D / 2]: 2i
+    angle = _ANGLES[form](position, even, d_model)  # [P, D / 2]
     return angle.sin(), angle.cos()
 
 

@@ -203,7 +203,7 @@ class Distribution:
 
     def __init__(self, logits: Tensor, token: Callable[[int], str]) -> None:
         """``logits`` is [n, V]; ``token`` names an id."""
-        p, best, entropy = most_probable(logits, CANDIDATES)
+        p, best, entropy = most_probable(logits, CANDIDATES)  # [n, V], [n, 50], [n]
         self._token = token
         self._logits: NDArray[np.float32] = logits.to("cpu", torch.float32).numpy()
         self.p: NDArray[np.float32] = p.to("cpu", torch.float32).numpy()

@@ -62,8 +62,8 @@ def filtered(logits: Tensor, top_k: int, top_p: float) -> Tensor:
     ``top_k`` keeps the k most probable (0: all); ``top_p`` the smallest set whose
     probabilities reach it (Holtzman et al. 2020).
     """
-    ordered, order = logits.sort(descending=True, stable=True)
-    p = ordered.softmax(-1)
+    ordered, order = logits.sort(descending=True, stable=True)  # [V] each
+    p = ordered.softmax(-1)  # [V], the most probable first
     if top_k:
         p[top_k:] = 0
     before = p.cumsum(-1) - p  # the first token always stays
@@ -94,11 +94,11 @@ def best_first(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 def most_probable(logits: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
     """Return probabilities, best ids (best first) and entropy in bits, [N, .]."""
-    p = logits.softmax(-1)
-    best, ids = best_first(logits, count)
+    p = logits.softmax(-1)  # [N, V]
+    best, ids = best_first(logits, count)  # [N, count] each
     # log p is what a logit is below the best one, and log p of that one: as exact as a
     # second softmax; 0 log 0 counts as 0, a float32 below e^-200 is 0, NaN stays NaN
-    below = (logits - best[:, :1]).clamp_min_(-200)
+    below = (logits - best[:, :1]).clamp_min_(-200)  # [N, V]
     entropy = -((p * below).sum(-1) + p.gather(-1, ids[:, :1])[:, 0].log())
     return p, ids, entropy / math.log(2)
 
@@ -113,7 +113,7 @@ def _lowest_ids(scores: Tensor, count: int) -> Tensor:
 
 def ranks(logits: Tensor, id: int) -> Tensor:
     """Return the rank of a token in each row of logits [N, V], from 1: int [N]."""
-    own = logits[:, id, None]
-    higher = (logits > own).sum(-1)
+    own = logits[:, id, None]  # [N, 1]
+    higher = (logits > own).sum(-1)  # [N]
     before: Tensor = (logits[:, :id] == own).sum(-1)
     return higher + before + 1

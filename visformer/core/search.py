@@ -112,9 +112,9 @@ def _search(
 ) -> list[list[int]]:
     config, model, device = checkpoint.config, checkpoint.model, checkpoint.device
     pad = checkpoint.tokenizer.source_pad
-    ids = padded(sources, pad).to(device)
-    lengths = torch.tensor([len(s) for s in sources], device=device)
-    real = real_tokens(config.mask_rule, ids, pad, lengths)
+    ids = padded(sources, pad).to(device)  # [B, S]
+    lengths = torch.tensor([len(s) for s in sources], device=device)  # [B]
+    real = real_tokens(config.mask_rule, ids, pad, lengths)  # [B, S]
     memory = model.encode(ids, encoder_mask(config.mask_rule, real)).output
     limits = torch.tensor(
         [checkpoint.most_tokens(len(s)) for s in sources], device=device
@@ -138,16 +138,16 @@ def _expand(
     consumed = torch.full((count * beam, 1), checkpoint.tokenizer.bos, device=device)
     ending = torch.tensor(ends, device=device)
     first = beam * torch.arange(count, device=device)[:, None]  # row of each sentence
-    scores = torch.full((count, beam), -math.inf, device=device)
+    scores = torch.full((count, beam), -math.inf, device=device)  # [B, beam]
     scores[:, 0] = 0.0  # all beams start the same: only one may branch
     for length in range(1, int(limits.max()) + 1):
-        last = limits == length
+        last = limits == length  # [B]
         steps = _next(checkpoint, rows, consumed, last.repeat_interleave(beam), beam)
-        total = scores[:, :, None] + steps.view(count, beam, -1)
+        total = scores[:, :, None] + steps.view(count, beam, -1)  # [B, beam, V]
         # enough for ``beam`` of them to continue, even if all beams end in every way
         top, flat = best_first(total.flatten(1), beam * max(2, 1 + len(ends)))
         parents, tokens = flat // steps.shape[1], flat % steps.shape[1]
-        ended = torch.isin(tokens, ending) | last[:, None]
+        ended = torch.isin(tokens, ending) | last[:, None]  # [B, candidates]
         grown = torch.cat([consumed[first + parents], tokens[:, :, None]], 2)
         _collect(beams, grown, top, ended)
         scores, order = best_first(top.masked_fill(ended, -math.inf), beam)
@@ -172,7 +172,7 @@ def _next(
     """Score the next tokens of the rows so far, [N, t] -> [N, V]."""
     rules = checkpoint.generation
     newest, _masks = rows.computed(consumed, consumed.shape[1] - 1)
-    steps = rows.logits(newest[:, 0])
+    steps = rows.logits(newest[:, 0])  # [N, V]
     if beam > 1:
         steps = steps.log_softmax(-1)
     if rules.restricts:
