@@ -10,6 +10,9 @@ from torch import Tensor, nn
 
 from tests.watching.faulty_models import built
 from tests.watching.test_tutorials import the_call
+from visformer.analysis.checks.observation import Observation
+from visformer.analysis.checks.table import CHECKS, Check
+from visformer.values.finding import Finding
 from visformer.watching.watcher import watch
 
 FAULTS = {  # finding -> where, and what its sentence says
@@ -134,3 +137,14 @@ def test_what_cannot_be_computed_again_is_not_shown() -> None:
     assert not watched.certificate.passed
     assert watched.traces == []
     assert "so it is not shown" in " ".join(watched.certificate.missed)
+
+
+def test_a_check_is_added_by_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    def sharp(seen: Observation) -> Finding | None:
+        return Finding("sharp-head", "layer", "A head is sharp.", "Look at it.")
+
+    explains = frozenset({"not-causal"})
+    monkeypatch.setitem(CHECKS, "sharp-head", Check(sharp, explains))
+    watcher = watch(built("not-causal"), pad=0)
+    findings = watcher.certify(ids(7), ids(6)[:, :-1]).findings
+    assert [finding.id for finding in findings] == ["sharp-head"]
