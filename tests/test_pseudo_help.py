@@ -117,7 +117,7 @@ FAULTS: dict[str, Callable[[Path], object]] = {
 }
 CHANGES = (
     *("x", "causal", "causal +x", "hide", "hide 0", "cell cross 1", "cell odd 1 2 on"),
-    *("masked score x", "positions x", "causal off @ layer 0"),
+    *("masked score x", "positions x", "causal off @ L0"),
 )
 
 

@@ -220,7 +220,7 @@ def _window(function: str, *arguments: str) -> subprocess.Popen[bytes]:
 
 
 def parse_change(text: str) -> Intervention:
-    """Read a change as ``--change`` takes it: “causal off”, “hide 3 @ layer 2”.
+    """Read a change as ``--change`` takes it: “causal off”, “hide 3 @ L2”.
 
     Several are separated by semicolons. Layers and tokens count from 1. Raises
     InputError, with what can be said, for anything else.

@@ -152,7 +152,7 @@ def test_weights_cannot_be_written() -> None:
 def test_a_layer_is_masked_by_its_own_mask() -> None:
     """The causal mask is off in the second layer only."""
     checkpoint = tiny_checkpoint()
-    change = parse(["causal off @ layer 2"])
+    change = parse(["causal off @ L2"])
     trace = run(checkpoint, [[4, 5, 3]], [[2, 6, 7]], intervention=change)[0]
     for layer, later in ((0, 0), (1, 3)):
         weights = trace.attention_heads("decoder", layer, 0).weights()[0]

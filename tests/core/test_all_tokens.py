@@ -22,7 +22,7 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("change", ["", "causal off @ layer 2"])
+@pytest.mark.parametrize("change", ["", "causal off @ L2"])
 @pytest.mark.parametrize("model", MODELS)
 def test_a_stream_gives_what_its_step_chose_from(model: str, change: str) -> None:
     checkpoint = tiny_checkpoint(3, **MODELS[model])

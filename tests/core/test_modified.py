@@ -68,7 +68,7 @@ def test_mask_changes_are_the_masks_they_say(norm_first: bool) -> None:
 
 def test_a_change_of_one_layer_leaves_the_others() -> None:
     checkpoint = tiny_checkpoint()
-    trace = altered_run(checkpoint, "hide 3 @ layer 2", "cell decoder 1 4 on @ layer 1")
+    trace = altered_run(checkpoint, "hide 3 @ L2", "cell decoder 1 4 on @ L1")
     assert trace.attention("cross", 0)[..., 2].min() > 0
     assert trace.attention("cross", 1)[..., 2].max() == 0
     assert trace.attention("encoder", 1)[..., 2].max() == 0
@@ -105,7 +105,7 @@ def test_another_scale_is_that_of_other_queries(factor: float | None) -> None:
                 if hasattr(layer, part):
                     getattr(layer, part).query.weight.mul_(ratio)
                     getattr(layer, part).query.bias.mul_(ratio)
-    made = altered_run(checkpoint, f"scale {text} @ layer 2")
+    made = altered_run(checkpoint, f"scale {text} @ L2")
     other = run(plain, [SOURCE], [TARGET])[0]
     np.testing.assert_allclose(made.logits, other.logits, atol=2e-5)
     for kind in KINDS:
@@ -123,10 +123,10 @@ def test_another_scale_is_that_of_other_queries(factor: float | None) -> None:
 
 
 def test_a_scaled_run_is_read_from_its_file(tmp_path: Path) -> None:
-    made = altered_run(tiny_checkpoint(), "scale off; scale 3 @ layer 1")
+    made = altered_run(tiny_checkpoint(), "scale off; scale 3 @ L1")
     made.save(tmp_path / "scaled.vis")
     read = open_trace(tmp_path / "scaled.vis")
-    assert str(read.intervention) == "scale off; scale 3 @ layer 1"
+    assert str(read.intervention) == "scale off; scale 3 @ L1"
     for kind in KINDS:
         for layer in range(2):
             np.testing.assert_allclose(
@@ -136,8 +136,8 @@ def test_a_scaled_run_is_read_from_its_file(tmp_path: Path) -> None:
 
 def test_decoding_under_changed_masks_is_the_pass_of_each_step() -> None:
     checkpoint = tiny_checkpoint()
-    masks = "causal +1", "hide 2", "multiply", "cell cross 2 1 off @ layer 2"
-    for text in (*masks, "scale off", "scale 2 @ layer 1"):
+    masks = "causal +1", "hide 2", "multiply", "cell cross 2 1 off @ L2"
+    for text in (*masks, "scale off", "scale 2 @ L1"):
         made = parse([text])
         decoding = Decoding(checkpoint, SOURCE, limit=5, intervention=made)
         for _ in range(5):
@@ -204,7 +204,7 @@ def test_weights_are_shared_and_the_plain_model_stays() -> None:
 
 def test_what_does_not_fit_is_refused() -> None:
     checkpoint = tiny_checkpoint()
-    for text in ("hide 5", "causal off @ layer 3"):
+    for text in ("hide 5", "causal off @ L3"):
         with pytest.raises(InputError, match=text):
             Decoding(checkpoint, SOURCE, intervention=parse([text]))
         with pytest.raises(InputError, match=text):
@@ -212,9 +212,7 @@ def test_what_does_not_fit_is_refused() -> None:
 
 
 def test_an_altered_trace_is_kept_in_its_file(tmp_path: Any) -> None:
-    trace = altered_run(
-        tiny_checkpoint(), "causal off; hide 2 @ layer 1; positions none"
-    )
+    trace = altered_run(tiny_checkpoint(), "causal off; hide 2 @ L1; positions none")
     trace.save(tmp_path / "a.vis")
 
     again = open_trace(tmp_path / "a.vis")

@@ -87,8 +87,8 @@ class Even(RunChange):
     """Give all allowed keys of one query the same weight."""
 
     name = "even"
-    forms = ("row {kind} {query} = uniform{layer}",)
-    examples = ("row cross 2 = uniform",)
+    forms = ("even {kind} {query}{layer}",)
+    examples = ("even cross 2",)
     point = "weights"
     kind: KindField
     query: RowField
@@ -105,17 +105,17 @@ class Even(RunChange):
 class HeadScaled(RunChange):
     """Multiply what one head reads."""
 
-    name = "head"
-    forms = ("head {kind} {head} * {factor}{layer}",)
-    examples = ("head cross 2 * 0",)
+    name = "loud head"
+    forms = ("loud {kind} {one} * {factor}{layer}",)
+    examples = ("loud cross 2 * 0",)
     point = "heads"
     kind: KindField
-    head: Annotated[int, ROW._replace(where=True)]
+    one: Annotated[int, ROW._replace(where=True)]
     factor: NumberField
     layer: LayerField = None
 
     def apply(self, x: Any, place: LocalChanges) -> Any:
-        x[place.at(None, self.head)] *= self.factor
+        x[place.at(None, self.one)] *= self.factor
         return x
 
 
@@ -158,9 +158,9 @@ class Skipped(RunChange):
 class Replaced(RunChange):
     """Embed another token in one place."""
 
-    name = "embedding"
-    forms = ("embedding {side} {row} = {id}",)
-    examples = ("embedding source 2 = 9",)
+    name = "replaced"
+    forms = ("replaced {side} {row} = {id}",)
+    examples = ("replaced source 2 = 9",)
     point = "embedding"
     side: Annotated[str, one_word(("source", "target"), where=True)]
     row: RowField
@@ -173,19 +173,19 @@ class Replaced(RunChange):
 
 NEW = Hidden, Louder, Even, HeadScaled, Silent, Skipped, Replaced
 TEXTS = (
-    "sparse encoder @ layer 2",
-    "louder cross 2 by 1.5 @ layer 1",
+    "sparse encoder @ L2",
+    "louder cross 2 by 1.5 @ L1",
     "louder decoder 1 by -2",
-    "row encoder 3 = uniform @ layer 1",
-    "row decoder 4 = uniform",
-    "head cross 2 * 0 @ layer 2",
-    "head decoder 1 * -2.5",
-    "silent decoder 2 @ layer 1",
+    "even encoder 3 @ L1",
+    "even decoder 4",
+    "loud cross 2 * 0 @ L2",
+    "loud decoder 1 * -2.5",
+    "silent decoder 2 @ L1",
     "silent cross 3",
-    "skip encoder 2 @ layer 2",
+    "skip encoder 2 @ L2",
     "skip decoder 4",
-    "embedding source 2 = 9",
-    "embedding target 3 = 12",
+    "replaced source 2 = 9",
+    "replaced target 3 = 12",
 )
 
 
@@ -234,7 +234,7 @@ def attended(
             weights[even.query] = allowed[even.query] / allowed[even.query].sum()
         z = weights @ v
         scaled = asked(text, "heads", *at)
-        heads.append(z * scaled.factor if scaled and scaled.head == head else z)
+        heads.append(z * scaled.factor if scaled and scaled.one == head else z)
     added: Tensor = part.output(torch.cat(heads, 1))
     if silent := asked(text, "sublayer", *at):
         added[silent.query] = 0
@@ -369,17 +369,17 @@ def test_the_help_names_it_and_what_does_not_fit_is_refused() -> None:
             assert str(parse([example])) == example
     checkpoint = tiny_checkpoint()
     for text, words in {
-        "head cross 1 * 0 @ layer 3": "the model has 2 such layers",
-        "row encoder 5 = uniform": "the source has 4 tokens",
+        "loud cross 1 * 0 @ L3": "the model has 2 such layers",
+        "even encoder 5": "the source has 4 tokens",
         "skip encoder 5": "the source has 4 tokens",
     }.items():
         with pytest.raises(InputError, match=words):
             passed(checkpoint, text)
     with pytest.raises(InputError, match="is not a valid change"):
-        parse(["head cross 1 * @ layer 3"])
+        parse(["loud cross 1 * @ L3"])
 
 
-@pytest.mark.parametrize("text", ["head cross 2 * 0 @ layer 2", "skip decoder 2"])
+@pytest.mark.parametrize("text", ["loud cross 2 * 0 @ L2", "skip decoder 2"])
 def test_render_takes_it(text: str, tmp_path: Path, qtbot: QtBot) -> None:
     given = "--checkpoint", str(write_letters(tmp_path / "letters")), "--text", "abc"
     pictures = []

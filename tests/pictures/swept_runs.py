@@ -34,13 +34,13 @@ TEXT, LIMIT = "abcdef", 6
 WIDTH, WORDS = 16, 30
 STRANGE = *("<0xE2>", "<0x82>", "<0xAC>"), *("<unk>", "a", "b", "</s>")
 CHANGES = (
-    *("causal off", "causal 0", "causal +1", "causal -1", "causal off @ layer 2"),
+    *("causal off", "causal 0", "causal +1", "causal -1", "causal off @ L2"),
     *("cell decoder 2 1 off", "cell decoder 1 1 off", "cell decoder 1 3 on"),
-    *("cell cross 2 3 off", "cell encoder 2 1 off", "hide 3", "hide 2 @ layer 1"),
+    *("cell cross 2 3 off", "cell encoder 2 1 off", "hide 3", "hide 2 @ L1"),
     *("masked score -1e4", "masked score -1000", "masked score -2", "multiply"),
     *("masked score -inf", "causal +1; masked score -inf", "causal -1; multiply"),
     *("causal -1; masked score -inf",),
-    *("scale off", "scale 0", "scale 2", "scale -1 @ layer 1", "scale 1000"),
+    *("scale off", "scale 0", "scale 2", "scale -1 @ L1", "scale 1000"),
     *("positions none", "positions interleaved", "positions halves"),
     *("positions shifted 5", "positions scaled 2", "positions permuted 8 0"),
     *("positions constant 0", "causal off; positions none"),

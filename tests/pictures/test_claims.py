@@ -56,7 +56,7 @@ IN_CODE = {  # of these rooms, each with the file that has it
 }
 TWICE = {f"pre-norm, {change}" for change in CHANGES}  # of another model, too
 OFTEN = (  # of the changes: one of each sort, and what broke once
-    *("causal off", "causal +1", "causal -1", "causal off @ layer 2", "multiply"),
+    *("causal off", "causal +1", "causal -1", "causal off @ L2", "multiply"),
     *("cell decoder 1 1 off", "cell cross 2 3 off", "hide 3", "masked score -1e4"),
     *("causal -1; masked score -inf", "scale 0", "scale off", "positions none"),
     *("positions constant 0", "positions permuted 8 0", "causal off; positions none"),

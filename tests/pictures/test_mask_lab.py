@@ -169,14 +169,14 @@ def test_cells_and_fields() -> None:
     state = shown(make_trace(), kind="decoder")
     assert clicked(state, 0, 2, None).masks == (Cell("decoder", 0, 2, True),)
     assert clicked(state, 2, 0, 1).masks == (Cell("decoder", 2, 0, False, 1),)
-    made = parse(["causal +1 @ layer 2; hide 1; hide 3"])
+    made = parse(["causal +1 @ L2; hide 1; hide 3"])
     assert made.one(Causal, layer=1) == Causal(1, 1)
     assert made.one(Causal, layer=None) is None
     hidden = made.of(HideSource, layer=None)
     assert {one.token for one in hidden} == {0, 2}
     assert made.of(HideSource, layer=0) == ()
     assert made.without(HideSource(0)).without(HideSource(2)) == parse(
-        ["causal +1 @ layer 2"]
+        ["causal +1 @ L2"]
     )
     assert NO_CHANGES.without(Causal(None)) == NO_CHANGES
 
@@ -297,7 +297,7 @@ def test_the_untouched_weights_of_the_row_stand_below_the_altered_ones() -> None
 
 
 def leaking(tokens: int) -> Trace:
-    made = parse(["causal off @ layer 2"])
+    made = parse(["causal off @ L2"])
     return Decoding(tiny_checkpoint(), "abc", limit=tokens, intervention=made).finish()
 
 

@@ -194,7 +194,7 @@ def by_layer(mask: Bools, *, masked_value: float = -1e9) -> Trace:
 
 
 def test_each_layer_has_its_own_picture_and_words() -> None:
-    """As ``causal off @ layer 2`` leaves the masks."""
+    """As ``causal off @ L2`` leaves the masks."""
     trace = by_layer(np.ones((3, 3), bool))
     first, second = (mask_picture(trace, "decoder", "combined", at) for at in (0, 1))
     assert first.title == "decoder self, layer 1: combined mask"

@@ -68,12 +68,12 @@ def test_the_row_with_and_without_scale_is_said_in_numbers() -> None:
 
 def test_a_run_without_scale_is_compared_with_one_that_has_it() -> None:
     checkpoint = tiny_checkpoint()
-    change = parse(["scale off @ layer 1"])
+    change = parse(["scale off @ L1"])
     trace = Decoding(checkpoint, "abcde", limit=5, intervention=change).finish()
     cell = AttentionCell("decoder", 3, 1)
     state = state_of(checkpoint, trace, kind="decoder", head=1, locked=cell)
     made = shown(state, "scale")
-    assert "changed by “scale off @ layer 1” (1 / √d_k would be 0.3536)" in made.formula
+    assert "changed by “scale off @ L1” (1 / √d_k would be 0.3536)" in made.formula
     weights = made.maps[2].make().values
     assert weights == pytest.approx(by_hand(trace, 1.0)[1], abs=1e-5)
     own = by_hand(trace, 1 / math.sqrt(8))[1]

@@ -94,7 +94,7 @@ def test_the_scale_of_the_scores_is_changed_for_all_layers_or_one(
     assert box.currentIndex() == 0
     assert choose(2) == (ScoreScale(None), ScoreScale(2.0, 1))
     assert choose(0) == (ScoreScale(None),)
-    window.change_run(parse(["scale 3 @ layer 2"]))
+    window.change_run(parse(["scale 3 @ L2"]))
     assert box.currentText() == "× 3"
     assert box.currentIndex() == 4
 

@@ -271,7 +271,7 @@ def test_it_paints_and_every_label_is_plain(view: MasksView) -> None:
 def test_the_masks_are_those_of_the_layer_looked_at(
     view: MasksView, qtbot: Any
 ) -> None:
-    """As ``causal off @ layer 2`` leaves them."""
+    """As ``causal off @ L2`` leaves them."""
     state = single(kind="decoder")
     trace = state.trace
     assert trace is not None

@@ -78,13 +78,14 @@ def test_the_text_form_and_the_data_say_all(
 
 
 def test_the_text_form() -> None:
-    text = "causal +1 @ layer 2; hide 3; cell cross 2 5 off; multiply; positions none"
-    assert parse(["causal +1 @ layer 2", *text.split(";")]) == Intervention(
+    text = "causal +1 @ L2; hide 3; cell cross 2 5 off; multiply; positions none"
+    assert parse(["causal +1 @ L2", *text.split(";")]) == Intervention(
         masks=(Causal(1, 1), HideSource(2), Cell("cross", 1, 4, False)),
         masked_value=0.0,
         positions=PositionChange("none"),
     )
     assert str(parse([text])) == text
+    assert parse(["causal +1 @ layer 2"]) == parse(["causal +1@L2"])
     assert not parse([""])
     assert parse([text])
 
@@ -93,8 +94,8 @@ BAD = (
     *("causal", "hide 0", "hide -1", "cell cross 1 on", "positions", "x"),
     *("masked score", "fill"),
     *("positions scaled 1e9", "positions permuted 1", "positions shifted 0.5"),
-    *("scale", "scale 1e4", "scale inf", "scale off 2", "scale 2 @ layer 0"),
-    *("causal off @ layer 0", "hide 1 @ layer x", "cell self 1 1 on"),
+    *("scale", "scale 1e4", "scale inf", "scale off 2", "scale 2 @ L0"),
+    *("causal off @ L0", "hide 1 @ layer x", "cell self 1 1 on"),
 )
 
 
@@ -111,7 +112,7 @@ def test_the_masked_score_has_one_spelling_and_its_former_one_is_read() -> None:
 
 
 def test_the_data_of_each_change_counts_from_0() -> None:
-    altered = parse(["causal off @ layer 2; hide 3; cell cross 2 5 off; multiply"])
+    altered = parse(["causal off @ L2; hide 3; cell cross 2 5 off; multiply"])
     assert altered.to_json() == [
         {"change": "causal", "offset": None, "layer": 1},
         {"change": "hide", "token": 2, "layer": None},
@@ -133,7 +134,7 @@ def test_data_of_version_3_is_read() -> None:
         "scales": [{"factor": None, "layer": 1}, {"factor": 2.0, "layer": None}],
         "positions": {"form": "scaled", "amount": 2.0, "seed": 0},
     }
-    texts = "hide 3", "masked score -inf", "scale off @ layer 2", "scale 2"
+    texts = "hide 3", "masked score -inf", "scale off @ L2", "scale 2"
     expected = parse([*texts, "positions scaled 2"])
     assert Intervention.from_json(older) == expected
     del older["scales"]  # the oldest files have none
@@ -143,10 +144,10 @@ def test_data_of_version_3_is_read() -> None:
 
 
 def test_the_last_scale_of_a_layer_holds() -> None:
-    both = parse(["scale 2", "scale off @ layer 2"])
+    both = parse(["scale 2", "scale off @ L2"])
     assert [both.scale(0.25, "cross", layer) for layer in (0, 1)] == [0.5, 1.0]
     assert both.without(ScoreScale(None, 1)) == parse(["scale 2"])
-    assert parse(["scale off @ layer 2", "scale 2"]).scale(0.25, "cross", 1) == 0.5
+    assert parse(["scale off @ L2", "scale 2"]).scale(0.25, "cross", 1) == 0.5
     assert Intervention().scale(0.25, "cross", 0) == 0.25
     assert not both.reaches_back
     assert both.whole
@@ -256,7 +257,7 @@ def test_what_does_not_fit_the_model_is_refused() -> None:
         "hide 5": "the source has 4 tokens",
         "cell cross 1 5 off": "the source has 4 tokens",
         "cell encoder 5 1 off": "the source has 4 tokens",
-        "causal off @ layer 9": "the model has 2 such layers",
+        "causal off @ L9": "the model has 2 such layers",
         "positions shifted 8": "from 0 to 7",
     }.items():
         with pytest.raises(InputError, match=words):

@@ -118,7 +118,7 @@ def test_masks_by_layer_and_a_modified_run_come_back(tmp_path: Path) -> None:
     trace = replace(
         trace,
         masks={**trace.masks, "decoder": by_layer},
-        intervention=parse(["causal off @ layer 2; masked score -inf; hide 3"]),
+        intervention=parse(["causal off @ L2; masked score -inf; hide 3"]),
     )
     trace.save(tmp_path / "a.vis")
     again = read_trace(tmp_path / "a.vis")

@@ -54,9 +54,11 @@ def joined_heads(trace: Trace, kind: Kind, layer: int, rows: slice) -> Floats:
     outputs, changes = [], trace.intervention.at(kind, layer)
     for head in range(trace.heads(kind)):
         weights = trace.attention_heads(kind, layer, head).weights(rows)  # [1, rows, K]
-        values = trace.values(kind, layer, head)  # [K, d]
-        z, beside = (weights[0] @ values)[None], (weights, values[None])
         here, first = replace(changes, head=head), rows.start or 0
+        values = here.apply(
+            "values", trace.values(kind, layer, head)[None]
+        )  # [1, K, d]
+        z, beside = weights @ values, (weights, values)
         outputs.append(here.apply("heads", z, first=first, beside=beside)[0])
     return np.concatenate(outputs, axis=1)  # [rows, D]
 

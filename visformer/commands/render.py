@@ -58,8 +58,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help=_(
-            "modify the run; may be repeated. Examples: {examples}. A change of a mask "
-            "may end with “@ layer 2”; tokens and layers count from 1",
+            "modify the run; may be repeated. Examples: {examples}. “@ L2”, “@ L2H5” "
+            "or “@ L2H1,L2H5” says in which layers and heads; all count from 1",
             examples=", ".join(examples()),
         ),
     )

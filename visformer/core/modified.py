@@ -60,7 +60,9 @@ def modified_checkpoint(checkpoint: Loaded, intervention: Intervention) -> Loade
                     module.masked_value = config.masked_value
                     kind = kinds.get(part.partition(".")[0], name)
                     module.changes = intervention.at(kind, index)
-    model.config, model.changes = config, intervention
+    find = checkpoint.tokenizer.id_of
+    model.config = config
+    model.changes = Intervention(*(one.looked_up(find) for one in intervention))
     tables = {name: p for name, p in model._parameters.items() if p is not None}
     model._parameters = {
         name: nn.Parameter(_changed(table.detach(), intervention), table.requires_grad)

@@ -92,6 +92,11 @@ def attention_weights(
         root = 1 / scale if scale else math.inf
     scores = (q @ k.mT).div_(root)  # [B, H, Q, K]
     scores = changes.apply("scores", scores, first=first, beside=mask)
+    if changes.acts("head mask", "weights"):
+        if mask is None:
+            mask = torch.ones_like(scores, dtype=torch.bool)
+        own_masks = mask.expand(scores.shape)
+        mask = changes.apply("head mask", own_masks, first=first)
     if mask is not None:
         scores = scores.masked_fill_(~mask, masked_value)  # [B, H, Q, K]
     weights: Tensor = changes.apply(
@@ -138,6 +143,7 @@ def attend(
     weights.
     """
     blocks, first = [], 0
+    v = changes.apply("values", v)
     for weights in weights_by_blocks(q, k, mask, masked_value, changes):
         z = (dropout(weights) if dropout else weights) @ v  # [B, H, n, d]
         blocks.append(changes.apply("heads", z, first=first, beside=(weights, v)))

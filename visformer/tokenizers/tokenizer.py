@@ -16,6 +16,7 @@ import sentencepiece
 from visformer.errors import CheckpointError, InputError
 from visformer.files import listed, read_json, read_regular, refuse_foreign, short
 from visformer.text import clean
+from visformer.values.facts import SentenceSide
 
 MAX_PIECE_BYTES = 1024
 MAX_TOKENIZER = 64 << 20  # bytes
@@ -279,12 +280,17 @@ class Tokenizer:
 
         Raises InputError if the text is not exactly one token.
         """
-        for id in range(self.target.size):
-            if self.target.token(id) == token:
+        return self.id_of("target", token)
+
+    def id_of(self, side: SentenceSide, token: str) -> int:
+        """Return the id of a token of a side, as ``target_id`` does."""
+        known = self.target if side == "target" else self.source
+        for id in range(known.size):
+            if known.token(id) == token:
                 return id
-        ids = self.encode_target(token)
-        if len(ids) != 1 or ids[0] == self.target.unknown:
-            if len(ids) < 2 or self.target.unknown in ids:
+        ids = [piece.id for piece in known.encode(token)]
+        if len(ids) != 1 or ids[0] == known.unknown:
+            if len(ids) < 2 or known.unknown in ids:
                 raise InputError(
                     "“{word}” is not a token of this model.", word=short(token)
                 )
@@ -292,7 +298,7 @@ class Tokenizer:
                 "“{word}” is not a single token of this model: it is split into "
                 "{tokens}.",
                 word=short(token),
-                tokens=listed([self.target.token(i) for i in ids], room=80),
+                tokens=listed([known.token(i) for i in ids], room=80),
             )
         return ids[0]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -39,7 +40,7 @@ class AttentionHeads:
     added: Bias | None = None  # to the scaled products; of these heads
     # [H, Q, K]: the model's own weights, where they do not follow from all this
     captured: Floats | None = None
-    changes: LocalChanges = UNCHANGED  # of scores and weights
+    changes: LocalChanges = UNCHANGED  # of scores, masks of heads and weights
 
     def products(self, rows: slice = ALL) -> Floats:
         """Return q.k of some query rows and all keys, [H, rows, K]."""
@@ -67,7 +68,12 @@ class AttentionHeads:
                 weights -= weights.max(-1, keepdims=True)
                 np.exp(weights, out=weights)
                 weights /= _row_sums(weights)
-        return self._changed("weights", weights[..., :keys], rows)
+        if self.changes.acts("weights"):
+            beside = np.broadcast_to(self._mask(rows), weights[..., :keys].shape)
+            weights[..., :keys] = self._changed(
+                "weights", weights[..., :keys], rows, beside
+            )
+        return weights[..., :keys]
 
     # In place, since fresh memory for every operation costs more than the arithmetic;
     # keys are filled up to whole blocks.
@@ -98,16 +104,29 @@ class AttentionHeads:
         if self.added is not None and scores.size:
             scores[..., :keys] += bias_rows(self.added, rows, self.mask.shape)
         if self.changes.acts("scores"):
-            scores[..., :keys] = self._changed("scores", scores[..., :keys], rows)
+            beside = self.mask[rows]
+            scores[..., :keys] = self._changed(
+                "scores", scores[..., :keys], rows, beside
+            )
         return scores
 
-    def _changed(self, point: ActingPoint, x: Floats, rows: slice) -> Floats:
-        first, mask = rows.indices(len(self.queries))[0], self.mask[rows]
-        made: Floats = self.changes.apply(point, x, first=first, beside=mask)
+    def _mask(self, rows: slice) -> Bools:
+        """Return the mask of some rows, [rows, K], or each head's own, [H, rows, K]."""
+        mask = self.mask[rows]
+        if not self.changes.acts("head mask"):
+            return mask
+        shape = self.queries.shape[1], *mask.shape
+        made: Bools = self._changed("head mask", np.broadcast_to(mask, shape), rows)
         return made
 
+    def _changed(
+        self, point: ActingPoint, x: Any, rows: slice, beside: Any = None
+    ) -> Any:
+        first = rows.indices(len(self.queries))[0]
+        return self.changes.apply(point, x, first=first, beside=beside)
+
     def _masked(self, rows: slice) -> Floats:
-        scores, mask = self._scores(rows), self.mask[rows]
+        scores, mask = self._scores(rows), self._mask(rows)
         if not mask.all():
             value = np.float32(self.masked_value)
             np.copyto(scores[..., : len(self.keys)], value, where=~mask)
@@ -122,7 +141,7 @@ def weights_of(layers: Sequence[AttentionHeads], rows: slice = ALL) -> Floats:
     one = layers[0]
     for other in layers:
         plain = other.captured is None and other.added is None
-        plain &= not other.changes.acts("scores", "weights")
+        plain &= not other.changes.acts("scores", "head mask", "weights")
         if not plain or other.mask is not one.mask or other.scale != one.scale:
             return np.concatenate([each.weights(rows) for each in layers])
     start, stop, _ = rows.indices(len(one.queries))

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 
 from visformer.errors import InputError
 from visformer.files import short
 from visformer.values.changes.run_change import RunChange
 from visformer.values.intervention import CHANGES, Intervention
+
+_PART = re.compile(r"""(?:"(?:[^"\\]|\\.)*"|[^;"]|")+""")  # a word may hold “;”
+_PLACES = re.compile(r"(.+?) ?@ ?(L\d+(?:H\d+)?(?: ?, ?L\d+(?:H\d+)?)*)")
 
 
 def examples() -> list[str]:
@@ -18,10 +23,19 @@ def examples() -> list[str]:
 def parse(texts: Iterable[str]) -> Intervention:
     """Read the text form: changes, each alone or several separated by semicolons.
 
-    Raises InputError, with examples of valid changes, for anything else.
+    A list of places, as in “@ L2H1,L2H5”, is one change in each. Raises InputError,
+    with the nearest valid change, for anything else.
     """
-    parts = (" ".join(text.split()) for text in ";".join(texts).split(";"))
-    return Intervention(*map(_read, filter(None, parts)))
+    parts = (" ".join(part.split()) for part in _PART.findall(";".join(texts)))
+    return Intervention(*(one for part in filter(None, parts) for one in _each(part)))
+
+
+def _each(words: str) -> Iterator[RunChange]:
+    if found := _PLACES.fullmatch(words):
+        for place in found[2].split(","):
+            yield _read(f"{found[1]} @ {place.strip()}")
+    else:
+        yield _read(words)
 
 
 def _read(words: str) -> RunChange:
@@ -29,8 +43,8 @@ def _read(words: str) -> RunChange:
         if (change := kind.read(words)) is not None:
             return change
     raise InputError(
-        "“{words}” is not a valid change. Use, for example, {examples}; "
+        "“{words}” is not a valid change. The nearest valid form is “{example}”; "
         "“visformer render --help” lists all.",
-        words=short(words, 24),
-        examples=", ".join(examples()[:7]),
+        words=short(words, 40),
+        example=get_close_matches(words, examples(), 1, 0)[0],
     )

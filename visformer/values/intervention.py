@@ -17,16 +17,27 @@ from visformer.arguments import wrong_type
 from visformer.values.arrays import Bools
 from visformer.values.changes.causal import Causal
 from visformer.values.changes.cell import Cell
+from visformer.values.changes.cell_weight import CellWeight
+from visformer.values.changes.embedding import Embedding
+from visformer.values.changes.head_cell import HeadCell
+from visformer.values.changes.head_only import HeadOnly
+from visformer.values.changes.head_scale import HeadScale
 from visformer.values.changes.hide_source import HideSource
+from visformer.values.changes.layer_off import LayerOff
 from visformer.values.changes.masked_score import MaskedScore
 from visformer.values.changes.position_change import PositionChange
 from visformer.values.changes.run_change import ActingPoint, LocalChanges, RunChange
 from visformer.values.changes.score_scale import ScoreScale
+from visformer.values.changes.uniform_row import UniformRow
+from visformer.values.changes.value_off import ValueOff
 from visformer.values.facts import Kind, ModelFacts
 
 CHANGES: dict[str, type[RunChange]] = {  # every kind, by its name in files
     kind.name: kind
-    for kind in (Causal, HideSource, Cell, MaskedScore, ScoreScale, PositionChange)
+    for kind in (
+        *(Causal, HideSource, Cell, HeadCell, MaskedScore, ScoreScale, PositionChange),
+        *(HeadScale, HeadOnly, CellWeight, UniformRow, ValueOff, LayerOff, Embedding),
+    )
 }
 _ALLOWED = "changes, such as Causal(None) (visformer.parse_change reads text)"
 _OfKind = TypeVar("_OfKind", bound=RunChange)
@@ -66,8 +77,20 @@ class Intervention(tuple[RunChange, ...]):
         return f"Intervention({', '.join(map(repr, self))})"
 
     def __str__(self) -> str:
-        """Return the text form, changes separated by semicolons."""
-        return "; ".join(map(str, self))
+        """Return the text form, changes separated by semicolons.
+
+        What changes several places in one way is written once, with their list.
+        """
+        written: list[str] = []
+        last = ""
+        for text in map(str, self):
+            what, at, place = text.rpartition(" @ L")
+            if at and what == last:
+                written[-1] += f",L{place}"
+            else:
+                written.append(text)
+            last = what
+        return "; ".join(written)
 
     def of(self, kind: type[_OfKind], **fields: object) -> tuple[_OfKind, ...]:
         """Return the changes of one kind whose fields have these values."""

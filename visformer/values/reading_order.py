@@ -14,7 +14,7 @@ LEAST = 1e-6  # smaller weights are rounding errors
 
 def sealed(trace: Trace, kind: Kind, layer: int, hidden: Bools) -> bool:
     """Tell whether the mask alone rules out any weight on ``hidden``, bool [Q, K]."""
-    changed = trace.intervention.at(kind, layer).acts("weights")
+    changed = trace.intervention.at(kind, layer).acts("head mask", "weights")
     if changed or trace.is_captured(kind, layer):
         return False
     mask = trace.mask(kind, layer)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from string import Formatter
@@ -30,7 +30,9 @@ ActingPoint = Literal[  # in the order in which a text lists changes
     "positions",  # the table of positions [P, D], of numpy
     "embedding",  # [..., T, D], scaled, without positions; what embeds other ids so
     "scores",  # [..., H, Q, K] before the mask; the mask, or None where all is allowed
-    "weights",  # [..., H, Q, K], the softmax; the mask
+    "head mask",  # bool [..., H, Q, K]: the mask of each head
+    "weights",  # [..., H, Q, K], the softmax; the mask of each head
+    "values",  # [..., H, K, d]
     "heads",  # [..., H, Q, d], before W_O; the weights and the values
     "sublayer",  # [..., Q, D], what an attention adds to the residual stream
     "stream",  # [..., T, D], what leaves a layer; what entered it
@@ -51,6 +53,9 @@ class RunChange:
         """Check every field; numpy's numbers become Python's."""
         for name, text in self.texts().items():
             object.__setattr__(self, name, text.check(name, getattr(self, name)))
+        layer, head = self.place
+        if layer is None and head is not None:
+            raise InputError("A head needs its layer, as in “@ L2H5”.")
 
     # ---- what it does ----------------------------------------------------------------
 
@@ -61,11 +66,20 @@ class RunChange:
         """
         raise NotImplementedError
 
+    def looked_up(self, find: Callable[[SentenceSide, str], int]) -> RunChange:
+        """Return it for one vocabulary, where ``find`` looks up a side's word."""
+        return self
+
     @property
     def kinds(self) -> tuple[Any, ...]:
         """The kinds of attention, the stacks or the sides that it concerns."""
         named = (getattr(self, name, None) for name in ("kind", "stack", "side"))
         return tuple(filter(None, named)) or self.everywhere
+
+    @property
+    def place(self) -> tuple[int | None, int | None]:
+        """The layer and the head in which it acts; None: in all."""
+        return getattr(self, "layer", None), getattr(self, "head", None)
 
     @property
     def tokens(self) -> tuple[tuple[SentenceSide, int], ...]:
@@ -85,7 +99,7 @@ class RunChange:
 
     def concerns(self, of: str, layer: int) -> bool:
         """Whether it acts in a layer of a kind of attention, of a stack; on a side."""
-        return of in self.kinds and getattr(self, "layer", None) in (None, layer)
+        return of in self.kinds and self.place[0] in (None, layer)
 
     def reaches_back(self, among: tuple[RunChange, ...]) -> bool:
         """Whether, among these changes, a later token may change a decoder row.
@@ -93,13 +107,14 @@ class RunChange:
         A mask does that which lets a row read what follows it, or leaves it nothing to
         read, so that it attends to everything.
         """
-        if self.point != "mask" or "decoder" not in self.kinds:
+        if self.point not in ("mask", "head mask") or "decoder" not in self.kinds:
             return False
-        layer = getattr(self, "layer", None)
+        layer, head = self.place
         here = LocalChanges.of_run(among, "decoder", -1 if layer is None else layer)
         size = 2 + max((row for one in among for _side, row in one.tokens), default=0)
         own, opened = np.tri(size, dtype=bool), np.ones((size, size), bool)
-        mask = here.apply("mask", own, beside=opened)
+        mask = here.apply("mask", own, beside=opened)[None]
+        mask = replace(here, head=head or 0).apply("head mask", mask)
         return bool(np.triu(mask, 1).any() or not mask.any(-1).all())
 
     def check(self, model: ModelFacts, source: int) -> None:
@@ -123,12 +138,23 @@ class RunChange:
                 "This model has no attention of the kind that “{change}” changes.",
                 change=self,
             )
-        if (getattr(self, "layer", None) or 0) >= (layers or 1):
+        layer, head = self.place
+        heads = max(map(model.heads, kinds), default=1)
+        if (layer or 0) >= (layers or 1):
             raise InputError(
                 ngettext(
                     "“{change}” is out of range: the model has {n} such layer.",
                     "“{change}” is out of range: the model has {n} such layers.",
                     layers,
+                    change=self,
+                )
+            )
+        if (head or 0) >= heads:
+            raise InputError(
+                ngettext(
+                    "“{change}” is out of range: such a layer has {n} head.",
+                    "“{change}” is out of range: such a layer has {n} heads.",
+                    heads,
                     change=self,
                 )
             )
@@ -229,14 +255,17 @@ class LocalChanges:
                 x = change.apply(x if copy is None else copy(), place)
         return x
 
-    def at(self, row: int | None, head: int | None = None) -> tuple[Any, ...]:
+    def at(
+        self, row: int | None, head: int | None = None, column: int | None = None
+    ) -> tuple[Any, ...]:
         """Return where a row of a head is in numbers given; None stands for all.
 
         It indexes [..., rows, columns], or with a head [..., heads, rows, columns]; of
         what they lack it is nothing.
         """
         heads = () if head is None else (_only(head - self.head),)
-        return (..., *heads, ALL if row is None else _only(row - self.first), ALL)
+        rows = ALL if row is None else _only(row - self.first)
+        return (..., *heads, rows, ALL if column is None else _only(column))
 
 
 def _only(index: int) -> slice:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Annotated, Any, NamedTuple
@@ -36,7 +37,7 @@ def one_word(choices: Iterable[str], *, where: bool = False) -> FieldText:
     """Return a field that takes one of some words."""
     known = tuple(choices)
     check = partial(one_of, choices=known)
-    return FieldText("|".join(known), str, str, check, where)
+    return FieldText("|".join(map(re.escape, known)), str, str, check, where)
 
 
 def whole(least: int = 0) -> Callable[[str, Any], int]:
@@ -53,16 +54,23 @@ def _real(name: str, value: object) -> float:
     return real_number(name, value, _("a number"))
 
 
-def _truth(name: str, value: object) -> bool:
+def truth(name: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise wrong_type(name, value, _("True or False"))
     return value
 
 
 def _layer(text: str) -> int:
-    number = int(text.removeprefix(" @ layer "))
+    number = int(text.lstrip(" @Llayer"))
     if number == 0:
         raise InputError("Layers count from 1: there is no layer 0.")
+    return number - 1
+
+
+def _head(text: str) -> int:
+    number = int(text.removeprefix("H"))
+    if number == 0:
+        raise InputError("Heads count from 1: there is no head 0.")
     return number - 1
 
 
@@ -70,17 +78,19 @@ NUMBER = FieldText(r"[+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?|-?inf", float, _written, _
 ROW = FieldText(
     r"[1-9]\d*", lambda text: int(text) - 1, lambda row: f"{row + 1}", whole(), True
 )
-_LAYER = FieldText(
-    r" @ layer \d+", _layer, lambda layer: f" @ layer {layer + 1}", whole(), True
+LAYER = FieldText(
+    r" @ (?:L|layer )\d+", _layer, lambda layer: f" @ L{layer + 1}", whole(), True
 )
+HEAD = FieldText(r"H\d+", _head, lambda head: f"H{head + 1}", whole(), True)
 _SWITCH = FieldText(
-    "on|off", "on".__eq__, lambda allowed: "on" if allowed else "off", _truth
+    "on|off", "on".__eq__, lambda allowed: "on" if allowed else "off", truth
 )
 _SEED = FieldText(r"\d+", int, str, whole())
 
 # types of the fields; tokens and layers count from 0, and in texts from 1
 RowField = Annotated[int, ROW]  # a token
-LayerField = Annotated[int | None, or_none(_LAYER, "")]  # None: every layer
+LayerField = Annotated[int | None, or_none(LAYER, "")]  # None: every layer
+HeadField = Annotated[int | None, or_none(HEAD, "")]  # None: every head
 KindField = Annotated[Kind, one_word(KINDS, where=True)]
 SwitchField = Annotated[bool, _SWITCH]
 NumberField = Annotated[float, NUMBER]
