@@ -36,7 +36,6 @@ from visformer.watching.module_calls import same_chances
 from visformer.watching.observing import observed
 from visformer.watching.row_tokens import side_ids
 from visformer.watching.traces import layers_of, not_in_traces
-from visformer.watching.watched_steps import logits_of_rows
 
 if TYPE_CHECKING:
     from visformer.watching.watcher import Watched
@@ -474,7 +473,7 @@ def _outputs_apart(
     watched: Watched, whole: Watched, real: Bools
 ) -> tuple[str, int, float] | None:
     """Return the row of logits that differs most from the full pass, if known."""
-    pair = [logits_of_rows(x, x.last_rows) for x in (watched, whole)]
+    pair = [x.logits_of(x.last_rows) for x in (watched, whole)]
     if pair[0] is None or pair[1] is None:
         return None
     first, second = (x.logits.numpy() for x in pair if x is not None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -13,8 +13,8 @@ from torch import Tensor
 from visformer.arguments import wrong_value
 from visformer.language import _
 from visformer.values.arrays import Ids
-from visformer.values.facts import SIDES
-from visformer.values.watched_attention import WatchedKind
+from visformer.values.facts import SIDES, Kind
+from visformer.values.watched_attention import WatchedAttention, WatchedKind
 from visformer.watching.axes import DataDimension, positions_on
 from visformer.watching.captured import Captured
 from visformer.watching.inputs import (
@@ -27,9 +27,8 @@ from visformer.watching.inputs import (
 )
 from visformer.watching.ledger import Picked
 
-if TYPE_CHECKING:
-    from visformer.watching.traces import Layers
-    from visformer.watching.watcher import Tokens, Watched
+Layers = dict[Kind, list[WatchedAttention]]
+Tokens = Sequence[str] | Sequence[Sequence[str]] | None
 
 
 class RowTokens(NamedTuple):
@@ -156,21 +155,24 @@ def side_ids(layers: Layers) -> dict[str, Ids | None]:
 
 
 def tokens_of(
-    watched: Watched, layers: Layers, sizes: dict[str, int]
+    layers: Layers,
+    sizes: dict[str, int],
+    tokens: tuple[Tokens, Tokens],
+    tokenizer: Any,
+    inputs: Sequence[Tensor],
 ) -> list[RowTokens]:
     """Return the tokens of each row; without ids, the tokens are numbers from 1.
 
     ``sizes`` are the lengths of source and target. Raises InputError if given tokens do
     not match these lengths.
     """
-    watcher = watched.watcher
-    ids, piece = side_ids(layers), _pieces(watcher.tokenizer)
+    ids, piece = side_ids(layers), _pieces(tokenizer)
     target_ids = ids.get("target")
-    last = None if target_ids is None else _last_labels(watched, target_ids)
+    last = None if target_ids is None else _last_labels(inputs, target_ids)
     result = []
     for row in range(len(next(iter(layers.values()))[0].weights)):
         made: list[Any] = []
-        for given, (side, length) in zip(watcher.tokens, sizes.items(), strict=True):
+        for given, (side, length) in zip(tokens, sizes.items(), strict=True):
             whole = ids.get(side)
             own = np.zeros(length, np.int64) if whole is None else whole[row]
             told = _told(f"{side}_tokens", given, row, length)
@@ -192,13 +194,12 @@ def tokens_of(
     return result
 
 
-def _last_labels(watched: Watched, ids: Ids) -> Ids | None:
+def _last_labels(inputs: Sequence[Tensor], ids: Ids) -> Ids | None:
     """Return the labels of the last rows, [B], if the model shifts its target itself.
 
     Such a model receives the labels and feeds each row the token before.
     """
-    given = (*watched.targets, *watched.sources)
-    for wanted in (one.numpy() for one in given if not one.is_floating_point()):
+    for wanted in (one.numpy() for one in inputs if not one.is_floating_point()):
         if wanted.shape == ids.shape and np.array_equal(wanted[:, :-1], ids[:, 1:]):
             return (
                 None if (wanted == ids).all() or (wanted < 0).any() else wanted[:, -1]

@@ -24,15 +24,14 @@ from visformer.values.row_columns import Columns, RowsName
 from visformer.values.score_bias import NO_WEIGHT, Bias
 from visformer.values.trace import Trace
 from visformer.values.watched_attention import TOLERANCE, WatchedAttention
-from visformer.watching.row_tokens import RowTokens, tokens_of
+from visformer.watching.row_tokens import Layers, RowTokens, tokens_of
 from visformer.watching.streams import LayerStream, readout_of, streams_of
-from visformer.watching.watched_steps import logits_of_rows, steps_of
+from visformer.watching.watched_steps import steps_of
 
 if TYPE_CHECKING:
     from visformer.watching.watched_runs import RunRows
     from visformer.watching.watcher import Watched
 
-Layers = dict[Kind, list[WatchedAttention]]
 Streams = Mapping[StackName, LayerStream]
 
 
@@ -62,14 +61,15 @@ def traces_of(watched: Watched) -> list[Trace]:
 
 def _of_layers(watched: Watched, layers: Layers, shown: RunRows) -> list[Trace]:
     sizes = dict(zip(("source", "target"), lengths(layers), strict=True))
-    tokens = tokens_of(watched, layers, sizes)
+    watcher, inputs = watched.watcher, (*watched.targets, *watched.sources)
+    tokens = tokens_of(layers, sizes, watcher.tokens, watcher.tokenizer, inputs)
     streams = streams_of(watched.streams, layers, shown)
-    found = logits_of_rows(watched, shown)
+    found = watched.logits_of(shown)
     wanted = len(tokens), sizes["target"] or sizes["source"]
     if found is not None and found.logits.shape[:2] != wanted:
         found = None
     logits = None if found is None else found.logits
-    readout = readout_of(watched.watcher.model, streams.get("decoder"), logits)
+    readout = readout_of(watcher.model, streams.get("decoder"), logits)
     facts = _facts(watched, layers, streams, read_out=readout is not None)
     made = [
         _trace(facts, layers, at, row, watched, streams)

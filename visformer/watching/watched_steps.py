@@ -20,7 +20,6 @@ from visformer.watching.module_calls import ModuleCall
 if TYPE_CHECKING:
     from visformer.watching.row_tokens import RowTokens
     from visformer.watching.watched_runs import RunRows
-    from visformer.watching.watcher import Watched
 
 
 class RowLogits(NamedTuple):
@@ -111,10 +110,13 @@ class LogitsKept:
         return [x.tensor for x in found]
 
 
-def logits_of_rows(watched: Watched, shown: RunRows) -> RowLogits | None:
-    """Return logits of rows, each from the step that computed it; None: none did."""
-    first, returned = watched.time_axis == 0, watched.returned
-    starts = [one.began for one in watched.found]
+def logits_of_rows(
+    returned: LogitsKept, starts: Sequence[int], shown: RunRows, *, time_first: bool
+) -> RowLogits | None:
+    """Return logits of rows, each from the step that computed it; None if unknown.
+
+    ``starts`` are the marks at which the attentions began.
+    """
     parts: list[Tensor] = []  # of each step [B, T or 1, V], the last rows of it
     lengths: list[int] = []
     for (step, kept), taken in zip(shown.chain, shown.taken, strict=True):
@@ -125,7 +127,7 @@ def logits_of_rows(watched: Watched, shown: RunRows) -> RowLogits | None:
         before = min((x for x in starts if x > after), default=after + 2**31)
         several = returned.between(after, before)
         rows, length = len(own[-1].weights), max(x.weights.shape[2] for x in own)
-        made = laid_logits(several, rows, length, time_first=first)
+        made = laid_logits(several, rows, length, time_first=time_first)
         fits = made is not None and int(taken.max()) < len(made)
         if made is not None and kept < length:  # others were taken back
             made = made[:, :kept] if made.shape[1] == length else made[:, :0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import replace
@@ -51,6 +51,7 @@ from visformer.watching.operations import leaves_of
 from visformer.watching.recorder import Recorder
 from visformer.watching.row_tokens import (
     Sides,
+    Tokens,
     border_of,
     in_given_order,
     sides_of,
@@ -59,13 +60,12 @@ from visformer.watching.row_tokens import (
 )
 from visformer.watching.streams import LayerStream, StreamRecorder
 from visformer.watching.watched_runs import RunRows, RunStep, history_of, run_steps
-from visformer.watching.watched_steps import LogitsKept
+from visformer.watching.watched_steps import LogitsKept, RowLogits, logits_of_rows
 
 if TYPE_CHECKING:
     from visformer.values.finding import Certificate
     from visformer.values.trace import Trace
 
-Tokens = Sequence[str] | Sequence[Sequence[str]] | None
 _NAME = "jagged_scaled_dot_product_attention"
 
 
@@ -266,6 +266,11 @@ class Watched:
     def attentions_of(self, shown: RunRows) -> list[WatchedAttention]:
         """Return the attention of some rows, including their history."""
         return [self._public(one, 0) for one in shown.attentions()]
+
+    def logits_of(self, shown: RunRows) -> RowLogits | None:
+        """Return the logits of some rows; None if unknown."""
+        starts, first = [one.began for one in self.found], self.time_axis == 0
+        return logits_of_rows(self.returned, starts, shown, time_first=first)
 
     @cached_property
     def not_whole(self) -> int:
