@@ -1,4 +1,4 @@
-"""What each row of a watched decoder predicted, from the model's own output."""
+"""The predictions of each row of a watched decoder, from the model's own output."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 
 class RowLogits(NamedTuple):
-    """What the model predicts after each token of some rows."""
+    """The logits after each token of some rows."""
 
     logits: Tensor  # float32 [B, T, V], on the CPU
-    known: Tensor  # bool [T]: whether it computed them; where not, they are NaN
+    known: Tensor  # bool [T]: the logits are NaN where False
 
 
 def steps_of(logits: Tensor, known: Tensor, tokens: RowTokens) -> tuple[Step, ...]:
-    """Return the steps of a row by its logits [T, V], as far as known; () without ids.
+    """Return the steps of a row from its logits [T, V]; () without ids.
 
-    A step of unknown logits has the token that was read next, and no candidates.
+    Where the logits are unknown, a step has the next token read and no candidates.
     """
     if not len(tokens.target) or not known[-1]:
         return ()
@@ -60,30 +60,29 @@ def steps_of(logits: Tensor, known: Tensor, tokens: RowTokens) -> tuple[Step, ..
 
 
 class Returned(NamedTuple):
-    """What a module returned, where it may be logits of some rows."""
+    """A tensor that a module returned and that may be logits."""
 
-    order: int  # how many marks there were: those of attention before it are less
-    outermost: int  # the call at the top
+    order: int  # the number of marks at that time: earlier attentions have smaller ones
+    outermost: int  # the top-level call
     tensor: Tensor
 
 
 class LogitsKept:
-    """Keeps what may be logits: what is named so, or counts tokens in the last axis.
+    """Keeps possible logits: tensors of that name, or whose last axis counts tokens.
 
-    Of a call that returns ids or a loss alone, as one that is a loop itself, what its
-    parts return is kept.
+    If a call returns only ids or a loss, the outputs of its submodules are kept.
     """
 
     def __init__(self, model: nn.Module) -> None:
-        self.last: Any = None  # by the last call that no other module made
+        self.last: Any = None  # the output of the last top-level call
         self._kept: list[Returned] = []
         tables = [one for one in model.modules() if isinstance(one, nn.Embedding)]
-        # it counts tokens where it has as many as an embedding has rows
+        # an axis counts tokens if an embedding has as many rows
         sizes = {one.num_embeddings for one in tables}
         self._sizes = sizes - {one.embedding_dim for one in tables}
 
     def note(self, call: ModuleCall, result: Any, order: int) -> None:
-        """Note what a call returned."""
+        """Record the output of a call."""
         if call.parent:
             found = [result] if isinstance(result, Tensor) else []
         else:
@@ -104,7 +103,7 @@ class LogitsKept:
                 self._kept.append(Returned(order, call.outermost, kept))
 
     def between(self, after: int, before: int) -> list[Tensor]:
-        """Return what came between two marks, the latest first."""
+        """Return the tensors recorded between two marks, the latest first."""
         found = [x for x in self._kept if after <= x.order < before]
         found.sort(key=lambda x: x.order, reverse=True)
         return [x.tensor for x in found]
@@ -117,7 +116,7 @@ def logits_of_rows(
 
     ``starts`` are the marks at which the attentions began.
     """
-    parts: list[Tensor] = []  # of each step [B, T or 1, V], the last rows of it
+    parts: list[Tensor] = []  # for each step [B, T or 1, V], its last rows
     lengths: list[int] = []
     for (step, kept), taken in zip(shown.chain, shown.taken, strict=True):
         own = step.own
@@ -129,7 +128,7 @@ def logits_of_rows(
         rows, length = len(own[-1].weights), max(x.weights.shape[2] for x in own)
         made = laid_logits(several, rows, length, time_first=time_first)
         fits = made is not None and int(taken.max()) < len(made)
-        if made is not None and kept < length:  # others were taken back
+        if made is not None and kept < length:  # the loop took back the rest
             made = made[:, :kept] if made.shape[1] == length else made[:, :0]
         parts.append(made[taken] if fits and made is not None else torch.zeros(0, 0, 0))
         lengths.append(kept)
@@ -147,10 +146,10 @@ def logits_of_rows(
 def laid_logits(
     several: Sequence[Tensor], rows: int, length: int, *, time_first: bool
 ) -> Tensor | None:
-    """Return the first that are logits of rows: float32 [B, T, V], or [B, 1, V].
+    """Return the first possible logits as float32 [B, T, V] or [B, 1, V].
 
-    They may be [B, T, V], [T, B, V], [B T, V], with each token's rows together if
-    ``time_first``; of the last token alone [B, 1, V], [1, B, V], [B, V], or [V].
+    Accepted are [B, T, V], [T, B, V] and [B T, V] ([T B, V] if ``time_first``), and for
+    the last token [B, 1, V], [1, B, V], [B, V] and [V].
     """
     for one in several:
         if one.dim() == 2 and len(one) == rows * length:
@@ -168,7 +167,7 @@ def laid_logits(
 
 
 def logits_of(output: Any, rows: int, length: int) -> Tensor | None:
-    """Find logits [B, T, V] of B rows, T tokens in what a function returned."""
+    """Find logits [B, T, V] in the output of a function."""
     several = [_named_logits(output), *tree_leaves(output)]
     found = [x for x in several if isinstance(x, Tensor) and not x.is_nested]
     found = [x for x in found if x.is_floating_point()]
@@ -182,7 +181,7 @@ def _named_logits(output: Any) -> Any:
 
 
 def as_logits(numbers: Tensor) -> Tensor:
-    """Return float32 logits [..., V] on the CPU; of probabilities the logarithms."""
+    """Return float32 logits [..., V] on the CPU; takes the log of probabilities."""
     numbers = numbers.detach().float().cpu()
     given = bool((numbers >= 0).all())
     given = given and bool(((numbers.sum(-1) - 1).abs() < 1e-3).all())
