@@ -1,7 +1,7 @@
-"""Settings under which a checkpoint computes what the module of its weights does.
+"""Settings under which a checkpoint computes the same as the module of its weights.
 
-Weights do not show all of a program's rules. A module in memory can be called: a copy
-of it is, once, on a few ids, and what it attends to tells which settings it has.
+Weights do not show all rules of a program. A copy of a module in memory is therefore
+called once on a few ids, and its attention shows which settings it has.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from visformer.watching.switches import (
 from visformer.watching.watcher import watch
 
 _ROWS = 2
-_LENGTHS = 7, 6  # of source and target: where rows are second, a call with these fails
-_SPECIAL = 4  # ids, one of which is the padding as a rule
-_POSITIONS = {  # changes of a run that are settings as well
+_LENGTHS = 7, 6  # source and target: they differ, so that batch-second calls fail
+_SPECIAL = 4  # special ids, usually including the padding
+_POSITIONS = {  # changes of a run that are also settings
     "positions none": "none",
     "positions halves": "halves",
     "positions interleaved": "sinusoidal",
@@ -47,7 +47,7 @@ _POSITIONS = {  # changes of a run that are settings as well
 
 
 class Agreement(NamedTuple):
-    """Options, with what the call has shown, and what is to be said of it."""
+    """Options, completed by a call of the module, with a report."""
 
     options: GivenOptions
     findings: tuple[Finding, ...] = ()
@@ -61,16 +61,16 @@ def agreement(
 ) -> Agreement:
     """Call a copy of ``module`` and return the options that agree with it.
 
-    What ``options`` give is kept. Where no settings agree, or the call is not
-    possible, a finding says so and the options are returned as they are.
+    Given ``options`` are kept. If no settings agree or the call fails, a finding says
+    so and the options are returned unchanged.
     """
     told = "heads" in read.options.fields
     checkpoint = opened(options if told else _with(options, {"heads": 1}))
     ids = _ids(checkpoint, read.options.pad)
     try:
-        masks = _needed(module)[2:]  # as a rule
+        masks = _needed(module)[2:]  # usually
         call = _Call(ids, _called(module, ids, len(masks)))
-    except Exception as error:  # of the module's own code
+    except Exception as error:  # raised by the module's code
         return Agreement(options, (_not_called(error),))
     if read.options.pad is None:
         options = replace(options, pad=call.pad)
@@ -99,21 +99,21 @@ def agreement(
         if others and not any(_vanishes(attempt((*faults, *x))) for x in others):
             fields[name] = getattr(checkpoint.config, name)
     said = [_unmasked(masks)] if masks else []
-    if masks:  # without them it hides nothing
+    if masks:  # it hides nothing without them
         faults = [one for one in faults if one.words != "causal off"]
     said += [_faulty(faults)] if faults else []
     return Agreement(_with(options, fields), tuple(said))
 
 
 class _Call(NamedTuple):
-    """What a module was given, int64 [B, S] and [B, T], and the rows of its run."""
+    """The ids given to a module, int64 [B, S] and [B, T], and its rows' Traces."""
 
     ids: tuple[Tensor, Tensor]
     traces: list[Trace]
 
     @property
     def heads(self) -> dict[str, int]:
-        """The number of heads, if it is the same everywhere."""
+        """The number of heads, if it is the same in all layers."""
         found = {trace.heads(kind) for trace in self.traces for kind in trace.kinds}
         return {"heads": found.pop()} if len(found) == 1 else {}
 
@@ -126,7 +126,7 @@ class _Call(NamedTuple):
         return found.pop() if len(found) == 1 else None
 
     def attempt(self, checkpoint: Checkpoint, rows: int) -> Attempt:
-        """Return what compares runs of a checkpoint with the first rows."""
+        """Return a function that compares runs of a checkpoint with the first rows."""
         source, target = (side[:rows] for side in self.ids)
         return attempts(
             spare_of(checkpoint),
@@ -137,7 +137,7 @@ class _Call(NamedTuple):
     def agreeing(
         self, checkpoint: Checkpoint, given: Mapping[str, Any]
     ) -> tuple[Comparison, tuple[Switch, ...] | None]:
-        """Return what differs, and switches under which the row without pads agrees."""
+        """Return the difference, and switches that make the row without pads agree."""
         attempt = self.attempt(checkpoint, 1)
         found = attempt(()) or Comparison("other")
         if _vanishes(found):
@@ -145,7 +145,7 @@ class _Call(NamedTuple):
         switches = [
             one
             for one in switches_of(checkpoint.config, found.heads)
-            if one.name not in (*given, "mask_rule", "masked_value")  # of pads
+            if one.name not in (*given, "mask_rule", "masked_value")  # about padding
         ]
         mended, _tried = remedies(switches, attempt, found)
         whole = [chosen for chosen in mended if _vanishes(attempt(chosen))]
@@ -160,7 +160,7 @@ def _vanishes(made: Comparison | None) -> bool:
 
 
 def _setting(one: Switch) -> tuple[str, Any] | None:
-    """Return the field and value that a switch is; None for a fault of a program."""
+    """Return the field and value of a switch; None for a fault of a program."""
     if one.words in _POSITIONS:
         return "positions", _POSITIONS[one.words]
     faulty = one.value is None or one.name == "position_axis"
@@ -168,7 +168,7 @@ def _setting(one: Switch) -> tuple[str, Any] | None:
 
 
 def _others(checkpoint: Checkpoint, name: str) -> list[tuple[Switch]]:
-    """Return the switches to each other value of a field."""
+    """Return the switches to all other values of a field."""
     own = getattr(checkpoint.config, name)
     switches = switches_of(checkpoint.config, (0, 0))
     return [
@@ -183,7 +183,7 @@ def _with(options: GivenOptions, fields: Mapping[str, Any]) -> GivenOptions:
 
 
 def _ids(checkpoint: Checkpoint, pad: int | None) -> tuple[Tensor, Tensor]:
-    """Return a few ids of each side; the second row ends in what may be padding."""
+    """Return a few ids for each side; the second row ends in possible padding."""
     config, drawn = checkpoint.config, torch.Generator().manual_seed(0)
     pads = checkpoint.tokenizer.source_pad, checkpoint.tokenizer.pad
     tables = config.source_vocabulary, config.target_vocabulary
@@ -200,7 +200,7 @@ def _ids(checkpoint: Checkpoint, pad: int | None) -> tuple[Tensor, Tensor]:
 
 
 def _needed(module: nn.Module) -> list[str]:
-    """Return the names of what its forward must be given."""
+    """Return the required parameters of a module's forward."""
     return [
         one.name
         for one in inspect.signature(module.forward).parameters.values()
@@ -209,7 +209,7 @@ def _needed(module: nn.Module) -> list[str]:
 
 
 def _called(module: nn.Module, ids: tuple[Tensor, Tensor], nones: int) -> list[Trace]:
-    """Return the rows of a call of a copy, which is given ``nones`` as well."""
+    """Call a copy, with ``nones`` additional arguments None, and return its Traces."""
     spare, others = _copied(module), [None] * nones
     device = next((x.device for x in (*spare.parameters(), *spare.buffers())), "cpu")
     source, target = (side.to(device) for side in ids)
@@ -227,13 +227,13 @@ def _called(module: nn.Module, ids: tuple[Tensor, Tensor], nones: int) -> list[T
 
 
 def _copied(module: nn.Module) -> nn.Module:
-    """Return a copy in eval mode and float32, which shares what it can."""
+    """Return a copy in eval mode and float32 that shares memory where possible."""
     memo: dict[int, Any] = {}
     for tensor in tree_leaves([[*vars(part).values()] for part in module.modules()]):
         if isinstance(tensor, nn.Parameter):
             plain = tensor.detach().float()
             memo[id(tensor)] = nn.Parameter(plain, requires_grad=False)
-        elif isinstance(tensor, Tensor):  # none that is not a leaf could be copied
+        elif isinstance(tensor, Tensor):  # only leaves can be copied
             plain = tensor.detach().clone()
             memo[id(tensor)] = plain.float() if plain.is_floating_point() else plain
     return copy.deepcopy(module, memo).eval()

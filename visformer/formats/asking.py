@@ -1,6 +1,6 @@
-"""What is asked about a file before it is opened: whatever the file does not say.
+"""Questions about a file before it is opened: everything that the file does not say.
 
-The defaults offered are those that ``load`` assumes, from the same tables.
+The defaults are those that ``load`` assumes, from the same tables.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from visformer.values.questions import (
     Value,
 )
 
-_HALF = {  # the half that a file holds -> how to ask for the other one
+_HALF = {  # the half in a file -> the question for the other one
     "encoder": (
         N_("Decoder file"),
         N_("This file holds only the encoder; the decoder was saved separately."),
@@ -103,10 +103,10 @@ _SWITCH: tuple[tuple[Value, str], ...] = ((False, N_("no")), (True, N_("yes")))
 def questionnaire_for(
     files: TutorialFiles, *, every: bool = False
 ) -> Questionnaire | None:
-    """Return the questions that files leave open; None if they leave none.
+    """Return the questions about files; None if nothing is open.
 
-    ``every`` asks the answered ones again. Raises CheckpointError if no answer could
-    help, because tensors are missing, surplus or mis-shaped.
+    ``every`` repeats the answered ones. Raises CheckpointError if no answer could help,
+    because tensors are missing, surplus or misshapen.
     """
     remedy = None if files.half else remedy_where_needed(files)
     asking = _Asking(files if remedy is None else remedy.made, every)
@@ -125,7 +125,7 @@ def questionnaire_for(
 
 
 class _Asking:
-    """One file's questions, group by group."""
+    """The questions about one file, in groups."""
 
     def __init__(self, files: TutorialFiles, every: bool) -> None:
         self.files, self.every = files, every
@@ -176,7 +176,7 @@ class _Asking:
         )
 
     def sets(self) -> Iterator[Question]:
-        """Ask which set of weights is meant, where a file holds several."""
+        """Ask which set of weights to read, if a file has several."""
         for part in self.files.weights:
             if part.others and (self.every or not self.options.rules.weights):
                 yield Question(
@@ -192,7 +192,7 @@ class _Asking:
                 )
 
     def needed(self) -> Iterator[Question]:
-        """Ask for what has no default: the other file, the number of heads."""
+        """Ask for settings without a default: the other file, the number of heads."""
         if self.files.half:
             label, why = _HALF[self.files.half]
             yield Question(
@@ -221,7 +221,7 @@ class _Asking:
             )
 
     def ids(self) -> Iterator[Question]:
-        """Ask for the special ids that no tokenizer names."""
+        """Ask for special ids that no tokenizer defines."""
         sides = self._sides()
         named = special_ids(sides.target) if sides and sides.given else {}
         words = {"pad": (N_("Pad id"), self.spec.pad_words), **_IDS}
@@ -260,11 +260,11 @@ class _Asking:
         rows = (config.source_vocabulary, config.target_vocabulary)
         try:
             return sides_of(self.files, rows)
-        except CheckpointError:  # reported on opening, if it is still the answer
+        except CheckpointError:  # reported on opening, unless another one is chosen
             return None
 
     def fields(self) -> Iterator[Question]:
-        """Ask for the choices of the model that its tensors do not reveal."""
+        """Ask for model settings that the tensors do not reveal."""
         files = self.files
         if self.every:
             options = dataclasses.replace(self.options, fields={})
@@ -284,7 +284,7 @@ class _Asking:
             )
 
     def around(self) -> Iterator[Question]:
-        """Ask which tensor is which, if a layout recognises some by shape alone."""
+        """Ask which tensor is which where a layout recognises them only by shape."""
         tensors, spelling = self.files.tensors, self.files.spelling
         tables = [
             spelling(key)
@@ -363,9 +363,9 @@ _SURPLUS: tuple[tuple[Value, str], ...] = ((True, N_("leave it out")),)
 
 
 def name_questions(remedy: Remedy) -> Iterator[Question]:
-    """Ask for each name that a file has instead of the layout's, and for the surplus.
+    """Ask for the file's name of each unknown part, and about surplus tensors.
 
-    A few words that differ everywhere are asked once each, else every module is.
+    If names differ everywhere by a few words, only these words are asked for.
     """
     if len(remedy.rename) < len(remedy.proposed.places):
         for pattern, replacement in remedy.rename.items():

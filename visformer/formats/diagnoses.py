@@ -17,17 +17,17 @@ from visformer.values.config import ModelConfig
 from visformer.values.finding import Finding
 
 UNTRAINED = N_("Train the model, or load the right file.")
-MOST_NAMED = 8  # tensors that are named one by one
-FEWEST = 1024  # numbers needed to see how a matrix was initialised
+MOST_NAMED = 8  # tensors listed individually
+FEWEST = 1024  # elements needed to recognise an initialisation
 LONGEST = 80  # characters of a tensor's name
 
 
 class Seen(NamedTuple):
-    """What is examined: tensors under our names, with ``positions`` if it is stored."""
+    """The tensors to examine under our names, with ``positions`` if it is stored."""
 
     config: ModelConfig
     tensors: Mapping[str, Tensor]
-    pads: tuple[int, int]  # of source and target
+    pads: tuple[int, int]  # source and target
     spelling: Callable[[str], str]  # our name of a tensor -> the file's
 
     @property
@@ -62,7 +62,7 @@ def findings_of(
 
 
 def _norms_over_time(seen: Seen) -> Iterator[Finding]:
-    """Report norms over all tokens of a sentence at once."""
+    """Report norms that average over all tokens of a sentence."""
     source, target = seen.config.encoder_norm_length, seen.config.decoder_norm_length
     if not source and not target:
         return
@@ -104,7 +104,7 @@ def _padding_row(seen: Seen) -> Iterator[Finding]:
 
 
 def _other_padding(table: Tensor, pad: int) -> int | None:
-    """Return the only zero row among the usual ids of special tokens."""
+    """Return the only row that is zero, among the usual special ids."""
     rows = [row for row in _zeros(table) if row < 4]
     return rows[0] if len(rows) == 1 and rows[0] != pad else None
 
@@ -115,7 +115,7 @@ def _zeros(table: Tensor) -> list[int]:
 
 
 def _unlearned_rows(seen: Seen) -> Iterator[Finding]:
-    """Report tokens whose vector is zero or still as initialised."""
+    """Report tokens whose vector is zero or still has its initial value."""
     for where, table, pad in seen.tables:
         known = (pad, _other_padding(table, pad))
         zeros = [row for row in _zeros(table) if row not in known]
@@ -156,7 +156,7 @@ def _unlearned(where: str, what: str) -> Finding:
 def _initial_rows(table: Tensor) -> list[int]:
     """Return the few rows within the bounds of xavier_uniform_ that all others exceed.
 
-    Training moves some number of a wide row out of the bounds; if rows lie just beyond
+    Training moves some element of a wide row out of the bounds. If rows lie just beyond
     them, it is unclear which were trained, and none is returned.
     """
     count, width = table.shape
@@ -169,7 +169,7 @@ def _initial_rows(table: Tensor) -> list[int]:
 
 
 def _untrained(seen: Seen) -> Iterator[Finding]:
-    """Report what only a fresh model has: norms, biases and matrices as initialised."""
+    """Report signs of an untrained model: initial norms, biases and matrices."""
     norms = {k: t for k, t in seen.tensors.items() if "norm." in k}
     fresh = [bool((t == float(k.endswith("weight"))).all()) for k, t in norms.items()]
     if fresh and all(fresh):
@@ -212,11 +212,11 @@ def _untrained(seen: Seen) -> Iterator[Finding]:
         )
 
 
-_ROUNDING = 1.004  # of a bound in bfloat16
+_ROUNDING = 1.004  # of a bound stored in bfloat16
 
 
 def _is_drawn(matrix: Tensor) -> bool:
-    """Whether a matrix exactly fills the bounds of PyTorch's or Xavier's draw."""
+    """Whether a matrix exactly fills the bounds of PyTorch's or Xavier's uniform."""
     rows, columns = matrix.shape
     if matrix.numel() < FEWEST:
         return False
@@ -232,7 +232,7 @@ def _is_drawn(matrix: Tensor) -> bool:
 
 
 def _equal_biases(tensors: Mapping[str, Tensor]) -> list[str]:
-    """Return the biases, not zero, that all layers of a stack share."""
+    """Return the nonzero biases that are equal in all layers of a stack."""
     groups: dict[str, list[Tensor]] = {}
     for key, tensor in tensors.items():
         if key.endswith(".bias") and "norm" not in key and ".layers." in key:
@@ -251,7 +251,7 @@ def _damaged(seen: Seen) -> Iterator[Finding]:
     broken = {
         key: int((~torch.isfinite(tensor)).sum())
         for key, tensor in seen.tensors.items()
-        if not torch.isfinite(tensor.sum())  # finite numbers may overflow in the sum
+        if not torch.isfinite(tensor.sum())  # the sum of finite numbers may overflow
     }
     damaged = [key for key, count in broken.items() if count]
     for key in damaged[:MOST_NAMED]:
@@ -299,12 +299,12 @@ def _damaged(seen: Seen) -> Iterator[Finding]:
 def _constant(tensor: Tensor) -> bool:
     if tensor.dim() != 2 or tensor.numel() <= 2:
         return False
-    first, row = tensor.flatten()[:1], tensor[0]  # one row settles nearly all cases
+    first, row = tensor.flatten()[:1], tensor[0]  # one row suffices in nearly all cases
     return bool((row == first).all()) and bool((tensor == first).all())
 
 
 def _stored_table(seen: Seen) -> Iterator[Finding]:
-    """Compare a stored position table with the two orders of the formula."""
+    """Compare a stored position table with both orders of the sinusoidal formula."""
     table = seen.tensors.get("positions")
     if table is None or table.shape[-1] % 2:
         return
@@ -347,13 +347,13 @@ _MIXED_UP = {  # by the order of the stored table
 
 
 def table_order(table: Tensor) -> str | None:
-    """Return how a table [P, D] orders sine and cosine: a value of ``positions``."""
+    """Return the order of sine and cosine in a table [P, D], as in ``positions``."""
     length, width = table.shape
     orders = {
         "sinusoidal": sinusoidal(length, width, "power", torch.float64),
         "halves": halves(length, width),
     }
-    # the tutorials compute in float32 (5e-4 at 5,000), and a file may be in halves
+    # the tutorials compute in float32 (5e-4 at 5,000), and files may use half precision
     near = (name for name, t in orders.items() if bool((t - table).abs().max() < 4e-3))
     return next(near, None)
 

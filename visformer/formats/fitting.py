@@ -1,7 +1,7 @@
-"""Which settings fit a file best, judged by the loss of a few reference pairs.
+"""Find the settings that fit a file best by the loss on a few reference pairs.
 
-Tensors do not tell the number of heads, nor whether the program masks as its layout
-does. The settings it was trained with predict the references best.
+Tensors show neither the number of heads nor whether the program masks as its layout
+does. The settings used in training predict the references best.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from visformer.watching.switches import Switch, spare_of, switched, switches_of
 
 MOST_PAIRS = 16
 MOST_BYTES = 1 << 20
-_BETTER = 0.98  # of a loss, for one more setting to be worth a word
-_FAR = 0.5  # of the loss of guessing: a trained model is far below
-_SECONDS = 15.0  # of each of both searches, after which the best so far is taken
+_BETTER = 0.98  # factor by which one more setting must lower the loss
+_FAR = 0.5  # share of the loss of guessing: trained models are far below it
+_SECONDS = 15.0  # time limit of each of the two searches
 _JOINTLY = "norm_first", "embedding_scale", "activation", "heads"
 _ALONE = "mask_rule", "position_axis"
-_CHANGES = (  # of a run, as “--change” takes them
+_CHANGES = (  # of a run, in the form of “--change”
     *("causal off", "multiply", "scale off", "positions none", "positions halves"),
 )
 
@@ -48,24 +48,21 @@ class ReferencePair(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """One combination of settings, and the mean loss of a reference token."""
+    """One combination of settings and its mean loss per reference token."""
 
     settings: Mapping[str, Any]  # keywords of ``load``
-    change: str  # of the run; "": none
+    change: str  # of the run; "" for none
     loss: float
 
     @property
     def words(self) -> str:
-        """Name the settings as one gives them."""
+        """Write the settings as keywords."""
         parts = [f"{name}={value}" for name, value in self.settings.items()]
         return ", ".join([*parts, *([self.change] if self.change else [])])
 
 
 def read_references(path: Path) -> tuple[ReferencePair, ...]:
-    """Read the first pairs of a file: source, tab, target in each line.
-
-    Raises CheckpointError if it has none.
-    """
+    """Read the first pairs of a file: source, tab, target on each line."""
     data, name = read_regular(path, MOST_BYTES), short(path.name)
     refuse_foreign(data[:512], name)
     pairs = []
@@ -83,18 +80,18 @@ def read_references(path: Path) -> tuple[ReferencePair, ...]:
 
 
 class References(NamedTuple):
-    """Reference pairs as ids, of which those of a row are padded behind."""
+    """Reference pairs as ids, padded at the end of each row."""
 
     source: Tensor  # int64 [B, S]
-    fed: Tensor  # int64 [B, T], the start and all but the last of what is wanted
+    fed: Tensor  # int64 [B, T], the decoder's input: start id, then the target shifted
     wanted: list[list[int]]
     lengths: list[int]  # of the sources
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, pairs: tuple[ReferencePair, ...]) -> References:
-        """Encode pairs; InputError for what the tokenizer cannot read.
+        """Encode pairs; InputError for text that the tokenizer cannot read.
 
-        The end is left out: its id may be a guess that has nothing to do with the file.
+        The end of the sentence is left out: its id may be a wrong guess.
         """
         tokenizer, most = checkpoint.tokenizer, checkpoint.config.max_positions
         sources = [
@@ -110,10 +107,10 @@ class References(NamedTuple):
         return cls(sides[0], sides[1], wanted, [*map(len, sources)])
 
     def loss(self, checkpoint: Checkpoint, change: str | None = None) -> float:
-        """Return the mean negative log-likelihood of the wanted tokens, in nats."""
+        """Return the mean negative log-likelihood of the reference tokens, in nats."""
         config, total = checkpoint.config, 0.0
         by_length = RULES[config.mask_rule].by_length
-        # a row's place tells its positions in some programs: typed, it is alone
+        # in some programs a row's batch index determines its positions: run rows alone
         size = 1 if config.position_axis == "batch" else len(self.wanted)
         for start in range(0, len(self.wanted), size):
             rows = slice(start, start + size)
@@ -134,12 +131,12 @@ class References(NamedTuple):
 def best_fits(
     checkpoint: Checkpoint, known: Collection[str], pairs: tuple[ReferencePair, ...]
 ) -> list[Fit]:
-    """Search settings that are not ``known`` for a checkpoint, the best fit first.
+    """Search the settings that are not ``known`` for a checkpoint, the best fit first.
 
-    Heads, the order of norms, activation and scale are tried jointly, as each is
-    judged wrongly where another is wrong; then one more switch at a time, until none
-    is better. Each of both ends when its time is over. Raises InputError for pairs that
-    the tokenizer cannot read.
+    Heads, the order of norms, activation and scale are tried jointly, as a wrong value
+    of one distorts the others; then one more switch at a time, until none improves the
+    loss. Both searches have a time limit. Raises InputError for pairs that the
+    tokenizer cannot read.
     """
     search = _Search(checkpoint, References.of(checkpoint, pairs))
     heads = possible_heads(checkpoint.config.d_model)
@@ -168,7 +165,7 @@ def best_fits(
 
 
 class _Search:
-    """Losses of the references under switches, each tried once."""
+    """Reference losses under switches, each combination tried once."""
 
     def __init__(self, checkpoint: Checkpoint, references: References) -> None:
         self._spare, self._references = spare_of(checkpoint), references
@@ -176,17 +173,17 @@ class _Search:
 
     @property
     def best(self) -> tuple[Switch, ...]:
-        """What has the lowest loss so far."""
+        """The switches with the lowest loss so far."""
         return min(self.losses, key=lambda chosen: (self.losses[chosen], len(chosen)))
 
     def try_all(self, several: Iterable[tuple[Switch, ...]], end: float) -> None:
-        """Try those of several that were not, until the time is over."""
+        """Try new combinations until the time is over."""
         for chosen in several:
             if time.monotonic() > end:
                 break
             key = tuple(sorted(chosen, key=lambda one: one.name))
             if key not in self.losses:
-                with suppress(VisformerError):  # not every switch is every model's
+                with suppress(VisformerError):  # a switch may not apply to a model
                     self.losses[key] = self._references.loss(
                         *switched(self._spare, chosen)
                     )
@@ -199,9 +196,9 @@ def _fit(base: Mapping[str, Any], chosen: tuple[Switch, ...], loss: float) -> Fi
 
 
 def plainest(fits: list[Fit]) -> Fit:
-    """Return the settings, no change of a run, that are hardly worse than the best.
+    """Return the settings, no change of the run, that are about as good as the best.
 
-    Of these, those that say least.
+    Of these, the fewest.
     """
     settings = [fit for fit in fits if not fit.change]
     near = [fit for fit in settings if fit.loss * _BETTER <= settings[0].loss]
@@ -209,7 +206,7 @@ def plainest(fits: list[Fit]) -> Fit:
 
 
 def far_off(loss: float, rows: int) -> tuple[Finding, ...]:
-    """Say that the best loss of references is far from good, if it is."""
+    """Return a finding if even the best loss is far from that of a trained model."""
     chance = math.log(rows)
     if loss < _FAR * chance:
         return ()

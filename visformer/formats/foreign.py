@@ -19,7 +19,7 @@ _HUB = re.compile(r"([A-Za-z0-9][\w.-]*)/([A-Za-z0-9][\w.-]*)")
 _WHOLE = "torch.int8", "torch.uint8"
 _RECURRENT = N_("a recurrent network")
 _ATTENTION = re.compile(r"att", re.IGNORECASE)
-_KNOWN: dict[str, tuple[str, ...]] = {  # what it is -> patterns; each matches a name
+_KNOWN: dict[str, tuple[str, ...]] = {  # kind of model -> patterns of required names
     "T5": (r"(en|de)coder\.block\.\d+\.layer\.\d+\.(Self|EncDec)Attention\.",),
     "BERT": (r"\.layer\.\d+\.attention\.self\.query\.",),
     "DistilBERT": (r"layer\.\d+\.attention\.q_lin\.",),
@@ -60,7 +60,7 @@ def foreign(names: Iterable[str]) -> str:
 
 
 _TRANSFORMERS = ("T5", "BERT", "DistilBERT", "GPT", "Llama", "BART", "NLLB")
-_FILES: dict[str, tuple[bytes, int, str]] = {  # what it is -> first bytes, where, how
+_FILES: dict[str, tuple[bytes, int, str]] = {  # format -> first bytes, offset, remedy
     "GGUF": (b"GGUF", 0, ".gguf"),
     "ONNX": (b"", 0, ".onnx"),
     "TensorFlow Lite": (b"TFL3", 4, ".tflite"),
@@ -94,7 +94,7 @@ _ADAPTED = re.compile(r"\.(lora_(A|B|embedding|magnitude)|hada_w|ia3_l|prompt_en
 _PACKED = re.compile(
     r"(^|\.)(zero_point|qweight|qzeros|absmax|quant_map|SCB|weight_scale)$"
 )
-# what a folder holds -> what it is: the words, or the program
+# files in a folder -> what it is, or the program that wrote it
 _FOLDERS: dict[str, str] = {
     "adapter_config.json": _ADAPTER,
     "*.distcp": _DISTRIBUTED,
@@ -112,7 +112,7 @@ _FOLDERS: dict[str, str] = {
 
 
 def way_in(what: str = "", *, held: bool = False) -> str:
-    """Say the shortest way to see a model whose files are not read, or that is held."""
+    """Suggest the shortest way to see a model that cannot be opened."""
     if what == _(_RECURRENT):
         return _("None of its tensors is called attention.")
     if held:
@@ -126,7 +126,7 @@ def way_in(what: str = "", *, held: bool = False) -> str:
 
 
 def refuse_other_programs(start: bytes, name: str) -> None:
-    """Raise CheckpointError for the file of a program other than PyTorch.
+    """Raise CheckpointError for a file written by a program other than PyTorch.
 
     ``start`` are its first bytes, ``name`` its name.
     """
@@ -140,7 +140,7 @@ def refuse_other_programs(start: bytes, name: str) -> None:
 
 
 def refuse_other_folders(folder: Path) -> None:
-    """Raise CheckpointError for a folder that another program wrote."""
+    """Raise CheckpointError for a folder written by another program."""
     name = short(folder.resolve().name)
     for pattern, what in _FOLDERS.items():
         if next(folder.glob(pattern), None) is not None:
@@ -152,7 +152,7 @@ def refuse_other_folders(folder: Path) -> None:
 def refuse_other_tensors(
     tensors: Mapping[str, Tensor], name: str, *, held: bool
 ) -> None:
-    """Raise CheckpointError for tensors that are no model of ours to open."""
+    """Raise CheckpointError for tensors of a model that cannot be opened."""
     if any(map(_ADAPTED.search, tensors)):
         raise CheckpointError(_ADAPTER, name=name)
     whole = any(t.dim() > 1 and str(t.dtype) in _WHOLE for t in tensors.values())
@@ -169,9 +169,9 @@ def refuse_other_tensors(
 
 
 def remote_words(path: str) -> str:
-    """Say how to get a model that is named by an address, or as the Hub names it.
+    """Say how to download a model given as a URL or by its name on the Hub.
 
-    Returns "" for what looks like a path here. Nothing is downloaded.
+    Returns "" for anything that looks like a local path. Nothing is downloaded.
     """
     url = _URL.match(path)
     ours = url is not None and re.search(r"//?(huggingface|hf)\.co/|^hf:", path)

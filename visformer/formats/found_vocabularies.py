@@ -1,7 +1,7 @@
-"""The vocabularies of a checkpoint without a config: given, in the file, or beside it.
+"""The vocabularies of a checkpoint without a config: given, or found with the file.
 
-One that was found is used only if it has exactly as many tokens as the model's
-embedding has rows; what was found, used or not, is said.
+A vocabulary that was found is used only if its size equals the number of rows of the
+model's embedding; every one found is reported, whether used or not.
 """
 
 from __future__ import annotations
@@ -44,22 +44,22 @@ _MOST_FILES = 40
 
 
 class FoundSides(NamedTuple):
-    """The two sides of a tokenizer, and what to say about where they are from."""
+    """The two sides of a tokenizer, and a report of their origin."""
 
     source: TokenizerSide
     target: TokenizerSide
     said: tuple[str, ...]
-    given: bool  # whether there is a vocabulary at all
+    given: bool  # whether there is a vocabulary
 
 
 class _FoundVocabulary(NamedTuple):
     name: str
-    source: TokenizerSide | None  # None: it has another size
+    source: TokenizerSide | None  # None if its size is wrong
     target: TokenizerSide | None
 
 
 def sides_of(read: TutorialFiles, rows: tuple[int, int]) -> FoundSides:
-    """Return the sides of a file's tokenizer; numbers where there is no vocabulary.
+    """Return the sides of a file's tokenizer; numeric tokens without a vocabulary.
 
     Raises CheckpointError for a given one that cannot be used.
     """
@@ -93,7 +93,7 @@ def sides_of(read: TutorialFiles, rows: tuple[int, int]) -> FoundSides:
 def _chosen(
     candidates: Sequence[_FoundVocabulary],
 ) -> tuple[_FoundVocabulary, _FoundVocabulary] | None:
-    """Return the vocabularies of both sides: by name, else by order; None: none."""
+    """Assign vocabularies to both sides by name, else by order; None if none."""
     sources = [c for c in candidates if c.source is not None]
     targets = [c for c in candidates if c.target is not None]
     if not sources or not targets:
@@ -129,7 +129,7 @@ def _fits(ids: Mapping[str, int], rows: int) -> TokenizerSide | None:
 
 
 def _beside(read: TutorialFiles, rows: tuple[int, int]) -> Iterator[_FoundVocabulary]:
-    """Look at the files whose names speak of a vocabulary."""
+    """Open the files whose names suggest a vocabulary."""
     if read.folder is None:
         return
     try:
@@ -162,7 +162,7 @@ def _may_hold_one(path: Path) -> bool:
 
 
 def _opened(path: Path, rows: int) -> TokenizerSide:
-    """Open one side from any kind of file."""
+    """Open one side from any supported file."""
     if path.suffix.lower() not in _PICKLES:
         return open_side(path, rows)
     name = short(path.name)
@@ -177,7 +177,7 @@ def _opened(path: Path, rows: int) -> TokenizerSide:
 
 
 def _pickled(path: Path) -> TokenIds | None:
-    """Read a pickled vocabulary, running nothing of the file; None: it is none."""
+    """Read a pickled vocabulary without running its code; None if it is not one."""
     data, name = read_tokenizer(path), short(path.name)
     try:
         if data.startswith(b"PK"):
@@ -185,7 +185,7 @@ def _pickled(path: Path) -> TokenIds | None:
             value = read_whole(data).value
         else:
             value, _storages = read_inert(io.BytesIO(data))
-            # a plain pickle, or a file of torch before 1.6, which holds several
+            # a plain pickle, or a file from torch before 1.6, which contains several
             value = read_whole(data).value if value == MAGIC else plain_value(value)
     except CodeInFileError as error:
         raise CheckpointError(
@@ -196,7 +196,7 @@ def _pickled(path: Path) -> TokenIds | None:
         ) from error
     except CheckpointError:
         raise
-    except Exception:  # a stranger's pickle fails in any way
+    except Exception:  # an untrusted pickle may fail in any way
         return None
     found = vocabulary_in(value)
     if found is None and isinstance(value, Mapping):
@@ -204,7 +204,7 @@ def _pickled(path: Path) -> TokenIds | None:
     return found
 
 
-_WHERE = {  # where vocabularies are looked for -> what is said of used and unused ones
+_WHERE = {  # where vocabularies are found -> reports of used and unused ones
     _inside: (
         N_("tokenizer = {names} (found in the file)"),
         N_(

@@ -14,9 +14,9 @@ from visformer.files import read_json, short
 from visformer.language import _
 
 FILE = "generation_config.json"
-TOKENS = 20  # transformers' limit of new tokens, if a folder sets none
+TOKENS = 20  # transformers' default limit of new tokens
 MOST_BEAMS = 256
-_IDLE: dict[str, tuple[Any, ...]] = {  # not supported -> values without effect
+_IDLE: dict[str, tuple[Any, ...]] = {  # unsupported -> values without effect
     "do_sample": (False,),
     "num_beam_groups": (1,),
     "diversity_penalty": (0, 0.0),
@@ -39,10 +39,10 @@ _IDLE: dict[str, tuple[Any, ...]] = {  # not supported -> values without effect
 
 
 class Settings:
-    """What a folder says about generation: checked values, None for what it omits.
+    """A folder's generation settings: checked values, None where missing.
 
-    transformers reads ``generation_config.json``, and the settings inside
-    ``config.json`` only if that file is missing.
+    transformers reads ``generation_config.json``, and the settings in ``config.json``
+    only if that file is missing.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Settings:
         return self._values.get(key)
 
     def id(self, key: str, rows: int) -> int | None:
-        """Return one id; the first of a list."""
+        """Return a single id; the first of a list."""
         ids = self.ids(key, rows)
         return ids[0] if ids else None
 
@@ -96,7 +96,7 @@ class Settings:
         return tuple(tuple(ids) for ids in listed_ids)
 
     def whole(self, key: str, least: int, most: int = 2**31) -> int | None:
-        """Return a whole number from ``least`` to ``most``."""
+        """Return an integer from ``least`` to ``most``."""
         value = self.get(key)
         if value is None:
             return None
@@ -140,7 +140,7 @@ class Settings:
         return value
 
     def _found(self, key: str) -> dict[str, str]:
-        """Return the fields of a sentence about a setting."""
+        """Return the placeholders of a sentence about a setting."""
         value = short(repr(self.get(key)), 40)
         return {"file": self.name, "key": key, "value": value}
 
@@ -155,10 +155,10 @@ class Settings:
 def read_generation(
     settings: Settings, eos: int, rows: int
 ) -> tuple[Generation, tuple[str, ...]]:
-    """Return the rules of a folder, and what was assumed or is ignored.
+    """Return a folder's generation rules, and which were assumed or ignored.
 
-    ``eos`` is the id that ends a sentence, ``rows`` the size of the target vocabulary.
-    Raises CheckpointError for an invalid setting.
+    ``eos`` ends a sentence; ``rows`` is the size of the target vocabulary. Raises
+    CheckpointError for an invalid setting.
     """
     ids = settings.ids("eos_token_id", rows)
     ends = tuple(id for id in ids if id != eos)
@@ -170,7 +170,7 @@ def read_generation(
     alone = tuple((id,) for id in settings.ids("suppress_tokens", rows))
     tokens, assumed = _most_tokens(settings)
     fewest = settings.whole("min_new_tokens", 0)
-    if fewest is None:  # the other counts the token that the decoder starts with
+    if fewest is None:  # min_length also counts the decoder's start token
         fewest = max(0, (settings.whole("min_length", 0) or 0) - 1)
     rules = Generation(
         beams=settings.whole("num_beams", 1, MOST_BEAMS) or 1,

@@ -1,4 +1,4 @@
-"""What is known about a checkpoint besides its tensors: keywords and a config.json."""
+"""Everything known about a checkpoint besides its tensors: keywords, config.json."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from visformer.values.questions import (
 )
 
 FIELDS = tuple(field.name for field in dataclasses.fields(ModelConfig))
-NO_TOKENIZER = Path("numbers")  # type ids as numbers, whatever is found
+NO_TOKENIZER = Path("numbers")  # ids are typed as numbers, even if one is found
 _BOTH = ("encoder_layers", "decoder_layers")
-_ALIASES: dict[str, tuple[str, ...]] = {  # a tutorial's name -> fields of ModelConfig
+_ALIASES: dict[str, tuple[str, ...]] = {  # a tutorial's name -> our ModelConfig fields
     **dict.fromkeys(
         ("num_hiddens", "d_models", "embed_size", "emb_size"), ("d_model",)
     ),
@@ -52,7 +52,7 @@ _SPECIAL = {
     **dict.fromkeys(("trg_sos_idx", "sos_idx", "bos_idx", "bos"), "bos"),
     **dict.fromkeys(("trg_eos_idx", "eos_idx", "eos"), "eos"),
 }
-_IGNORED = {  # known from the tensors, or irrelevant in inference
+_IGNORED = {  # known from the tensors, or irrelevant for inference
     "dropout",
     "drop_prob",
     "dropout_prob",
@@ -75,7 +75,7 @@ _SWITCHES = {name for name, kind in _TYPES.items() if kind == "bool"}
 
 @dataclass(frozen=True, kw_only=True)
 class GivenOptions:
-    """What a caller or a config.json says about a checkpoint."""
+    """Options from a caller or a config.json."""
 
     fields: Mapping[str, Any] = field(default_factory=dict)  # of ModelConfig
     pad: int | None = None
@@ -85,9 +85,9 @@ class GivenOptions:
     tokenizer: tuple[Path, Path] | None = None  # source, target
     names: Mapping[str, str] = field(default_factory=dict)  # ours -> the file's
     languages: tuple[str | None, str | None] = (None, None)  # source, target
-    pairs: Path | None = None  # references by which unknown heads are chosen
-    guessed: frozenset[str] = frozenset()  # answers that are the defaults offered
-    rules: NameRules = field(default=NameRules(), compare=False)  # of its tensors
+    pairs: Path | None = None  # references that decide unknown settings
+    guessed: frozenset[str] = frozenset()  # answers that accept the offered default
+    rules: NameRules = field(default=NameRules(), compare=False)  # for tensor names
 
     @property
     def empty(self) -> bool:
@@ -113,7 +113,8 @@ def given_options(
 ) -> GivenOptions:
     """Read the keywords of ``load``; InputError for an unknown one.
 
-    ``place`` are modules of a layout -> those of the file, as ``proposing`` names them.
+    ``place`` maps modules of a layout to those of the file, as ``proposing`` names
+    them.
     """
     if not isinstance(weights, str | None):
         raise wrong_type("weights", weights, _("the name of a set of weights"))
@@ -158,7 +159,7 @@ def _known() -> set[str]:
 
 
 def _sorted(words: Mapping[str, Any], special: Mapping[str, Any]) -> GivenOptions:
-    """Separate fields of the model from special ids; ``special`` wins."""
+    """Separate model fields from special ids; ``special`` wins."""
     fields: dict[str, Any] = {}
     ids: dict[str, Any] = {}
     for word, value in words.items():
@@ -180,7 +181,7 @@ def _sorted(words: Mapping[str, Any], special: Mapping[str, Any]) -> GivenOption
 
 
 def config_value(name: str, value: Any) -> Any:
-    """Accept an activation as a module, a class, a function or a name."""
+    """Accept an activation given as a module, a class, a function or a name."""
     if name == "activation":
         word = value if isinstance(value, str) else getattr(value, "__name__", "")
         word = (word or type(value).__name__).lower()
@@ -213,8 +214,7 @@ def _tensor_names(names: Any) -> dict[str, str]:
 def with_config(options: GivenOptions, config: Mapping[str, Any]) -> GivenOptions:
     """Add the options of a config.json to the given ones, which win.
 
-    A training script's config.json holds more than the model's sizes; unknown keys are
-    ignored.
+    Unknown keys are ignored: a training script's config.json contains more than sizes.
     """
     said = _sorted({k: v for k, v in config.items() if k in _known()}, {})
     special = {
@@ -231,8 +231,8 @@ def with_saved(
 ) -> GivenOptions:
     """Add the options that a training script saved beside its weights; given ones win.
 
-    There may be many, not meant for us: those that name ``known`` fields, or have a
-    value of another type than ours, are ignored.
+    There may be many unrelated ones: those in ``known`` and those whose value has
+    another type than ours are ignored.
     """
     usable: dict[str, Any] = {}
     for word, value in saved.items():

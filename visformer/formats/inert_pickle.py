@@ -1,13 +1,13 @@
-"""A pickle of torch read without its classes: nothing is imported, no code of it runs.
+"""Read a pickle of torch without its classes: nothing is imported, no code of it runs.
 
 ``torch.save(model)`` writes a pickle of objects. Here every class and function that it
-names becomes an inert stand-in, which takes any arguments and keeps its state; tensors
-become records of a storage, a shape and strides. Nothing that is real, apart from
-Python's containers, numbers and texts, is ever on the unpickler's stack.
+names becomes an inert stand-in, which accepts any arguments and keeps its state;
+tensors become records of a storage, a shape and strides. Only stand-ins and Python's
+containers, numbers and texts are ever on the unpickler's stack.
 
-This is the one place that reads a stranger's pickle without torch's own restricted
-unpickler. It is Python's unpickler written in Python: the one in C allocates what an
-index claims. Its opcodes, objects and sizes are bounded.
+This is the only reader of untrusted pickles that does not use torch's restricted
+unpickler. It is Python's unpickler written in Python: the C version allocates whatever
+size an index claims. Its opcodes, objects and sizes are limited.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import Any, NamedTuple, Self
 
 import torch
 
-MOST_BYTES = 8 << 20  # of a pickle without the numbers of its tensors
+MOST_BYTES = 8 << 20  # of a pickle, without the numbers of its tensors
 MOST_OBJECTS = 1_000_000
 MOST_NAMES = 2_000  # classes and functions
 _KEYS = (str, int, float, bytes, bool, type(None))
-_CODE = {  # rooms of Python whose functions no model needs
+_CODE = {  # modules of Python whose functions no model needs
     *("os", "posix", "nt", "subprocess", "sys", "runpy", "importlib", "imp", "socket"),
     *("shutil", "ctypes", "_ctypes", "pty", "code", "codeop", "commands", "webbrowser"),
     *(
@@ -38,7 +38,7 @@ _CODE = {  # rooms of Python whose functions no model needs
     ),
     *("multiprocessing", "asyncio", "threading", "signal", "site", "pip"),
 }
-_BUILTINS = {  # harmless ones, which become inert like all others
+_BUILTINS = {  # harmless ones, which become inert like everything else
     *("set", "frozenset", "list", "dict", "tuple", "int", "float", "str", "bool"),
     *("bytes", "bytearray", "complex", "slice", "range", "object", "type", "getattr"),
     *("Ellipsis", "NotImplemented", "property", "map", "filter", "zip", "print", "sum"),
@@ -51,13 +51,13 @@ class CodeInFileError(Exception):
 
 
 class StorageType(NamedTuple):
-    """What a storage's numbers are."""
+    """The element type of a storage."""
 
     dtype: torch.dtype
 
 
 class StorageRecord(NamedTuple):
-    """A block of numbers that lies elsewhere in the file."""
+    """A storage that is stored elsewhere in the file."""
 
     key: str
     dtype: torch.dtype
@@ -65,23 +65,23 @@ class StorageRecord(NamedTuple):
 
 
 class StorageBytes(NamedTuple):
-    """A storage that plain ``pickle`` has put into the pickle: a file of its own."""
+    """A storage that plain ``pickle`` embedded: a file within the pickle."""
 
     data: bytes
 
 
 class TensorRecord(NamedTuple):
-    """A tensor: a view of a storage, not yet checked."""
+    """A tensor, as a view of a storage; not yet validated."""
 
     storage: StorageRecord | StorageBytes
-    dtype: torch.dtype | None  # None: that of the storage's numbers
+    dtype: torch.dtype | None  # None: that of the storage
     offset: Any
     shape: Any
     stride: Any
 
 
 class Inert:
-    """An object of a class that is not known here: what it was given, and its state."""
+    """An object of an unknown class, with its arguments and its state."""
 
     __slots__ = ("arguments", "listed", "mapping", "state")
     qualified = ""
@@ -92,29 +92,28 @@ class Inert:
     state: Any
 
     def __new__(cls, *arguments: Any, **_named: Any) -> Self:
-        """Take anything: a pickle makes objects with and without their arguments."""
+        """Accept anything: a pickle creates objects with or without arguments."""
         self = super().__new__(cls)
         self.arguments, self.listed, self.mapping = arguments, [], {}
         self.state = None
         return self
 
     def __setstate__(self, state: Any) -> None:
-        """Keep the state."""
         self.state = state
 
     def append(self, item: Any) -> None:
-        """Keep an item, as a list does."""
+        """Append an item, like a list."""
         self.listed.append(item)
 
     add = append
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        """Keep an entry, as a dict does."""
+        """Set an entry, like a dict."""
         self.mapping[key] = value
 
 
 class InertDict(dict[Any, Any]):
-    """An OrderedDict, Counter or defaultdict, whose attributes are dropped."""
+    """An OrderedDict, Counter or defaultdict without its attributes."""
 
     __slots__ = ()
 
@@ -123,7 +122,7 @@ class InertDict(dict[Any, Any]):
 
 
 class _Maker:
-    """A function of torch that the stand-ins know; it has nothing that can be set."""
+    """A known function of torch, without settable attributes."""
 
     __slots__ = ()
 
@@ -151,7 +150,7 @@ class _MakeStorage(_Maker):
 
 
 class _MakeBytes(_Maker):
-    """Bytes before protocol 3, which are written as a text."""
+    """Bytes before protocol 3, which were written as text."""
 
     __slots__ = ()
 
@@ -247,7 +246,7 @@ class InertUnpickler(pickle._Unpickler):
         self._made = 0
 
     def find_class(self, module: Any, name: Any) -> Any:
-        """Return what stands for a class or function; nothing is imported."""
+        """Return the stand-in for a class or function; nothing is imported."""
         key = (module, name)
         if not (isinstance(module, str) and isinstance(name, str)):
             raise pickle.UnpicklingError("a name that is none")
@@ -267,7 +266,7 @@ class InertUnpickler(pickle._Unpickler):
         return self._names[key]
 
     def persistent_load(self, pid: Any) -> Any:
-        """Return the record of a storage, or the class of a module's source."""
+        """Return the record of a storage, or the class of a module with source code."""
         match pid:
             case ("module", kind, *_):
                 return kind
@@ -279,7 +278,7 @@ class InertUnpickler(pickle._Unpickler):
         raise pickle.UnpicklingError("no storage")
 
     def count(self) -> None:
-        """Count an object; there are at most so many."""
+        """Count an object towards the limit."""
         self._made += 1
         if self._made > MOST_OBJECTS:
             raise pickle.UnpicklingError("too many objects")
@@ -294,7 +293,7 @@ def _counted(load: Callable[[Any], None]) -> Callable[[Any], None]:
 
 
 def _check_keys(keys: Any) -> None:
-    """Refuse keys whose hash could take for ever: tuples that hold each other."""
+    """Refuse nested tuples as keys: hashing them could take forever."""
     for key in keys:
         parts = key if isinstance(key, tuple) and len(key) < 9 else (key,)
         if not all(isinstance(part, _KEYS) for part in parts):
@@ -321,7 +320,7 @@ def _refuse(unpickler: Any) -> None:
 
 
 def _bytearray(unpickler: Any) -> None:
-    """Read bytes that can be changed; Python's own makes room for what is claimed."""
+    """Read a bytearray; Python's own function allocates the claimed size first."""
     size = int.from_bytes(unpickler.read(8), "little")
     data = unpickler.read(size)
     if len(data) != size:
@@ -356,7 +355,7 @@ InertUnpickler.dispatch = {
 def read_inert(
     stream: io.BytesIO, *, most: int = MOST_BYTES
 ) -> tuple[Any, dict[str, StorageRecord]]:
-    """Read one pickle of a stream -> its value and the storages that it names."""
+    """Read one pickle from a stream; returns its value and the storages it names."""
     start = stream.tell()
     view = io.BytesIO(stream.getbuffer()[start : start + most])
     unpickler = InertUnpickler(view)

@@ -1,4 +1,4 @@
-"""Everything Visformer has to know about one program's checkpoints, as one value.
+"""The description of one program's checkpoints as a single value.
 
 Each layout is a ``LayoutSpec`` in its own module of ``visformer.formats.layouts``.
 """
@@ -25,9 +25,9 @@ from visformer.values.finding import Finding
 from visformer.values.questions import Questionnaire, keyword
 
 Tensors = Mapping[str, Tensor]
-Files = tuple[WeightFile, ...]  # one file, the two of a split model, or a folder
+Files = tuple[WeightFile, ...]  # one file, two halves of a model, or a folder
 Reader = Callable[["LayoutSpec", Files, GivenOptions, torch.device], Checkpoint]
-# files, what is known of them, whether to ask again what is answered
+# takes the files, the given options, and whether to repeat answered questions
 Asker = Callable[[Files, GivenOptions, bool], Questionnaire | None]
 
 INTRODUCTION = N_(
@@ -51,16 +51,16 @@ _SHORT["output_bias"] = "output.bias"
 Halves = Callable[[Sequence[str]], Mapping[str, str]]
 
 
-# ---- From a file's tensor names to ours: its prefix, and names that the caller gives -
+# ---- From the names in a file to ours: its prefix, and names that the caller gives ---
 
 
 class FileTensors(NamedTuple):
     """A model's tensors under the file's names, and what is known about those names."""
 
-    file: str  # named in errors
+    file: str  # for error messages
     tensors: Mapping[str, Tensor]
-    prefix: str  # of the names in the layout's table
-    callers: Mapping[str, str]  # role -> tensor, as given by the caller
+    prefix: str  # before the names in the layout's table
+    callers: Mapping[str, str]  # role -> tensor, given by the caller
 
 
 Rename = Callable[[Names, FileTensors], NamedTensors]
@@ -107,7 +107,7 @@ def shared_prefixes(names: Sequence[str]) -> Iterator[str]:
 
 
 def count_known(names: Names, prefix: str, theirs: Sequence[str]) -> int:
-    """Count the names of a file that a layout recognises under a prefix."""
+    """Count the names under a prefix that a layout recognises."""
     inside = (n.removeprefix(prefix) for n in theirs if n.startswith(prefix))
     return known(names, inside)
 
@@ -139,7 +139,7 @@ def rename(names: Names, file: FileTensors) -> NamedTensors:
 def caller_roles(
     tensors: Mapping[str, Tensor], callers: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return role -> tensor as given by the caller; CheckpointError for wrong names."""
+    """Return role -> tensor, given by the caller; CheckpointError for wrong names."""
     roles = {}
     for word, name in callers.items():
         role = _SHORT.get(word, word)
@@ -168,37 +168,38 @@ def caller_roles(
 
 @dataclass(frozen=True, kw_only=True)
 class LayoutSpec:
-    """A layout: its name, fresh models of it, its reader, and its peculiarities.
+    """A layout: its name, fresh models, its reader and its peculiarities.
 
-    The functions are its quirks; the defaults suit a layout that has none. Everything
-    from ``title`` on concerns weight files without a config: what they leave open is
-    asked or assumed. Sentences are marked with ``N_`` and translated when shown.
+    The functions handle the peculiarities; their defaults suit a layout without any.
+    The fields from ``title`` on concern weight files without a config, where missing
+    settings are asked for or assumed. Sentences are marked with ``N_`` and translated
+    when shown.
     """
 
     name: str  # in ``load(layout=…)`` and ``Checkpoint.layout``
     preset: Preset
-    read: Reader  # opens a checkpoint of it
-    names: Names = field(default_factory=Names)  # what it calls our model's parts
-    findings: tuple[Finding, ...] = ()  # true of every checkpoint of this layout
+    read: Reader  # opens a checkpoint
+    names: Names = field(default_factory=Names)  # its names of our model's parts
+    findings: tuple[Finding, ...] = ()  # that apply to every checkpoint
     findings_in: Callable[[ModelConfig], Iterable[Finding]] = lambda _config: ()
 
-    ask: Asker | None = None  # what a folder leaves open; None: nothing
+    ask: Asker | None = None  # asks for missing settings; None: nothing is asked
 
-    title: str = ""  # "" if a folder says everything and nothing is asked
-    introduction: str = INTRODUCTION  # of the form that asks what a file leaves open
-    left_open: tuple[str, ...] = ("max_positions",)  # fields tensors may not determine
-    ends_source: bool = False  # whether the encoder is given eos as the last token
+    title: str = ""  # "" if a folder is complete and nothing is asked
+    introduction: str = INTRODUCTION  # of the form that asks for missing settings
+    left_open: tuple[str, ...] = ("max_positions",)  # fields that tensors may not show
+    ends_source: bool = False  # whether the encoder's input ends in eos
     two_pads: bool = False  # whether its code takes a pad id for each side
-    pad_words: str = PAD_WORDS  # what the pad is for
+    pad_words: str = PAD_WORDS  # the purpose of the pad id
     around: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    # ^ parts recognised by their shapes alone -> label and explanation
+    # ^ parts recognised only by shape -> label and explanation
     prefixes: Callable[[Sequence[str]], Iterator[str]] = shared_prefixes
-    # ^ what may precede all names of a model inside a larger one
+    # ^ possible prefixes of all names inside a larger model
     halves: Callable[[Sequence[str]], Mapping[str, str]] | None = None
-    # ^ for a model that is saved in two files: prefixes in a file -> usual ones
+    # ^ for a model saved in two files: prefixes in a file -> usual ones
     rename: Rename = rename
     config_fields: Callable[[Tensors], Mapping[str, Any]] = lambda _tensors: {}
-    # ^ what tensors under our names determine besides sizes
+    # ^ further fields that tensors under our names determine
     check: Callable[[Tensors, int, str, Spelling], None] = lambda *_given: None
     # ^ tensors, width, file, spelling: raises CheckpointError
 
@@ -208,14 +209,14 @@ class LayoutSpec:
         return {k: v for k, v in self.preset.fields.items() if k not in _SIZES}
 
     def usual_ids(self, named: Mapping[str, int]) -> dict[str, int]:
-        """Return pad, bos and eos: the tokenizer's if it names them, else the usual."""
+        """Return pad, bos and eos: the tokenizer's if defined, else the defaults."""
         return {name: named.get(name, id) for name, id in self.preset.ids.items()}
 
     def halves_of(self, names: Sequence[str]) -> Mapping[str, str]:
-        """Return prefixes in the file of a model's half -> the layout's own; {}: none.
+        """Map the prefixes in the file of one half to the layout's own; {} if none.
 
-        A layout without a rule of its own has saved ``model.encoder.state_dict()``:
-        its names lack what all names of that half begin with.
+        Without a rule of its own, a layout saves ``model.encoder.state_dict()``, whose
+        names lack the prefix of that half.
         """
         if self.halves is not None:
             return self.halves(names)
@@ -227,12 +228,12 @@ class LayoutSpec:
         return {"": most} if most else {}
 
     def findings_of(self, config: ModelConfig) -> tuple[Finding, ...]:
-        """Return what is true of every checkpoint of the layout with these choices."""
+        """Return the findings that apply to every checkpoint with this config."""
         every = (*self.findings, *self.findings_in(config))
         return tuple(finding.translated() for finding in every)
 
 
-_SIZES = {  # which the tensors determine, and ``heads``, which is asked
+_SIZES = {  # known from the tensors, and ``heads``, which is asked
     "source_vocabulary",
     "target_vocabulary",
     "d_model",

@@ -1,4 +1,4 @@
-"""Opening checkpoints of every layout: what a path means, and the reader for it."""
+"""Open checkpoints of every layout: resolve a path and choose its reader."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ from visformer.values.questions import (
 )
 
 _RULES = ("rename", "ignore", "place", "pairs", "guessed", "weights")
-_MOST_FITS = 8  # that are listed
+_MOST_FITS = 8  # listed at most
 
 
 def load(
@@ -84,31 +84,31 @@ def load(
     device: str | torch.device | None = None,
     **config: Any,
 ) -> Checkpoint:
-    """Open a checkpoint: a folder, a file of weights, or an encoder's and a decoder's.
+    """Open a checkpoint: a folder, a weight file, or an encoder's and a decoder's file.
 
-    A folder that transformers wrote is run by transformers itself (extra ``hf``), but
-    for the usual Marian ones: what is returned then is a ``FolderModel``, whose every
-    Trace is of a watched pass. A module or a state dict is opened as it is now: its
-    tensors are copied. A copy of a module is called once on ids [B, S] and [B, T] (or
-    with rows second), and settings that agree with it are taken; else a finding tells.
+    Folders in the format of transformers are run by transformers itself (extra ``hf``),
+    except for ordinary Marian ones: the result is a ``FolderModel``. A module or a
+    state dict is opened as it is now: its tensors are copied, a copy of a module is
+    called once on ids [B, S] and [B, T] (or [S, B] and [T, B]), and the settings that
+    agree with its attention are used; if none do, a finding says so.
 
-    ``layout`` is a key of ``LAYOUTS``, recognised if not given; ``pad`` one id, or one
-    for source and target each; ``tokenizer`` a sentencepiece model, a tokenizer.json or
-    a vocabulary (JSON, text or pickle), or one for each side: without it, those in the
-    file or beside it are used where they fit, else (or with "numbers") ids are typed;
-    ``names`` what a file calls its embeddings, positions and output;
-    ``rename`` maps patterns (regular expressions) of names of tensors to replacements,
-    and ``ignore`` lists patterns of names to leave out; ``pairs`` is a file of
-    reference pairs (source, tab, target), and settings that nothing says are then those
-    under which the references are likeliest; ``weights`` names one of several sets in
-    a file, such as averaged ones; ``source_language`` and
-    ``target_language`` are codes of a multilingual model's tokenizer; ``device`` as
-    torch names it, by default the best available. ``config`` are fields of ModelConfig,
-    or the tutorials' own names for them; they win over a config.json beside the file,
-    which wins over options saved in the file. What the tensors determine need not be
-    given, and what remains unknown is assumed and listed in ``assumed``: only ``heads``
-    is mandatory. Raises CheckpointError with one sentence about what is wrong or
-    missing, InputError for an unknown layout, device or keyword.
+    ``layout`` is a key of ``LAYOUTS``, recognised by default. ``pad`` is one id, or one
+    each for source and target. ``tokenizer`` is a sentencepiece model, a tokenizer.json
+    or a vocabulary (JSON, text or pickle), or one for each side; by default those in
+    the file or beside it are used if they fit, otherwise (or with "numbers") ids are
+    typed. ``names`` are the file's names of embeddings, positions and output.
+    ``rename`` maps patterns (regular expressions) of tensor names to replacements;
+    ``ignore`` lists patterns of names to leave out. ``pairs`` is a file of reference
+    pairs (source, tab, target): unknown settings are then those under which the
+    references are likeliest. ``weights`` names one of several sets in a file.
+    ``source_language`` and ``target_language`` are codes of a multilingual tokenizer.
+    ``device`` is by default the best one available. ``config`` are fields of
+    ModelConfig, or the tutorials' own names for them.
+
+    Keywords win over a config.json beside the file, which wins over options saved in
+    the file. What the tensors do not show is assumed and listed in ``assumed``; only
+    ``heads`` is mandatory. Raises CheckpointError with one sentence about what is wrong
+    or missing, InputError for an unknown layout, device or keyword.
     """
     options = given_options(
         config,
@@ -137,7 +137,7 @@ class CheckpointFiles:
     spec: LayoutSpec
     files: Files
     options: GivenOptions
-    module: nn.Module | None = None  # that the weights are of, in memory
+    module: nn.Module | None = None  # the module in memory that has the weights
 
     def load(self, device: torch.device) -> Checkpoint:
         """Open it; CheckpointError says what is wrong or missing."""
@@ -150,7 +150,7 @@ class CheckpointFiles:
             return _adding(checkpoint, chosen, said)
 
     def _agreeing(self, module: nn.Module, device: torch.device) -> Checkpoint:
-        from visformer.formats.agreeing import agreement  # few have a module
+        from visformer.formats.agreeing import agreement  # seldom needed
 
         read = read_files(self.spec, self.files, self.options)
         made = agreement(module, read, self.options, self._read)
@@ -161,7 +161,8 @@ class CheckpointFiles:
     def fits(self) -> list[Fit]:
         """The settings under which ``pairs`` are likeliest, the best first.
 
-        Raises CheckpointError where there are none, or no answer could open the file.
+        Raises CheckpointError if there are no pairs, or if no answer could open the
+        file.
         """
         pairs = self._pairs()
         known = read_files(self.spec, self.files, self.options).options.fields
@@ -181,7 +182,7 @@ class CheckpointFiles:
         return self.spec.read(self.spec, self.files, options, torch.device("cpu"))
 
     def _by_pairs(self) -> tuple[GivenOptions, tuple[str, ...], tuple[Finding, ...]]:
-        """Choose what nothing says by the references, and say by which losses."""
+        """Choose unknown settings by the references, and report the losses."""
         if self.options.pairs is None:
             return self.options, (), ()
         first = plainest(self.fits)
@@ -201,7 +202,7 @@ class CheckpointFiles:
         return replace(self.options, fields=fields), chosen, findings
 
     def proposed(self) -> dict[str, Any]:
-        """Return keywords of ``load`` under which a misfit would fit; {} if none."""
+        """Return keywords of ``load`` that would make a misfit fit; {} if none."""
         if not self.asks:
             return {}
         read = read_files(self.spec, self.files, self.options)
@@ -212,20 +213,20 @@ class CheckpointFiles:
 
     @property
     def guessed_heads(self) -> int:
-        """The number of heads, if it is only the usual one; 0 if it is known."""
+        """The number of heads if it is only assumed; 0 if it is known."""
         guessed = "heads" in self.options.guessed
         return int(self.options.fields.get("heads", 0)) if guessed else 0
 
     @property
     def asks(self) -> bool:
-        """Whether files of its layout may leave something open."""
+        """Whether files of its layout may leave settings open."""
         return bool(self.spec.title)
 
     def questionnaire(self, *, every: bool = False) -> Questionnaire | None:
-        """Return what to ask before opening it; None if there is nothing to ask.
+        """Return the questions to ask before opening it; None if there are none.
 
-        ``every`` asks the answered questions again. Folders say everything themselves.
-        Raises CheckpointError if no answer could open it.
+        ``every`` repeats the answered questions. Folders need no questions. Raises
+        CheckpointError if no answer could open it.
         """
         if self.spec.ask is not None:
             return self.spec.ask(self.files, self.options, every)
@@ -239,7 +240,7 @@ class CheckpointFiles:
 def _adding(
     checkpoint: Checkpoint, assumed: tuple[str, ...], findings: tuple[Finding, ...]
 ) -> Checkpoint:
-    """Say more of a checkpoint, if there is more; a folder's is of its own kind."""
+    """Add to what is assumed and found about a checkpoint."""
     if not assumed and not findings:
         return checkpoint
     return replace(
@@ -250,9 +251,9 @@ def _adding(
 
 
 def checkpoint_files(path: str, overrides: Overrides) -> CheckpointFiles:
-    """Return the checkpoint at a path, with what the window knows about it.
+    """Return the checkpoint at a path, with the options that the window has collected.
 
-    Raises CheckpointError and InputError as ``load``.
+    Raises CheckpointError and InputError like ``load``.
     """
     location, words = location_and_keywords(path, overrides)
     layout, options = layout_and_options(words)
@@ -260,7 +261,7 @@ def checkpoint_files(path: str, overrides: Overrides) -> CheckpointFiles:
 
 
 def layout_and_options(words: dict[str, Any]) -> tuple[str | None, GivenOptions]:
-    """Sort the keywords of ``load``, except the device."""
+    """Separate the layout from the other keywords of ``load``, without the device."""
     layout = words.pop("layout", None)
     own = ("heads", "pad", "bos", "eos", "tokenizer", "names", *_RULES)
     return layout, given_options(words, **{key: words.pop(key, None) for key in own})
@@ -269,7 +270,7 @@ def layout_and_options(words: dict[str, Any]) -> tuple[str | None, GivenOptions]
 def _in_memory(
     source: nn.Module | Mapping[str, Any], layout: str | None, options: GivenOptions
 ) -> CheckpointFiles:
-    """Return the checkpoint that a module or a state dict is."""
+    """Return the checkpoint of a module or a state dict."""
     _check_layout(layout)
     path = name_in_memory(source)
     with _said_if_too_large(path, torch.device("cpu")):
@@ -308,7 +309,7 @@ def _check_layout(layout: object) -> None:
 
 
 def as_location(path: Location) -> Location:
-    """Return the path of a checkpoint, or of its two halves, ``~`` expanded."""
+    """Return the path of a checkpoint, or of its two halves, with ``~`` expanded."""
     if not isinstance(path, tuple | list):
         return as_path("path", path)
     if len(path) != 2:
@@ -330,11 +331,11 @@ def _said_if_too_large(path: Location, where: torch.device) -> Iterator[None]:
         ) from error
 
 
-# ---- Models that are no files: a module of torch, or a state dict --------------------
+# ---- Models in memory: a torch module or a state dict --------------------------------
 
 
 def name_in_memory(source: nn.Module | Mapping[str, Any]) -> Path:
-    """Return what stands for the name of a file."""
+    """Return the name that is used in place of a file name."""
     if isinstance(source, nn.Module):
         return Path(short(type(source).__name__))
     return Path("state_dict")
@@ -343,7 +344,7 @@ def name_in_memory(source: nn.Module | Mapping[str, Any]) -> Path:
 def weights_in_memory(
     source: nn.Module | Mapping[str, Any], wanted: str = ""
 ) -> Weights:
-    """Copy a model's tensors, so that training on changes nothing that is shown.
+    """Copy a model's tensors, so that further training does not affect what is shown.
 
     Raises CheckpointError if there are none, or if one cannot be shown.
     """
@@ -377,17 +378,17 @@ def _look(value: Any) -> tuple[str, Mapping[str, Any]] | None:
     return type(value).__name__, vars(value)
 
 
-# ---- A checkpoint described as plain data: what it is, or what is wrong with it ------
+# ---- A checkpoint described as plain data, or what is wrong with it ------------------
 
 
 def inspect(path: Location, **overrides: Any) -> dict[str, Any]:
-    """Describe a checkpoint as plain data: what it is, or what is wrong with it.
+    """Describe a checkpoint as plain data, or what is wrong with it.
 
-    ``problem`` is the sentence that ``load`` would raise, or None; ``missing`` lists
-    missing files; ``proposed`` are keywords of ``load`` under which a file whose names
-    are not known would fit; ``fits`` the settings under which ``pairs=`` are likeliest,
-    the best first, if those are given; unknown values are None or empty.
-    ``overrides`` are keywords of ``load``.
+    ``problem`` is the message that ``load`` would raise, or None; ``missing`` lists
+    missing files; ``proposed`` are keywords of ``load`` with which a file with unknown
+    names would fit; ``fits``, if ``pairs=`` are given, the settings under which they
+    are likeliest, the best first. Unknown values are None or empty. ``overrides`` are
+    keywords of ``load``.
     """
     path = as_location(path)
     report = _nothing_known(path)
@@ -414,7 +415,7 @@ def inspect(path: Location, **overrides: Any) -> dict[str, Any]:
 
 
 def _supposed(path: Location, reader: WeightReader) -> str | None:
-    """Return the layout of what cannot be opened, if its tensors' names show it."""
+    """Return the layout that tensor names suggest for files that cannot be opened."""
     try:
         layout, files = resolved(path, None, reader)
     except CheckpointError:
@@ -457,7 +458,7 @@ def _described(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def _stored(path: Path, reader: WeightReader) -> dict[str, Any]:
-    """Describe the weights as stored in the file, as far as they can be read."""
+    """Describe the weights as stored in the file; {} if they cannot be read."""
     missing: list[str] = []
     folder = path if is_folder(path) else path.parent
     if path in (folder, folder / CONFIG):
@@ -468,7 +469,7 @@ def _stored(path: Path, reader: WeightReader) -> dict[str, Any]:
         path = folder / next(iter(there), WEIGHTS)
     try:
         tensors = reader(path).tensors
-    except CheckpointError:  # load has met the same error, or an earlier one
+    except CheckpointError:  # load raised the same error, or an earlier one
         return {"missing": missing}
     stored = [
         {"name": name, "shape": list(tensor.shape), "dtype": str(tensor.dtype)[6:]}
@@ -494,7 +495,7 @@ def build(
     device: str | torch.device | None = None,
     **sizes: Any,
 ) -> Checkpoint:
-    """Return a checkpoint of fresh weights, initialised as the preset's author does.
+    """Return a fresh checkpoint, initialised like the preset's author does.
 
     ``sizes`` are fields of ``ModelConfig`` and override the preset's. Its tokens are
     numbers. Raises CheckpointError for an unknown preset, field or value.

@@ -1,8 +1,8 @@
-"""What a layout calls our model's parts, and how a file's tensors get our names.
+"""A layout's names of our model's parts, and renaming a file's tensors.
 
-``{l}`` stands for the number of a layer, which every file counts from 0. Entries name
-modules; ``weight`` and ``bias`` (or their equivalents) follow. Single tensors outside
-modules have entries with their full names.
+``{l}`` stands for the number of a layer, counted from 0 in every file. Entries name
+modules, whose tensors are ``weight`` and ``bias`` (or their equivalents). Single
+tensors outside modules are listed by their full names.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _NUMBERED = re.compile(
     r"(.*?(?:layers\.|blks\.block))(0|[1-9]\d{0,2})(\..+)", re.DOTALL
 )
 NORMS_OF_STACKS = ("encoder.norm", "decoder.norm")  # after the last layers
-_EVERYWHERE = {  # names of ours that every layout takes: a program may have added them
+_EVERYWHERE = {  # our names that every layout accepts: a program may have added them
     *(f"{norm}.{leaf}" for norm in NORMS_OF_STACKS for leaf in ("weight", "bias")),
     *("positions", "source_positions", "target_positions"),
 }
 LAYER = "{l}"
-_BIASES = {  # last part of a weight's name -> of its bias
+_BIASES = {  # last part of a weight's name -> that of its bias
     "weight": "bias",
     "gamma": "beta",
     "a_2": "b_2",
@@ -45,33 +45,33 @@ _LEAVES = {"weight": "weight", "bias": "bias", "gamma": "weight", "beta": "bias"
 
 @dataclass(frozen=True)
 class Names:
-    """The names of one layout: its modules and single tensors -> ours."""
+    """The names of one layout: those of its modules and single tensors -> ours."""
 
     modules: Mapping[str, str] = field(default_factory=dict)
     tensors: Mapping[str, str] = field(default_factory=dict)
     leaves: tuple[str, str] = ("weight", "bias")  # of norms
-    stored: Callable[[str], str] = str  # one of these names -> the name in a file
+    stored: Callable[[str], str] = str  # a name in the table -> the name in a file
 
 
 @dataclass(frozen=True)
 class NamedTensors:
-    """A file's tensors under our names, and what the file calls each of them."""
+    """A file's tensors under our names, with their names in the file."""
 
     tensors: dict[str, Tensor]
-    theirs: dict[str, str]  # our name -> the file's; unknown ones keep their own
-    assumed: tuple[str, ...] = ()  # a line for each name that was guessed
+    theirs: dict[str, str]  # our name -> the file's; unknown ones are unchanged
+    assumed: tuple[str, ...] = ()  # one line per guessed name
 
 
 @dataclass(frozen=True)
 class Spelling:
-    """Translates our names of tensors to those that the file has or would have."""
+    """Translates our names of tensors to those that the file uses or would use."""
 
     names: Names
     prefix: str
     theirs: Mapping[str, str]
 
     def __call__(self, name: str) -> str:
-        """Return the file's name for a tensor that we call ``name``."""
+        """Return the file's name of our tensor ``name``."""
         usual = self.prefix + their_name(self.names, name)
         return self.names.stored(self.theirs.get(name) or usual)
 
@@ -79,12 +79,13 @@ class Spelling:
 def layer_names(
     prefixes: str, *, attention: str, projections: str, feed: str, norms: str
 ) -> dict[str, str]:
-    """Map the parts of both stacks' layers: theirs, separated by blanks, in our order.
+    """Map their names of the parts of both stacks' layers to ours.
 
-    ``prefixes`` precede each name, with ``{l}``; ``attention`` is self-attention and,
-    in a decoder, cross-attention. Of these and of ``norms`` those of the encoder come
-    first, then a bar and those of the decoder. ``feed`` are the two matrices of the
-    feed-forward layer, and its gate if it may have one.
+    Names are separated by spaces, in our order. ``prefixes`` precede each name, with
+    ``{l}``; ``attention`` is self-attention and, in a decoder, cross-attention. In
+    these and in ``norms``, a bar separates the encoder's names from the decoder's.
+    ``feed`` are the two matrices of the feed-forward layer, and its gate if it may have
+    one.
     """
     names: dict[str, str] = {}
     apart = (several.split(" | ") for several in (prefixes, attention, norms))
@@ -105,7 +106,7 @@ def layer_names(
 
 
 def our_name(names: Names, name: str) -> str | None:
-    """Return what we call the tensor that a layout calls ``name``; None if unknown."""
+    """Return our name of the layout's tensor ``name``; None if unknown."""
     number, general = _numbered(name)
     module, _, leaf = general.rpartition(".")
     ours = names.tensors.get(general)
@@ -119,7 +120,7 @@ def our_name(names: Names, name: str) -> str | None:
 
 
 def their_name(names: Names, name: str) -> str:
-    """Return what a layout calls the tensor that we call ``name``."""
+    """Return the layout's name of our tensor ``name``."""
     number, general = _numbered(name)
     for theirs, ours in names.tensors.items():
         if ours == general:
@@ -134,13 +135,13 @@ def their_name(names: Names, name: str) -> str:
 
 
 def _numbered(name: str) -> tuple[str, str]:
-    """Return the layer's number ("" if there is none) and the name for any layer."""
+    """Split a name into the layer's number ("" if none) and the name with {l}."""
     match = _NUMBERED.fullmatch(name)
     return (match[2], f"{match[1]}{{l}}{match[3]}") if match else ("", name)
 
 
 def known(names: Names, theirs: Iterable[str]) -> int:
-    """Count the names that belong to a layout, except those that equal ours."""
+    """Count the names that belong to a layout and differ from ours."""
     return sum(our_name(names, name) not in (None, name) for name in theirs)
 
 
@@ -149,7 +150,7 @@ def in_our_names(
 ) -> NamedTensors:
     """Rename a file's tensors to ours; unknown ones become "?" + name.
 
-    So do those outside ``prefix``.
+    Names outside ``prefix`` count as unknown.
     """
     named = NamedTensors({}, {})
     for name, tensor in tensors.items():
@@ -162,26 +163,26 @@ def in_our_names(
     return named
 
 
-# ---- rename= and ignore=: what the caller says about the names of a file's tensors ---
+# ---- rename= and ignore=: the caller's rules for the names of a file's tensors -------
 
 
 @dataclass(frozen=True, slots=True)
 class NameRules:
-    """Patterns with their replacements, and patterns of names to leave out."""
+    """Patterns with replacements, and patterns of names to leave out."""
 
     rename: tuple[tuple[re.Pattern[str], str], ...] = ()
     ignore: tuple[re.Pattern[str], ...] = ()
     places: frozenset[str] = frozenset()  # patterns that may match nothing
-    weights: str = ""  # which of several sets of weights; "": the usual one
+    weights: str = ""  # which of several sets of weights; "" for the usual one
 
     @property
     def patterns(self) -> set[str]:
-        """Every pattern that must match something, as it was written."""
+        """The patterns that must match something, as written."""
         every = {rule.pattern for rule in (*dict(self.rename), *self.ignore)}
         return every - self.places
 
     def matching(self, names: Iterable[str]) -> set[str]:
-        """Return the patterns that at least one of a file's names matches."""
+        """Return the patterns that match at least one of a file's names."""
         used: set[str] = set()
         for name in names:
             for rule in self.ignore:
@@ -194,10 +195,10 @@ class NameRules:
         return used
 
     def apply(self, tensors: Mapping[str, Tensor], file: str) -> dict[str, Tensor]:
-        """Return the tensors under their new names, without those to ignore.
+        """Return the tensors under their new names, without the ignored ones.
 
-        ``ignore`` looks at the names in the file. Raises CheckpointError if two tensors
-        would get the same name.
+        ``ignore`` refers to the names in the file. Raises CheckpointError if two
+        tensors would get the same name.
         """
         made: dict[str, Tensor] = {}
         for name, tensor in tensors.items():
@@ -224,7 +225,7 @@ def name_rules(
 ) -> NameRules:
     """Read the keywords of ``load``; TypeError or InputError if they are not valid.
 
-    ``places`` are modules of a layout -> those of the file, a person's answers.
+    ``places`` maps modules of a layout to those of the file, as answered by the user.
     """
     own = place_rules(places or {})
     if rename is not None and not isinstance(rename, Mapping):
@@ -244,7 +245,7 @@ def name_rules(
 
 
 def bias_of(weight: str) -> str:
-    """Return the name of a weight's bias; "" if it can have none."""
+    """Return the name of a weight's bias; "" if it cannot have one."""
     start, dot, last = weight.rpartition(".")
     return f"{start}{dot}{_BIASES[last]}" if last in _BIASES else ""
 

@@ -1,8 +1,8 @@
-"""Which tensor of a file may be which of a layout's, where names do not say it.
+"""Propose which tensor of a file is which of a layout's where their names differ.
 
-By shape first: a norm is a vector, an attention's matrix is square. Among equal shapes
-by what the names have in common, and by order, in which layers are usually written.
-What is proposed here is never used before a person has seen it.
+First by shape: a norm is a vector, an attention's matrix is square. Among equal shapes
+by similarity of the names, and by order, which layers usually preserve. Proposals are
+never used before the user has seen them.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from visformer.formats.tutorial_files import (
 from visformer.language import _
 from visformer.values.questions import keyword
 
-MOST_UNITS, LONGEST = 400, 200  # of a file that is looked at, and of a name in it
-_MEANINGS = {  # what a part does -> words of it in names
+MOST_UNITS, LONGEST = 400, 200  # of modules in a file, and of characters in a name
+_MEANINGS = {  # the function of a part -> words for it in names
     "query": {"q", "wq", "query", "queries", "qproj"},
     "key": {"k", "wk", "key", "keys", "kproj"},
     "value": {"v", "wv", "value", "values", "vproj"},
@@ -76,40 +76,40 @@ _CONTRARY = (
 _ENCODER, _DECODER = re.compile(r"enc|src|source"), re.compile(r"dec|tgt|trg|target")
 
 
-_ROOM = 90  # characters of a remedy in a sentence
+_ROOM = 90  # longest remedy in a sentence, in characters
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A module, of a layout or a file, in every layer that has it."""
+    """A module of a layout or a file, in every layer that has it."""
 
-    weight: str  # the name of its weight, the layer's number written {l}
+    weight: str  # the name of its weight, with {l} for the layer's number
     kind: str  # square, joint, up, down, norm, table or positions
-    stack: str  # encoder, decoder, or "" where the name does not say
-    words: str  # from which its meaning is read
+    stack: str  # encoder, decoder, or "" if the name does not show it
+    words: str  # the part of the name that shows its function
 
     @property
     def numbered(self) -> bool:
-        """Whether it is part of layers."""
+        """Whether it belongs to a numbered layer."""
         return LAYER in self.weight
 
     @property
     def group(self) -> tuple[str, str, bool]:
-        """What units must share to be of the same kind."""
+        """The properties that matching units share."""
         return self.stack, self.kind, self.numbered
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A place in the layout for units of a file, and what would be left out."""
+    """Matches of a layout's units with a file's, and the tensors left over."""
 
-    places: Mapping[str, str]  # a layout's unit -> the file's, both by their weights
-    choices: Mapping[str, tuple[str, ...]]  # a layout's unit -> units of its shape
-    surplus: tuple[str, ...]  # names of tensors that have no place
+    places: Mapping[str, str]  # a layout's unit -> the file's, by their weights
+    choices: Mapping[str, tuple[str, ...]]  # a layout's unit -> all units of its shape
+    surplus: tuple[str, ...]  # names of tensors without a match
 
 
 def proposal(names: Names, prefix: str, tensors: Mapping[str, Tensor]) -> Proposal:
-    """Propose places for the tensors whose names a layout does not know."""
+    """Propose matches for the tensors whose names a layout does not know."""
     known = {
         n: ours
         for n in tensors
@@ -148,12 +148,12 @@ def proposal(names: Names, prefix: str, tensors: Mapping[str, Tensor]) -> Propos
 
 
 def _ours(names: Names, name: str) -> str | None:
-    """Return our name, also of a joint projection, which is split later on."""
+    """Return our name, including that of a joint projection, which is split later."""
     return our_name(names, re.sub(r"\.in_proj_(weight|bias)$", r".in_q.\1", name))
 
 
 def general(name: str) -> str:
-    """Write {l} for the layer's number: the first part of a name that is a number."""
+    """Replace the layer's number, the first numeric part of a name, by {l}."""
     return re.sub(r"(^|\.)(block)?\d+(?=\.)", rf"\1\2{LAYER}", name, count=1)
 
 
@@ -200,13 +200,13 @@ def _kind_of_ours(ours: str) -> str:
 
 
 def _width(tensors: Iterable[Tensor]) -> int:
-    """Return what most matrices have as a side; 0 if there is no matrix."""
+    """Return the most common dimension of matrices; 0 if there is no matrix."""
     sides = Counter(side for t in tensors if t.dim() == 2 for side in {*t.shape})
     return sides.most_common(1)[0][0] if sides else 0
 
 
 def _units_of_file(unknown: Mapping[str, Tensor], width: int) -> list[Unit]:
-    """Return the modules among tensors; a bias counts with its weight."""
+    """Return the modules that tensors belong to; a bias counts with its weight."""
     biases = {bias for name in unknown if (bias := bias_of(name)) in unknown}
     shapes = {general(n): t for n, t in unknown.items() if n not in biases}
     before = list(dict.fromkeys(n.partition(LAYER)[0] for n in shapes if LAYER in n))
@@ -257,7 +257,7 @@ def _meanings(words: str) -> set[str]:
 
 
 def _likeness(ours: Unit, theirs: Unit) -> float:
-    """Return how well two units go together by their names alone."""
+    """Return how similar the names of two units are."""
     mine, other = _meanings(ours.words), _meanings(theirs.words)
     score = 2 * SequenceMatcher(None, ours.weight, theirs.weight).ratio()
     for group in _CONTRARY:
@@ -268,7 +268,7 @@ def _likeness(ours: Unit, theirs: Unit) -> float:
 
 
 def _matched(ours: Sequence[Unit], theirs: Sequence[Unit]) -> dict[str, str]:
-    """Pair units one to one: the best by name and order first."""
+    """Pair units one to one, the most similar names first, then by order."""
     scores = {
         (i, j): _likeness(mine, other)
         - 2 * abs(i / max(len(ours), 1) - j / max(len(theirs), 1))
@@ -283,7 +283,7 @@ def _matched(ours: Sequence[Unit], theirs: Sequence[Unit]) -> dict[str, str]:
 
 
 def moves(places: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
-    """Return old name -> new name of the tensors that have a place."""
+    """Return old name -> new name of the matched tensors."""
     rules = [(re.compile(p), r) for p, r in place_rules(places).items()]
     return {
         name: rule.sub(replacement, name)
@@ -294,15 +294,15 @@ def moves(places: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
 
 
 def plain(pattern: str) -> str:
-    """Write a pattern for a person: without what only makes it exact."""
+    """Simplify a regular expression for a person, dropping anchors and escapes."""
     text = re.sub(r"\\b|\\(?=\W)", "", pattern)
     return text.removeprefix("^").removesuffix("$")
 
 
 def shortest_rules(moved: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
-    """Return rules that make exactly these moves: plain words where they suffice.
+    """Return rules that make exactly these renamings, as plain words if possible.
 
-    Else words between dots; {} if they change more.
+    Otherwise as words between dots; {} if these would rename more.
     """
     every = list(names)
     for dotted in (False, True):
@@ -319,7 +319,7 @@ def shortest_rules(moved: Mapping[str, str], names: Iterable[str]) -> dict[str, 
 
 
 def as_typed(rules: Mapping[str, str], moved: Mapping[str, str]) -> dict[str, str]:
-    """Return rules for a sentence: without what only makes them exact, if they may."""
+    """Return rules for a sentence, simplified if they still make the same renamings."""
     bare = {plain(pattern): replacement for pattern, replacement in rules.items()}
     with contextlib.suppress(re.error):
         if _make(bare, moved, list(moved)):
@@ -330,7 +330,7 @@ def as_typed(rules: Mapping[str, str], moved: Mapping[str, str]) -> dict[str, st
 def _make(
     rules: Mapping[str, str], moved: Mapping[str, str], names: Sequence[str]
 ) -> bool:
-    """Whether rules make these moves, and leave all other names as they are."""
+    """Whether rules make exactly these renamings."""
     compiled = [(re.compile(pattern), new) for pattern, new in rules.items()]
     for name in names:
         made = name
@@ -342,7 +342,7 @@ def _make(
 
 
 def _difference(old: list[str], new: list[str]) -> tuple[str, str]:
-    """Return the parts that differ, as a pattern and its replacement."""
+    """Return the differing parts, as a pattern and its replacement."""
     shared = min(len(old), len(new))
     start = next((i for i in range(shared) if old[i] != new[i]), shared)
     room = shared - start
@@ -350,7 +350,7 @@ def _difference(old: list[str], new: list[str]) -> tuple[str, str]:
     mine, other = old[start : len(old) - end], new[start : len(new) - end]
     if mine and other:
         return re.escape(".".join(mine)), ".".join(other)
-    if start:  # something is put in, or left out, after a part that stays
+    if start:  # an insertion or deletion after an unchanged part
         before = old[start - 1]
         pattern = re.escape(".".join([before, *mine, ""]))
         return rf"\b{pattern}", ".".join([before, *other, ""])
@@ -359,23 +359,23 @@ def _difference(old: list[str], new: list[str]) -> tuple[str, str]:
     )
 
 
-# ---- what would make a file fit whose tensors do not make its layout's model ---------
+# ---- Remedies for a file whose tensors do not make up its layout's model -------------
 
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """What would make a file fit."""
+    """Keywords that would make a file fit."""
 
     proposed: Proposal
     rename: Mapping[str, str]  # keywords of ``load``
-    typed: Mapping[str, str]  # the same, as short as they may be
+    typed: Mapping[str, str]  # the same, simplified
     ignore: tuple[str, ...]
-    made: TutorialFiles  # the file as they make it
+    made: TutorialFiles  # the file after renaming
     fits: bool
 
     @property
     def words(self) -> str:
-        """Say which keywords to give, if they are short, or where they are listed."""
+        """Name the keywords if they are short, else say where they are listed."""
         if not self.fits:
             return ""
         parts = []
@@ -390,7 +390,7 @@ class Remedy:
 
 
 def checked(files: TutorialFiles) -> None:
-    """Raise MisfitError unless a file's tensors make a model; it says what would."""
+    """Raise MisfitError unless a file's tensors make up a model; it names a remedy."""
     try:
         _check(files)
     except MisfitError as error:
@@ -412,7 +412,7 @@ def _check(files: TutorialFiles) -> None:
     if not any(
         key.endswith(("norm.weight", "embedding.weight")) for key in files.tensors
     ):
-        stored = [*files.stored]  # nothing tells the width
+        stored = [*files.stored]  # the width is unknown
         raise MisfitError("", missing=[], surplus=stored, wrong=[])
     check_fit(
         known_config(files),
@@ -423,9 +423,9 @@ def _check(files: TutorialFiles) -> None:
 
 
 def remedy_where_needed(files: TutorialFiles) -> Remedy | None:
-    """Return what would make a file fit; None if it does fit.
+    """Return the remedy for a file; None if it fits.
 
-    Raises MisfitError if nothing is known that would.
+    Raises MisfitError if no remedy is known.
     """
     try:
         _check(files)
@@ -438,7 +438,7 @@ def remedy_where_needed(files: TutorialFiles) -> Remedy | None:
 
 
 def remedy_for(files: TutorialFiles) -> Remedy:
-    """Propose names for what the layout does not know, and what to leave out."""
+    """Propose names for unknown tensors, and which to leave out."""
     prefix, names = files.spelling.prefix, files.spec.names
     found = proposal(names, prefix, files.stored)
     own = {f"{prefix}{theirs}.{names.leaves[0]}" for theirs in names.modules}
@@ -474,9 +474,9 @@ def _tried(files: TutorialFiles, found: Proposal, places: Mapping[str, str]) -> 
 
 
 def guessed_layout(files: Files, layouts: Iterable[LayoutSpec]) -> str:
-    """Return the layout whose model a file's tensors make under other names; "": none.
+    """Return the layout that fits a file's tensors under other names; "" if none does.
 
-    Of several, the one whose names resemble the file's most.
+    Of several, the one with the most similar names.
     """
     likeness: dict[str, float] = {}
     for spec in layouts:

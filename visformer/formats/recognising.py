@@ -1,4 +1,4 @@
-"""What a path means: which layout its files have, and which files they are."""
+"""Find the layout of a path, and the files that belong to it."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from visformer.trace_file.trace_file import is_trace_file
 
 Location = str | Path | tuple[str | Path, str | Path]
 _BESIDE_WEIGHTS = re.compile(r"optimi[sz]er|scheduler|training_args|rng_state|scaler")
-_PART = re.compile(r"-\d{5}-of-\d{5}(?=\.\w+$)")  # of a file of weights in several
+_PART = re.compile(r"-\d{5}-of-\d{5}(?=\.\w+$)")  # in the names of split weight files
 _IN_TWO_FILES = next(name for name, spec in LAYOUTS.items() if spec.halves)
 _ENDINGS = (".pt", ".pth", ".bin", ".ckpt", ".safetensors")
 
 
 def name_of_files(path: Location) -> str:
-    """Return what to call the files at a path in a sentence."""
+    """Return the name of the files at a path, for a sentence."""
     return short(Path(path[0] if isinstance(path, tuple) else path).resolve().name)
 
 
 def resolved(
     path: Location, layout: str | None, reader: WeightReader
 ) -> tuple[str, Files]:
-    """Return the layout, and the folder or the weight files that a path means."""
+    """Return the layout, and the folder or the weight files of a path."""
     for part in parts_of(path):
         if is_trace_file(Path(part)):
             raise CheckpointError(
@@ -78,7 +78,7 @@ def weights_of(path: Path, folder: Path) -> tuple[Path, ...]:
 
 
 def _weights_inside(folder: Path) -> list[Path]:
-    """Return the files of weights in a folder, an index for all that it names."""
+    """Return the weight files in a folder; an index stands for all its files."""
     inside = sorted(folder.iterdir()) if is_folder(folder) else []
     weights = [
         file
@@ -106,7 +106,7 @@ def _without_index(part: Path) -> CheckpointError:
 
 
 def _refuse_no_model(folder: Path) -> None:
-    """Raise CheckpointError for a folder without weights that is known to be so."""
+    """Raise CheckpointError for a known kind of folder without weights."""
     weights = [f for f in _weights_inside(folder) if not f.name.startswith("adapter_")]
     if weights:
         return
@@ -122,9 +122,9 @@ def _refuse_no_model(folder: Path) -> None:
 
 
 def recognised_layout(files: Files) -> str:
-    """Return the layout that knows most of the tensors' names; "" if none does.
+    """Return the layout that knows most of the tensors' names; "" if none knows any.
 
-    Raises CheckpointError for the files of a known program that cannot be opened.
+    Raises CheckpointError for files of a known program that cannot be opened.
     """
     if not files:
         return ""
@@ -136,7 +136,7 @@ def recognised_layout(files: Files) -> str:
     most = max(counts.values())
     best = [layout for layout, count in counts.items() if count == most]
     alone = best[0] if len(best) == 1 else ""
-    if 3 * most < len(names):  # another may fit better, under other names
+    if 3 * most < len(names):  # a renamed layout may fit better
         layouts = [spec for spec in LAYOUTS.values() if spec.title]
         return guessed_layout(files, layouts) or alone
     return alone
@@ -145,7 +145,7 @@ def recognised_layout(files: Files) -> str:
 def _count_known(spec: LayoutSpec, files: Files) -> int:
     try:
         names = list(joined(files, spec.halves_of))
-    except CheckpointError:  # two files that are no halves of this layout
+    except CheckpointError:  # the files are not halves of this layout
         return 0
     return max(count_known(spec.names, p, names) for p in spec.prefixes(names))
 

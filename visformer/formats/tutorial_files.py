@@ -1,4 +1,4 @@
-"""The files of a layout without a config, as they were read, under our names."""
+"""The files of a layout without a config, with their tensors under our names."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ from visformer.values.config import ModelConfig
 
 _TABLES = ("positions", "source_positions", "target_positions")
 _HALVES = ("encoder", "decoder")
-_RULES = (  # of a program, which no tensor shows
+_RULES = (  # properties of a program that no tensor shows
     *("norm", "norm_eps", "norm_first", "activation", "embedding_scale"),
     *("positions", "position_form", "position_axis"),
     *("mask_rule", "masked_value", "softmax_output"),
 )
-_NUMBER = re.compile(r"\d\.")  # of a layer, in a name
+_NUMBER = re.compile(r"\d\.")  # a layer's number in a name
 _LAYER = re.compile(r"(encoder|decoder)\.layers\.(\d+)\.")
 
 
 @dataclass(frozen=True)
 class TutorialFiles:
-    """A layout's files as they were read, and everything known about them."""
+    """A layout's files, and everything known about them."""
 
     spec: LayoutSpec
     name: str
@@ -52,13 +52,13 @@ class TutorialFiles:
     stored: Mapping[str, Tensor]  # under the file's names
     tensors: Mapping[str, Tensor]  # under our names
     spelling: Spelling
-    assumed: tuple[str, ...]  # a line for each name that was guessed
-    options: GivenOptions  # by the caller, a config.json beside it, and saved ones
-    paths: tuple[Path, ...] = ()  # of the files; none in memory
+    assumed: tuple[str, ...]  # one line per guessed name
+    options: GivenOptions  # given, from a config.json beside the file, or saved in it
+    paths: tuple[Path, ...] = ()  # empty if in memory
 
     @property
     def folder(self) -> Path | None:
-        """The folder that the first file lies in; None in memory."""
+        """The folder of the first file; None if in memory."""
         return self.paths[0].parent if self.paths else None
 
     @property
@@ -68,14 +68,14 @@ class TutorialFiles:
 
     @property
     def parameters(self) -> dict[str, Tensor]:
-        """The trained tensors: all but a stored table of positions."""
+        """The trained tensors: all but a stored position table."""
         return {key: t for key, t in self.tensors.items() if key != "positions"}
 
     @property
     def lacking_half(self) -> str:
-        """The half of the model that is in another file: "encoder", "decoder" or ""."""
+        """The half of the model that is missing: "encoder", "decoder" or ""."""
         if any(key[0] == "?" and _NUMBER.search(key) for key in self.tensors):
-            return ""  # layers under names that are not known may be the other half
+            return ""  # layers under unknown names may be the other half
         lacking = [
             half
             for half in _HALVES
@@ -91,17 +91,17 @@ class TutorialFiles:
 
     @property
     def left_open(self) -> tuple[str, ...]:
-        """The fields that are asked: neither the file nor the caller gives them."""
+        """The fields that neither the file nor the caller gives."""
         return self._unknown(self.spec.left_open)
 
     @property
     def renamed(self) -> bool:
-        """Whether it has the layout's names by the caller's rules alone."""
+        """Whether the caller's rules alone gave it the layout's names."""
         return bool(self.options.rules.rename)
 
     @property
     def unsaid(self) -> tuple[str, ...]:
-        """The fields that are assumed: of another program's file, all of its rules."""
+        """The fields that are assumed; of a renamed file, all rules of its program."""
         own = ("mask_rule",) if self.spec.around else ()
         return self._unknown((*self.spec.left_open, *(_RULES if self.renamed else own)))
 
@@ -117,7 +117,7 @@ class TutorialFiles:
 
 
 def read_files(spec: LayoutSpec, files: Files, options: GivenOptions) -> TutorialFiles:
-    """Read the files of a layout; what they do not say is not needed yet."""
+    """Read the files of a layout; missing settings may still be unknown."""
     name = " and ".join(file.name for file in files)
     tensors = joined(files, spec.halves_of)
     paths: tuple[Path, ...] = ()
@@ -136,7 +136,7 @@ def read_tensors(
     weights: Sequence[Weights],
     options: GivenOptions,
 ) -> TutorialFiles:
-    """Give a model's tensors our names, and add the options saved beside them."""
+    """Rename a model's tensors to ours, and add the options saved beside them."""
     names = list(tensors)
     prefix = max(
         spec.prefixes(names), key=lambda prefix: count_known(spec.names, prefix, names)
@@ -156,9 +156,9 @@ def read_tensors(
 
 
 def config_beside(path: Path) -> dict[str, Any]:
-    """Read the config.json beside a file; {} if it has none of its own.
+    """Read the config.json beside a file; {} if there is none for it.
 
-    A weight file may be in the folder of another model, whose config is not for it.
+    A weight file may lie in the folder of another model, whose config does not apply.
     """
     place = path.with_name("config.json")
     if not place.is_file():
@@ -170,10 +170,10 @@ def config_beside(path: Path) -> dict[str, Any]:
 def _with_saved_options(
     options: GivenOptions, tensors: Tensors, weights: Sequence[Weights]
 ) -> GivenOptions:
-    """Add the options saved in the files beside the weights; given ones win.
+    """Add the options saved beside the weights; given ones win.
 
-    They are everything that a script was called with; what the tensors determine is not
-    taken from them.
+    Saved options are all arguments of a script; those that the tensors determine are
+    ignored.
     """
     known = {
         *sizes_of(tensors),
@@ -185,16 +185,16 @@ def _with_saved_options(
 
 
 def _flat(key: str, tensor: Tensor) -> Tensor:
-    """Turn [1, P, D] and [P, 1, D] into [P, D], the shape of our tables."""
+    """Reshape [1, P, D] and [P, 1, D] to [P, D]."""
     if key in _TABLES and tensor.dim() == 3 and 1 in tensor.shape[:2]:
         return tensor.flatten(0, 1)
     return tensor
 
 
 def config_of(read: TutorialFiles) -> ModelConfig:
-    """Return the config from the layout, the tensors and, winning, given options.
+    """Return the config from the layout, the tensors and the given options, which win.
 
-    Raises CheckpointError if nothing says how many heads there are.
+    Raises CheckpointError if the number of heads is unknown.
     """
     fields = _fields_of(read)
     need_heads(fields, read.name)
@@ -202,7 +202,7 @@ def config_of(read: TutorialFiles) -> ModelConfig:
 
 
 def known_config(read: TutorialFiles) -> ModelConfig:
-    """Return the config as far as it is known; 1 stands for unknown heads."""
+    """Return the config with 1 in place of an unknown number of heads."""
     return ModelConfig(**{"heads": 1, **_fields_of(read)})
 
 
@@ -215,14 +215,14 @@ def _fields_of(read: TutorialFiles) -> dict[str, Any]:
     }
 
 
-# ---- What a model's tensors reveal about its config: by shape, index and presence ----
+# ---- The config fields that tensors reveal by shape, index and presence --------------
 
 
 def sizes_of(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     """Return the fields of a ModelConfig that tensors under our names determine.
 
-    Missing or mis-shaped tensors are left for ``build_model`` to report: a size is what
-    most tensors agree on, and 1 if there is none.
+    Missing or misshapen tensors are left for ``build_model`` to report: a size is the
+    one that most tensors share, and 1 if there is none.
     """
     source = _rows(tensors, "source_embedding.weight")
     target = _rows(tensors, "target_embedding.weight") or _rows(
@@ -271,7 +271,7 @@ def _inner_sizes(tensors: Mapping[str, Tensor]) -> Iterable[int]:
 
 
 def _usual(sizes: Iterable[int]) -> int:
-    """Return the most common size, so that one tensor of another shape stands out."""
+    """Return the most common size, so that a single wrong tensor stands out."""
     counted = Counter(sizes).most_common(1)
     return counted[0][0] if counted else 1
 
@@ -287,7 +287,7 @@ def _layers(tensors: Mapping[str, Tensor], stack: str) -> int:
 
 
 def _norm_biases(tensors: Mapping[str, Tensor]) -> bool:
-    """Return whether norms shift; one that lacks its own among others is a fault."""
+    """Whether norms have a bias; a single norm without one is reported as a fault."""
     scales = any(key.endswith("norm.weight") for key in tensors if key[0] != "?")
     return not scales or _any(tensors, "norm.bias")
 
@@ -297,7 +297,7 @@ def _any(tensors: Mapping[str, Tensor], ending: str) -> bool:
 
 
 def _biases(tensors: Mapping[str, Tensor], stack: str) -> str:
-    """Return which biases the attention has, judged by those in the file."""
+    """Return which attention biases the file has."""
     own = {key: t for key, t in tensors.items() if key.startswith(f"{stack}.layers.")}
     if _any(own, "attention.query.bias") or _any(own, "attention.key.bias"):
         return "all"
@@ -316,7 +316,7 @@ def _position_fields(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
 
 
 def _norm_length(tensors: Mapping[str, Tensor], stack: str) -> int:
-    """Return how many tokens a stack normalises together; 0 for each token alone."""
+    """Return how many tokens a stack normalises jointly; 0 if each token separately."""
     norms = [
         tensor
         for key, tensor in tensors.items()

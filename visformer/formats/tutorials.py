@@ -76,7 +76,7 @@ def read_tutorial(
 ) -> Checkpoint:
     """Open one file, or a model's two, of a layout; CheckpointError says what is wrong.
 
-    Fields, ids and a tokenizer that are not given are assumed.
+    Missing fields, ids and tokenizers are assumed.
     """
     read = read_files(spec, files, options)
     if read.lacking_half:
@@ -116,7 +116,7 @@ def read_tutorial(
     )
 
 
-_ONLY_HALF = {  # by the half that is there
+_ONLY_HALF = {  # by the half in the file
     "encoder": N_(
         "{file} holds only an encoder; the decoder is missing. Give both files, as "
         "(encoder file, decoder file)."
@@ -129,7 +129,7 @@ _ONLY_HALF = {  # by the half that is there
 
 
 def guessed_of(read: TutorialFiles) -> list[str]:
-    """Return the fields whose usual values were accepted without knowing better."""
+    """Return the fields whose usual values are used without further evidence."""
     return sorted(read.options.guessed & read.options.fields.keys())
 
 
@@ -146,7 +146,7 @@ def _assumed(name: str, value: object) -> str:
 
 
 def _sets(read: TutorialFiles) -> list[str]:
-    """Say which set of weights was read where a file holds several."""
+    """Report which set of weights was read if a file has several."""
     return [
         _(
             "weights = {name} (the file also holds {others}; give {given} to choose)",
@@ -166,7 +166,7 @@ def _digest(weights: Sequence[Weights]) -> str:
 
 
 def _table(read: TutorialFiles, config: ModelConfig) -> Tensor | None:
-    """Return the file's own positions [P, D]; CheckpointError if they do not fit."""
+    """Return the file's own positions [P, D]; CheckpointError for a wrong shape."""
     table = read.tensors.get("positions")
     if table is None or config.positions == "learned":
         return None
@@ -193,7 +193,7 @@ def _table(read: TutorialFiles, config: ModelConfig) -> Tensor | None:
 def _tokenizer(
     read: TutorialFiles, config: ModelConfig
 ) -> tuple[Tokenizer, tuple[str, ...]]:
-    """Return the tokenizer that is given or found, and what was assumed."""
+    """Return the given or found tokenizer, and what was assumed."""
     options = read.options
     sides = sides_of(read, (config.source_vocabulary, config.target_vocabulary))
     ids, usual = _ids(read, config, sides)
@@ -212,7 +212,7 @@ def _tokenizer(
 def _ids(
     read: TutorialFiles, config: ModelConfig, sides: FoundSides
 ) -> tuple[dict[str, int], list[str]]:
-    """Return the special ids, and the names of those that are assumed."""
+    """Return the special ids, and the names of the assumed ones."""
     options = read.options
     named = special_ids(sides.target) if sides.given else {}
     ids = read.spec.usual_ids(named)
@@ -237,4 +237,4 @@ def _check_ids(ids: Mapping[str, int | None], config: ModelConfig) -> None:
             )
 
 
-# ---- what several tutorials have in common: where, what, remedy, severity ------------
+# ---- findings that several tutorials share: where, what, remedy, severity ------------

@@ -49,11 +49,11 @@ from visformer.language import _
 from visformer.text import clean
 from visformer.tokenizers.vocabularies import is_vocabulary, vocabularies_in
 
-INDEX = ".index.json"  # of weights in several files
+INDEX = ".index.json"  # of weights split across several files
 MOST_FILES = 512
 MAX_FILE = 20 << 30
 MAX_HEADER = 16 << 20
-_NO_HEADER = 1 << 48  # bytes: what is read as its size is text
+_NO_HEADER = 1 << 48  # bytes: a larger header size is actually text
 MAX_TENSORS = 20_000
 MAX_RANK = 4
 MAX_DIMENSION = 1 << 24
@@ -79,21 +79,21 @@ class Weights(NamedTuple):
     digest: str  # SHA-256 of the file
     options: Mapping[str, Any]  # plain values that were saved beside the tensors
     vocabularies: Mapping[str, Mapping[str, int]] = MappingProxyType({})
-    chosen: str = ""  # of several complete sets in the file, the one that was read
+    chosen: str = ""  # the set that was read, if the file has several complete ones
     others: tuple[str, ...] = ()  # the names of the other sets
 
 
 class WeightReader:
-    """Reads weight files, each once, however often it is asked for.
+    """Reads weight files, each only once.
 
-    The error of a file is raised again each time. ``rules`` apply to the names of its
-    tensors.
+    If reading a file failed, the same error is raised again. ``rules`` apply to the
+    names of its tensors.
     """
 
     def __init__(
         self, rules: NameRules | None = None, held: Mapping[Path, Weights] | None = None
     ) -> None:
-        """Take what is in memory under names of no files as ``held``."""
+        """``held`` are weights in memory, under paths that name no file."""
         self._rules = NameRules() if rules is None else rules
         self._used: set[str] = set()
         self._held = {} if held is None else held
@@ -121,11 +121,11 @@ class WeightReader:
         return weights._replace(tensors=self._rules.apply(weights.tensors, name))
 
     def holds(self, path: Path) -> bool:
-        """Whether a name is that of something in memory, beside which no file lies."""
+        """Whether a path stands for weights in memory."""
         return path in self._held
 
     def check_rules(self) -> None:
-        """Raise CheckpointError for a pattern that matched nothing in what was read."""
+        """Raise CheckpointError for a pattern that matched nothing read so far."""
         unused = sorted(self._rules.patterns - self._used)
         if unused and self._results:
             raise CheckpointError(
@@ -138,14 +138,14 @@ class WeightReader:
 
 @dataclass(frozen=True, eq=False)
 class WeightFile:
-    """A weight file, read once, when first needed."""
+    """A weight file, read once on first use."""
 
     path: Path
     reader: WeightReader
 
     @property
     def name(self) -> str:
-        """The file's name, shortened to suit a sentence."""
+        """The file's name, shortened to fit into a sentence."""
         return short(self.path.name)
 
     @property
@@ -155,9 +155,9 @@ class WeightFile:
 
 
 def read_weights(path: Path, wanted: str = "") -> Weights:
-    """Read a file's tensors and its digest; CheckpointError if that is not safe.
+    """Read a file's tensors and digest; CheckpointError if it cannot be read safely.
 
-    An index stands for all the files that it names; ``wanted`` is a set of weights.
+    An index stands for all files that it names; ``wanted`` is a set of weights.
     """
     if path.name.endswith(INDEX):
         return _in_several(path)
@@ -182,7 +182,7 @@ def read_weights(path: Path, wanted: str = "") -> Weights:
             "{file} holds no tensors. Choose the file of weights.", file=name
         )
     digest = hashlib.sha256(data).hexdigest()
-    if state.others and state.name == wanted:  # not what the file's digest stands for
+    if state.others and state.name == wanted:  # the digest stands for another set
         digest = hashlib.sha256(f"{digest} {wanted}".encode()).hexdigest()
     return Weights(
         state.tensors, digest, options, vocabularies, state.name, state.others
@@ -190,7 +190,7 @@ def read_weights(path: Path, wanted: str = "") -> Weights:
 
 
 def _in_several(path: Path) -> Weights:
-    """Read the files that an index names, as one."""
+    """Merge the files that an index names."""
     index = short(path.name)
     places = read_json(path, MAX_HEADER).get("weight_map")
     if not isinstance(places, Mapping) or not all(
@@ -246,7 +246,7 @@ def _parse_safetensors(data: bytes, name: str) -> dict[str, Tensor]:
     _check_count(len(entries), name)
     return {
         key: _view(entry, key, name)
-        for key, entry in sorted(entries, key=itemgetter(0))  # they come in any order
+        for key, entry in sorted(entries, key=itemgetter(0))  # in any order in the file
     }
 
 
@@ -299,9 +299,8 @@ def checked_state(
 ) -> SavedState:
     """Return the state dict inside what a training script saved.
 
-    Raises CheckpointError if it has none, or not the set of weights that is ``wanted``,
-    or a tensor that is no weight, or is on another device than the CPU, unless it may
-    be ``anywhere``.
+    Raises CheckpointError if there is none, if the set ``wanted`` is missing, or if a
+    tensor is not a valid weight or, unless ``anywhere``, not on the CPU.
     """
     state = state_of(loaded, wanted)
     if not state.tensors:
@@ -326,7 +325,7 @@ def checked_state(
 
 
 def _check_tensor(tensor: Tensor, key: str, name: str, *, anywhere: bool) -> None:
-    """Refuse all but dense tensors on the CPU that own their numbers."""
+    """Refuse all but dense CPU tensors that own their memory."""
     if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_nested:
         raise CheckpointError(
             "Tensor {tensor} of {file} is sparse, quantized or nested. Save it as a "
@@ -355,18 +354,18 @@ def _check_tensor(tensor: Tensor, key: str, name: str, *, anywhere: bool) -> Non
 
 _scalar: Callable[..., Any] = np.float64(0).__reduce__()[0]  # type: ignore[assignment]
 _HARMLESS: list[Callable[..., Any] | tuple[Callable[..., Any], str]] = [
-    argparse.Namespace,  # training scripts keep their options beside the weights
+    argparse.Namespace,  # training scripts save their options beside the weights
     np.dtype,
     *(type(np.dtype(name)) for name in ("f4", "f8", "i4", "i8", "?")),
     (_scalar, "numpy.core.multiarray.scalar"),
     (_scalar, "numpy._core.multiarray.scalar"),
 ]
 SAVE = 'torch.save(model.state_dict(), "model.pt")'
-_one_load = threading.Lock()  # two at once can skip torch's checks (pytorch#194750)
+_one_load = threading.Lock()  # parallel loads can skip torch's checks (pytorch#194750)
 
 
 def check_archive(data: bytes, name: str) -> None:
-    """Refuse archives that are not PyTorch's, hold a program or may be zip bombs."""
+    """Refuse archives that are not PyTorch's, contain a program or may be zip bombs."""
     try:
         entries = zipfile.ZipFile(io.BytesIO(data)).infolist()
     except (zipfile.BadZipFile, ValueError, NotImplementedError, EOFError) as error:
@@ -408,7 +407,7 @@ def check_archive(data: bytes, name: str) -> None:
 def unpickled(data: bytes, name: str) -> WholeFile:
     """Run PyTorch's restricted unpickler, or read a file without its classes.
 
-    Any exception becomes one sentence.
+    Every exception becomes one sentence.
     """
     refused: Exception | None = None
     with _one_load, warnings.catch_warnings(action="ignore"):
@@ -434,7 +433,7 @@ def unpickled(data: bytes, name: str) -> WholeFile:
             names=short(str(error), 40),
             code=SAVE,
         ) from error
-    except Exception as error:  # a stranger's pickle fails in any way
+    except Exception as error:  # an untrusted pickle may fail in any way
         raise CheckpointError(_unreadable(refused or error, name)) from error
 
 
@@ -454,29 +453,28 @@ def _unreadable(error: Exception, name: str) -> str:
     )
 
 
-_WRAPPERS = ("model_state_dict", "state_dict", "model")  # keys that hold the weights
+_WRAPPERS = ("model_state_dict", "state_dict", "model")  # keys of the weights
 _PREFIXES = ("module.", "_orig_mod.")  # of DataParallel and torch.compile
 _HALVES = ("encoder", "decoder")
-_COUNTERS = {"n_averaged"}  # of torch.optim.swa_utils.AveragedModel
-_FEWEST = 8  # tensors of one of several sets in one dict, at least
-_DEPTH = 4  # dicts inside dicts whose options are read
-_LOOKED_INTO = 100  # dicts searched for weights: stays below Python's recursion limit
+_COUNTERS = {"n_averaged"}  # from torch.optim.swa_utils.AveragedModel
+_FEWEST = 8  # least number of tensors in one of several sets
+_DEPTH = 4  # maximum nesting of dicts whose options are read
+_LOOKED_INTO = 100  # maximum nesting of dicts: stays below Python's recursion limit
 
 
 class SavedState(NamedTuple):
-    """The tensors of a state dict, and where there are others like it."""
+    """The tensors of a state dict, and the other sets in the file."""
 
     tensors: dict[str, Tensor]
-    name: str = ""  # under which it is saved
+    name: str = ""  # the key under which it is saved
     others: tuple[str, ...] = ()  # names of complete sets of the same tensors
 
 
 def state_of(loaded: object, wanted: str = "") -> SavedState:
-    """Return the state dict inside what was saved; no tensors if there is none.
+    """Return the state dict inside saved data; without tensors if there is none.
 
-    Of several sets of the same tensors, such as averages beside them, it is the one
-    that is ``wanted``, else the usual one. A prefix of one of PyTorch's wrappers, if
-    all names have it, is removed.
+    Of several sets of the same tensors, such as averages, it is the ``wanted`` one,
+    else the usual one. A wrapper's prefix that all names share is removed.
     """
     chosen = _tensors_in(_weights_in(loaded, set()))
     shapes = _shapes(chosen)
@@ -501,7 +499,7 @@ def _same(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
 def _parts(
     saved: object, name: str, depth: int
 ) -> Iterator[tuple[str, Mapping[Any, Any]]]:
-    """Yield what holds tensors, each with the keys that lead to it."""
+    """Yield the dicts that may hold tensors, each with the path of keys to it."""
     if not isinstance(saved, Mapping) or depth > _DEPTH or "param_groups" in saved:
         return
     for within, part in _sets_in(saved).items():
@@ -512,10 +510,10 @@ def _parts(
 
 
 def _sets_in(saved: Mapping[Any, Any]) -> dict[str, Mapping[Any, Any]]:
-    """Return the sets of weights in one dict: it, or those under the same prefixes.
+    """Return the sets of weights in one dict: itself, or those under the same prefixes.
 
-    Averages stay beside their model as ``ema.…`` beside ``model.…``. A dict without
-    tensors has none.
+    Averages may be stored beside their model as ``ema.…`` beside ``model.…``. A dict
+    without tensors has no sets.
     """
     tensors = {k: t for k, t in saved.items() if isinstance(t, Tensor)}
     groups: dict[str, dict[str, Tensor]] = {}
@@ -536,7 +534,7 @@ def _shapes(part: Mapping[str, Tensor]) -> dict[str, Size]:
 
 
 def options_of(loaded: object) -> dict[str, Any]:
-    """Return the plain values that were saved beside the weights, outer ones first."""
+    """Return the plain values saved beside the weights, outer ones first."""
     options: dict[str, Any] = {}
     level = {id(loaded): loaded}
     seen: set[int] = set()
@@ -560,7 +558,7 @@ def _items(part: object) -> Iterator[tuple[str, Any]]:
 
 
 def _may_hold_options(part: object) -> bool:
-    """Leave out weights, vocabularies, and an optimizer's state, which has options."""
+    """Whether it is not weights, a vocabulary, or an optimizer's state with options."""
     inside = dict(_items(part))
     tensors = any(isinstance(value, Tensor) for value in inside.values())
     vocabulary = isinstance(part, Mapping) and is_vocabulary(part)
@@ -568,8 +566,8 @@ def _may_hold_options(part: object) -> bool:
 
 
 def _weights_in(saved: object, outer: set[int]) -> Mapping[Any, Any]:
-    """Return the weights: under a usual key, this dict, or the largest inside."""
-    if isinstance(saved, list | tuple):  # of a state dict and others beside it
+    """Return the weights: under a usual key, this dict, or the largest dict inside."""
+    if isinstance(saved, list | tuple):  # a state dict among other values
         parts = [part for part in saved[:_LOOKED_INTO] if isinstance(part, Mapping)]
         saved = {str(at): part for at, part in enumerate(parts)}
     if not isinstance(saved, Mapping) or id(saved) in outer or "param_groups" in saved:
@@ -591,7 +589,7 @@ def _weights_in(saved: object, outer: set[int]) -> Mapping[Any, Any]:
 
 
 def _joined(inner: Mapping[Any, Mapping[Any, Any]]) -> dict[str, Any]:
-    """Join an encoder's and a decoder's state dicts, saved side by side."""
+    """Merge the state dicts of an encoder and a decoder saved side by side."""
     parts = [inner.get(h) or inner.get(f"{h}_state_dict") for h in _HALVES]
     if not all(parts):
         return {}

@@ -1,7 +1,7 @@
-"""A model that was saved whole, ``torch.save(model)``: its tensors and its settings.
+"""A model saved whole with ``torch.save(model)``: its tensors and its settings.
 
 The file's pickle becomes stand-ins (``inert_pickle``). A stand-in with parameters and
-modules inside is read as a module is; the rest becomes plain dicts, lists and values.
+submodules is read like a module; the rest becomes plain dicts, lists and values.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ from visformer.formats.inert_pickle import (
     read_inert,
 )
 
-MAGIC = 0x1950A86A20F9469CFC6C  # of files before torch 1.6
+MAGIC = 0x1950A86A20F9469CFC6C  # of files written before torch 1.6
 MOST_VALUES = 1_000_000
-MOST_PLAIN = 2 * MOST_BYTES  # of a plain pickle, which holds its numbers itself
+MOST_PLAIN = 2 * MOST_BYTES  # of a plain pickle, which contains its numbers
 _DEEPEST = 60
-_RANK, _DIMENSION = 8, 1 << 40  # beyond any: what a weight may have is checked later
+_RANK, _DIMENSION = 8, 1 << 40  # generous limits; weights are checked later
 MOST_MODULES = 20_000
 _HEADS = ("num_heads", "n_heads", "nhead", "n_head", "heads", "h", "nheads", "head")
 _ACTIVATIONS = {"ReLU": "relu", "GELU": "gelu", "SiLU": "silu", "Tanh": "tanh"}
 _FUNCTIONS = {"relu": "relu", "gelu": "gelu", "silu": "silu", "tanh": "tanh"}
-_FLAGS = {1: "relu", 2: "gelu"}  # torch's own activation_relu_or_gelu
+_FLAGS = {1: "relu", 2: "gelu"}  # torch's own codes, activation_relu_or_gelu
 
 
 @dataclass
 class WholeFile:
-    """What a file holds: plain values with tensors, and what its modules say."""
+    """The content of a file: plain values with tensors, and settings of its modules."""
 
     value: Any
     settings: dict[str, Any] = field(default_factory=dict)
 
 
 def read_whole(data: bytes) -> WholeFile:
-    """Read a file of ``torch.save`` without its classes; any exception: it cannot be.
+    """Read a file of ``torch.save`` without its classes; may raise any exception.
 
     Raises CodeInFileError if it names functions that run code.
     """
@@ -62,7 +62,7 @@ def read_whole(data: bytes) -> WholeFile:
 
 
 def plain_value(value: Any) -> Any:
-    """Return what stand-ins hold as plain values, where there are no tensors."""
+    """Convert stand-ins without tensors to plain values."""
     return _Plain({}).of(value, 0)
 
 
@@ -87,7 +87,7 @@ def _read_legacy(data: bytes) -> tuple[Any, dict[str, bytearray]]:
     """Read magic, version, system, value, keys: a pickle each; then the numbers."""
     stream = io.BytesIO(data)
     magic, _ = read_inert(stream, most=MOST_PLAIN)
-    if isinstance(magic, dict | Inert):  # plain pickle, which holds its numbers itself
+    if isinstance(magic, dict | Inert):  # a plain pickle, which has its numbers
         return magic, {}
     _version, _ = read_inert(stream, most=1 << 10)
     _system, _ = read_inert(stream, most=1 << 16)
@@ -106,16 +106,16 @@ def _read_legacy(data: bytes) -> tuple[Any, dict[str, bytearray]]:
 
 
 class _Plain:
-    """Turns stand-ins and records into plain values and tensors."""
+    """Converts stand-ins and records to plain values and tensors."""
 
     def __init__(self, blocks: Mapping[str, bytearray]) -> None:
         self._blocks = blocks
-        self._seen: dict[int, Any] = {}  # id -> what it became
+        self._seen: dict[int, Any] = {}  # id -> converted value
         self._count = 0
         self.settings: dict[str, Any] = {}
 
     def of(self, value: Any, depth: int) -> Any:
-        """Return a value in plain form; None where it is too deep."""
+        """Return a value in plain form; None beyond the maximum depth."""
         if value is None or type(value) in (bool, int, float, str):
             return value
         self._count += 1
@@ -144,7 +144,7 @@ class _Plain:
         return None
 
     def _of_array(self, array: np.ndarray | list[Any], depth: int) -> Any:
-        """Return NumPy's texts as lists, a single number as such, others as tensors."""
+        """Return texts as lists, scalars as numbers and other arrays as tensors."""
         if isinstance(array, list):
             return self.of(array, depth + 1)
         if array.ndim == 0 or array.dtype.kind == "U":
@@ -174,7 +174,7 @@ class _Plain:
         if value.listed:
             made["items"] = self.of(value.listed, depth + 1)
         for part in (value.mapping, value.state):
-            if isinstance(part, tuple):  # an object in C++, such as torchtext's Vocab
+            if isinstance(part, tuple):  # a C++ object, such as torchtext's Vocab
                 several = [x for x in part if isinstance(x, list) and x]
                 lists = [x for x in several if type(x[0]) is str]
                 part = {"items": lists[0]} if lists else {}
@@ -186,7 +186,7 @@ class _Plain:
     def _kept_beside(
         self, attributes: Mapping[str, Any], taken: set[str], depth: int
     ) -> dict[str, Any]:
-        """Return what else a module keeps, such as its vocabularies."""
+        """Return the other attributes of a module, such as vocabularies."""
         return {
             name: self.of(value, depth + 1)
             for name, value in attributes.items()
@@ -197,7 +197,7 @@ class _Plain:
         }
 
     def _tensor(self, record: TensorRecord) -> Tensor:
-        """Return a tensor of its own numbers; ValueError for one that cannot be."""
+        """Return a tensor with memory of its own; ValueError for an invalid record."""
         block, dtype = self._block(record)
         shape, stride, offset = record.shape, record.stride, record.offset
         if isinstance(shape, list):
@@ -218,7 +218,7 @@ class _Plain:
         return flat.as_strided(shape, stride, offset)
 
     def _block(self, record: TensorRecord) -> tuple[bytearray, torch.dtype]:
-        """Return the numbers of a tensor's storage, and what they are."""
+        """Return the bytes of a tensor's storage and their dtype."""
         storage, blocks = record.storage, self._blocks
         if isinstance(storage, StorageBytes):
             storage, blocks = _read_legacy(storage.data)
@@ -231,7 +231,7 @@ class _Plain:
 
 
 def look(value: Any) -> tuple[str, Mapping[str, Any]] | None:
-    """Return the class's name and the attributes of a module's stand-in."""
+    """Return the class name and attributes of a module's stand-in, else None."""
     state = value.state if isinstance(value, Inert) else None
     if not isinstance(state, dict) or not isinstance(state.get("_parameters"), dict):
         return None
@@ -244,17 +244,15 @@ _ROOMS = ("numpy.core.multiarray", "numpy._core.multiarray")
 _MAKERS = tuple(f"{room}._reconstruct" for room in _ROOMS)
 _SCALARS = tuple(f"{room}.scalar" for room in _ROOMS)
 _BUFFERS = tuple(f"numpy.{room}.numeric._frombuffer" for room in ("core", "_core"))
-_CODE = re.compile(
-    r"f[248]|[iu][1248]|b1|U\d{1,4}"
-)  # numbers and texts of a known size
+_CODE = re.compile(r"f[248]|[iu][1248]|b1|U\d{1,4}")  # numbers and texts of fixed size
 _ARRAY_RANK = 8
 
 
 def array_of(value: Inert) -> np.ndarray | list[Any] | None:
-    """Return the array that a stand-in is; objects as a flat list.
+    """Return the array that a stand-in represents; objects as a flat list.
 
-    None where it is none, or one of other than numbers and texts. Raises ValueError
-    where it has more or fewer numbers than it claims.
+    None if it is not an array, or has elements other than numbers and texts. Raises
+    ValueError if the number of elements does not match its shape.
     """
     if value.qualified in _SCALARS and len(value.arguments) == 2:
         kind, data = value.arguments
@@ -296,22 +294,22 @@ def _dtype(kind: Any) -> np.dtype | None:
     return np.dtype(f">{code}" if order == ">" else code)
 
 
-# ---- What a module says besides its weights: heads, norms, activation, padding -------
+# ---- What modules reveal besides weights: heads, norms, activation, padding ----------
 
 
 class SeenModule(NamedTuple):
     """One module of a tree."""
 
-    prefix: str  # of its tensors' names: "" or "encoder.layers.0."
-    kind: str  # its class's name
+    prefix: str  # the prefix of its tensors' names: "" or "encoder.layers.0."
+    kind: str  # the name of its class
     attributes: Mapping[str, Any]
 
 
-LookInside = Callable[[Any], tuple[str, Mapping[str, Any]] | None]  # None: no module
+LookInside = Callable[[Any], tuple[str, Mapping[str, Any]] | None]  # None: not a module
 
 
 def modules(root: Any, look: LookInside) -> Iterator[SeenModule]:
-    """Yield a module and those inside it; ValueError for a tree without end."""
+    """Yield a module and its submodules; ValueError for an endless tree."""
     waiting: list[tuple[str, int, Any]] = [("", 0, root)]
     count = 0
     while waiting:
@@ -330,9 +328,9 @@ def modules(root: Any, look: LookInside) -> Iterator[SeenModule]:
 
 
 def tensors_of(tree: list[SeenModule]) -> dict[str, Any]:
-    """Return a tree's parameters and buffers by name, as ``state_dict`` would.
+    """Return a tree's parameters and buffers by name, like ``state_dict``.
 
-    A table of positions counts even if ``state_dict`` would leave it out.
+    Position tables are included even if ``state_dict`` leaves them out.
     """
     made: dict[str, Any] = {}
     for module in tree:
@@ -349,9 +347,9 @@ def tensors_of(tree: list[SeenModule]) -> dict[str, Any]:
 
 
 def settings_of(tree: list[SeenModule]) -> dict[str, Any]:
-    """Return the plain values that a tree says about itself, under ``load``'s names.
+    """Return the settings that a tree of modules reveals, under ``load``'s names.
 
-    What two parts say differently is left out.
+    Contradictory values are left out.
     """
     said: dict[str, Any] = {}
     for module in tree[:1]:
@@ -374,7 +372,7 @@ def _plain(value: object) -> bool:
 
 
 def _told(module: SeenModule) -> Iterator[tuple[str, Any]]:
-    """Yield what one module says about the whole model."""
+    """Yield the settings that one module reveals about the whole model."""
     own, kind = module.attributes, module.kind
     for name in _HEADS:
         if type(own.get(name)) is int and own[name] > 0:
@@ -395,6 +393,6 @@ def _told(module: SeenModule) -> Iterator[tuple[str, Any]]:
 
 
 def _name_of(value: Any) -> str:
-    """Return the last part of a function's name, also of a stand-in's."""
+    """Return the last part of the name of a function or its stand-in."""
     name = getattr(value, "qualified", None) or getattr(value, "__name__", "")
     return name.rpartition(".")[2] if isinstance(name, str) else ""

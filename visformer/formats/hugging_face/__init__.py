@@ -1,1 +1,1 @@
-"""Folders of transformers: read with care, run by their own classes (extra ``hf``)."""
+"""Folders in the format of transformers, run by their own classes (extra ``hf``)."""

@@ -1,7 +1,7 @@
-"""Changes of a run: transformers' own attention, under other masks and scales.
+"""Changes of a run: transformers' own attention with other masks and scales.
 
-transformers lets a program register a function that its models call for attention. Ours
-calls the model's own one, so that nothing of it is written twice here.
+Models in transformers call a registered attention function. Ours changes the arguments
+and calls the model's own function.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from visformer.values.watched_attention import TOLERANCE
 from visformer.watching.traces import layers_of
 from visformer.watching.watcher import Watched, difference
 
-NAME = "visformer"  # of our function in transformers' table
+NAME = "visformer"  # our entry in transformers' table of functions
 AttentionPlaces = Mapping[
     nn.Module, list[tuple[Kind, int]]
-]  # kinds and layers, as they run
+]  # kind and layer of each attention, in order of execution
 _RUNNING: ContextVar[ChangedAttention] = ContextVar("running")
 
 
 class AttentionChanges:
-    """The changes that can be made of a module's runs."""
+    """The changes that can be made to a module's runs."""
 
     def __init__(
         self,
@@ -43,12 +43,12 @@ class AttentionChanges:
         inputs: Mapping[str, Any],
         facts: ModelFacts,
     ) -> None:
-        """Begin with a watched pass over ``inputs``, which shows where attention is."""
+        """``trial`` is a watched pass over ``inputs`` that shows where attention is."""
         self._module, self._trial, self._facts = module, trial, facts
         self._inputs = inputs
 
     def check(self, change: Intervention, source: int) -> None:
-        """Raise InputError for a change that does not fit, or is out of reach.
+        """Raise InputError for a change that does not fit or cannot be made.
 
         ``source`` is the number of source tokens.
         """
@@ -67,7 +67,7 @@ class AttentionChanges:
             )
 
     def running(self, change: Intervention) -> AbstractContextManager[None]:
-        """Return what lets the module run with a change while it is entered."""
+        """Return a context in which the module runs with a change."""
         return self._changed(change).running(self._module)
 
     def _changed(self, change: Intervention) -> ChangedAttention:
@@ -85,12 +85,12 @@ class AttentionChanges:
 
     @cached_property
     def _reached(self) -> bool:
-        """Whether a pass with nothing changed goes through our function as it is."""
+        """Whether a pass with nothing changed goes through our function unmodified."""
         plain = self._changed(NO_CHANGES)
         try:
             with explained(""), torch.no_grad(), plain.running(self._module):
                 made = self._module(**self._inputs)
-        except CheckpointError:  # it has no such door
+        except CheckpointError:  # its attention cannot be replaced
             return False
         if plain.reached != len(self._trial.last_run):
             return False
@@ -98,7 +98,7 @@ class AttentionChanges:
 
 
 class ChangedAttention:
-    """One pass of a module with a change; counts the attentions that it reached."""
+    """One pass of a module with a change; counts the attentions that were changed."""
 
     def __init__(
         self, places: AttentionPlaces, facts: ModelFacts, change: Intervention
@@ -109,9 +109,9 @@ class ChangedAttention:
 
     @contextmanager
     def running(self, module: nn.Module) -> Iterator[None]:
-        """Let a module of transformers call it; afterwards it is as it was.
+        """Make a transformers module call it inside the context.
 
-        Raises ValueError for one that has no such door.
+        Raises ValueError if its attention cannot be replaced.
         """
         _register()
         model: Any = module
@@ -131,12 +131,12 @@ class ChangedAttention:
         mask: Tensor | None,
         scaling: float | None,
     ) -> tuple[Tensor | None, float]:
-        """Return the mask and the scale that the next attention of a module has."""
+        """Return the mask and the scale of a module's next attention."""
         self.reached += 1
         kind, layer = next(self._waiting[module])
         own = self._facts.attention[kind].scales[layer]
         scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-        if own:  # what the module multiplies by itself may be only a part of it
+        if own:  # the module may apply a part of the scale itself
             scale *= self._change.scale(own, kind, layer) / own
         if not self._change.masks:
             return mask, scale
@@ -164,7 +164,7 @@ def _attend(
     scaling: float | None = None,
     **others: Any,
 ) -> Any:
-    """Call the attention function of a module's own file."""
+    """Call the attention function defined in the module's own file."""
     own: Any = sys.modules[type(module).__module__]
     mask, scale = _RUNNING.get().attend(module, query, key, attention_mask, scaling)
     return own.eager_attention_forward(

@@ -1,4 +1,4 @@
-"""The files of a folder that transformers wrote, each read by our own readers."""
+"""The files of a transformers folder, each read by our own readers."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from visformer.tokenizers.tokenizer import read_tokenizer
 
 CONFIG = "config.json"
 WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")
-MOST_NUMBER = 1 << 40  # of any setting
+MOST_NUMBER = 1 << 40  # limit of any setting
 MOST_POSITIONS = 1 << 20
-MOST_LABELS = 1 << 16  # transformers writes a name for each
-_CODE = ("auto_map", "custom_pipelines")  # names of code in the folder
-_COUNTED = re.compile(  # settings that say how many modules there are
+MOST_LABELS = 1 << 16  # transformers creates a name for each
+_CODE = ("auto_map", "custom_pipelines")  # settings that name code in the folder
+_COUNTED = re.compile(  # settings that are numbers of modules
     r"(num_|n_)?(hidden_|encoder_|decoder_|local_|routed_|shared_)?"
     r"(layers?|blocks|experts|hidden_groups|group_num)"
 )
@@ -31,14 +31,14 @@ class FolderWeights(NamedTuple):
     """The tensors of a folder."""
 
     tensors: dict[str, Tensor]
-    digest: str  # SHA-256 of the file; of the files' digests where there are several
-    file: str  # its name, for a sentence
+    digest: str  # SHA-256 of the file; of all files' digests if there are several
+    file: str  # its name, for error messages
 
 
 def read_tensors(folder: Path, reader: WeightReader) -> FolderWeights:
-    """Read the weights, whole or in several files; CheckpointError if there are none.
+    """Read the weights from one or several files; CheckpointError if there are none.
 
-    Pickles are read by our own reader: nothing of theirs runs.
+    Pickles are read by our own reader, which runs no code.
     """
     for name in (n + more for n in WEIGHT_FILES for more in ("", INDEX)):
         if is_file(folder / name):
@@ -53,9 +53,10 @@ def read_tensors(folder: Path, reader: WeightReader) -> FolderWeights:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Read config.json, without what names code of the folder; CheckpointError.
+    """Read config.json, without the settings that name code in the folder.
 
-    Numbers that no model has are refused: building it would take for ever.
+    Raises CheckpointError for unreasonably large numbers, which would take forever to
+    build.
     """
     config = {k: v for k, v in read_json(folder / CONFIG).items() if k not in _CODE}
     for key, value in _numbers(config, ""):
@@ -78,7 +79,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def check_counts(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-    """Raise CheckpointError for more modules of a kind than there are tensors."""
+    """Raise CheckpointError if a config has more modules of a kind than tensors."""
     for key, value in _numbers(config, ""):
         if _COUNTED.fullmatch(key) and value > len(tensors):
             raise CheckpointError(
@@ -91,7 +92,7 @@ def check_counts(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> No
 
 
 def _numbers(value: Any, key: str) -> Iterator[tuple[str, int]]:
-    """Yield the whole numbers in a document, each with the key that it is under."""
+    """Yield the integers in a document, each with its key."""
     if type(value) is int:
         yield key, value
     elif isinstance(value, Mapping):
@@ -103,7 +104,7 @@ def _numbers(value: Any, key: str) -> Iterator[tuple[str, int]]:
 
 
 def check_beside(folder: Path) -> None:
-    """Raise CheckpointError for a file of the tokenizer that is none, or too large."""
+    """Raise CheckpointError for an invalid or oversized tokenizer file."""
     for file in sorted(folder.iterdir()):
         own = file.suffix in _BESIDE and not file.name.endswith(INDEX)
         if own and not (is_file(file) and file.stat().st_size == 0):

@@ -1,6 +1,6 @@
-"""The library transformers: imported when needed, kept quiet, its errors explained.
+"""Import transformers when needed, keep it quiet and explain its errors.
 
-Nothing is downloaded and no code of a folder runs: whatever it is asked for is given
+Nothing is downloaded and no code from a folder runs: every call uses
 ``local_files_only`` and never ``trust_remote_code``.
 """
 
@@ -20,9 +20,9 @@ COMMAND = 'pip install "visformer[hf]"'
 
 
 def library(name: str = "transformers") -> Any:
-    """Return a module of the extra; CheckpointError names the command that brings it.
+    """Import a module of the extra; CheckpointError names the command that installs it.
 
-    Those of transformers that say nothing worth reading while they are imported.
+    Warnings during the import are silenced.
     """
     try:
         with warnings.catch_warnings():
@@ -39,9 +39,9 @@ def library(name: str = "transformers") -> Any:
 
 @contextlib.contextmanager
 def explained(name: str) -> Iterator[None]:
-    """Keep transformers quiet, and turn what it raises into one sentence about a file.
+    """Keep transformers quiet, and turn its exceptions into one sentence about a file.
 
-    Its level of logging and its progress bars are put back.
+    Its logging level and progress bars are restored afterwards.
     """
     logging = library("transformers.utils.logging")
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
@@ -53,7 +53,7 @@ def explained(name: str) -> Iterator[None]:
             yield
     except (VisformerError, MemoryError, KeyboardInterrupt, SystemExit):
         raise
-    except BaseException as error:  # a panic of Rust is no Exception
+    except BaseException as error:  # a Rust panic is not an Exception
         if is_memory(error):
             raise
         raise CheckpointError(

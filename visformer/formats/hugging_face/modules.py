@@ -1,4 +1,4 @@
-"""From a config and tensors to a module of transformers, and what it is made for."""
+"""From a config and tensors to a transformers module and its task."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from visformer.formats.hugging_face.folder_files import CONFIG
 from visformer.formats.hugging_face.library import library
 
 FolderTask = Literal["seq2seq", "prompt", "masks", "reading"]
-_MAPPINGS: dict[FolderTask, str] = {  # how it is used -> the table of classes
+_MAPPINGS: dict[FolderTask, str] = {  # task -> transformers' table of classes
     "seq2seq": "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING",
     "masks": "MODEL_FOR_MASKED_LM_MAPPING",
     "prompt": "MODEL_FOR_CAUSAL_LM_MAPPING",
     "reading": "MODEL_MAPPING",
 }
-# also of encoders that have lost their decoder
+# also for encoders of encoder-decoder models
 _ENCODERS: tuple[FolderTask, str] = "reading", "MODEL_FOR_TEXT_ENCODING_MAPPING"
 _DECODER = re.compile(r"(\w+\.)?decoder\.(block|layers)\.")
-_JUDGES = ("Classification", "QuestionAnswering", "MultipleChoice")  # write no token
+_JUDGES = ("Classification", "QuestionAnswering", "MultipleChoice")  # predict no token
 _IDS = "input_ids"
-_OWN_WAYS = ("xlnet", "xlm", "flaubert", "reformer")  # to go on, step by step
+_OWN_WAYS = ("xlnet", "xlm", "flaubert", "reformer")  # generate in ways of their own
 
 
 class LoadedModule(NamedTuple):
@@ -34,11 +34,11 @@ class LoadedModule(NamedTuple):
 
     module: nn.Module
     task: FolderTask
-    unused: tuple[str, ...]  # tensors of the file that the module has no place for
+    unused: tuple[str, ...]  # tensors of the file that the module does not use
 
 
 def config_of(config: Mapping[str, Any]) -> Any:
-    """Return transformers' own config; CheckpointError for a type it does not know."""
+    """Return transformers' own config; CheckpointError for an unknown model type."""
     transformers = library()
     kind = config.get("model_type")
     if not isinstance(kind, str) or kind not in transformers.CONFIG_MAPPING:
@@ -53,10 +53,10 @@ def config_of(config: Mapping[str, Any]) -> Any:
 
 
 def load_module(config: Any, tensors: Mapping[str, Tensor], name: str) -> LoadedModule:
-    """Return the module that a config asks for, with these weights, in float32.
+    """Return the float32 module for a config, with these weights.
 
-    ``name`` is that of the weights' file. Raises CheckpointError for tensors that are
-    missing, and for a model that neither translates, continues nor reads text.
+    ``name`` is that of the weight file. Raises CheckpointError for missing tensors, and
+    for a model that neither translates, continues nor reads text.
     """
     missing: list[str] = []
     for task, table, made in _classes(config):
@@ -72,7 +72,7 @@ def load_module(config: Any, tensors: Mapping[str, Tensor], name: str) -> Loaded
         unused = tuple(sorted(info["unexpected_keys"]))
         lacking = sorted(info["missing_keys"])
         if task == "reading" and getattr(module, "pooler", None) is not None:
-            module.pooler = None  # nothing of it is shown, and many files lack it
+            module.pooler = None  # it is not shown, and many files lack it
             lacking = [key for key in lacking if not key.startswith("pooler.")]
         encoder_alone = (task, table) == _ENCODERS
         if not lacking and not (encoder_alone and any(map(_DECODER.match, tensors))):
@@ -89,7 +89,7 @@ def load_module(config: Any, tensors: Mapping[str, Tensor], name: str) -> Loaded
 
 
 def not_of_text(config: Any) -> CheckpointError:
-    """Return what to say of a model that is not given ids, or not ids alone."""
+    """Return the error for a model whose input is not only ids."""
     return CheckpointError(
         "{file} describes a “{kind}”, which ids of tokens alone do not run. Load it "
         "with transformers and call visformer.watch(model)(…) with its inputs.",
@@ -99,7 +99,7 @@ def not_of_text(config: Any) -> CheckpointError:
 
 
 def _classes(config: Any) -> Iterator[tuple[FolderTask, str, Any]]:
-    """Yield what a model may be used for, the likeliest first, with table and class."""
+    """Yield a model's possible tasks, the likeliest first, with table and class."""
     wanted = [(task, _MAPPINGS[task]) for task in _tasks(config)]
     for task, table in (*wanted, _ENCODERS):
         mapping = getattr(library(), table)

@@ -103,23 +103,23 @@ _READS = re.compile(r"attention\.(query|key|value)\.weight$")
 
 
 def halves(names: Sequence[str]) -> dict[str, str]:
-    """Return the prefixes of encoder and decoder in a file -> the usual prefixes.
+    """Map the prefixes of encoder and decoder in a file to the usual ones.
 
-    Nothing joins the two in the tutorial, so every program names them differently.
-    Empty if the file has the usual prefixes or no such parts.
+    The tutorial has no class for the whole model, so every program names them
+    differently. Empty if the file has the usual prefixes or no such parts.
     """
     usual = {prefix: _usual_prefix(names, prefix) for prefix in _before_blocks(names)}
-    alone = set(usual) == {""}  # one of the two, saved separately
+    alone = set(usual) == {""}  # one half, saved separately
     both = len(usual) == 2 and len(set(usual.values())) == 2
     if not alone and not both:
         return {}
     outer = {theirs.removesuffix(ours) for theirs, ours in usual.items()}
-    as_usual = len(outer) == 1 and "" not in usual  # within one larger model, or none
+    as_usual = len(outer) == 1 and "" not in usual  # inside one larger model, or none
     return {} if as_usual else usual
 
 
 def _before_blocks(names: Sequence[str]) -> list[str]:
-    """Return what precedes the blocks, each prefix once."""
+    """Return the distinct prefixes of the blocks."""
     parts = (name.partition("blks.block") for name in names)
     return list(dict.fromkeys(before for before, block, _after in parts if block))
 
@@ -136,8 +136,8 @@ def check_attention(
 ) -> None:
     """Raise CheckpointError unless key, query and value sizes equal the width.
 
-    Every attention of the tutorial reads the residual stream, or the encoder's output
-    through the same three sizes, so its own code fails with any others.
+    All attention in the tutorial reads vectors of d_model features through the same
+    three sizes, so its own code fails with any others.
     """
     for key, tensor in tensors.items():
         reads = _READS.search(key)

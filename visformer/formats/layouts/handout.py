@@ -1,4 +1,4 @@
-"""The handout of tutorial 000: a model that ends in a softmax."""
+"""The handout of tutorial 000: a model whose last layer is a softmax."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""labml's model, tutorial 002: norms before the sublayers, sequence first."""
+"""labml's model, tutorial 002: pre-norm, sequence axis first."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ _GATE = Finding(
 
 
 def findings_in(config: ModelConfig) -> Iterator[Finding]:
-    """Yield the findings that apply to a model with these choices."""
+    """Yield the findings that apply to this config."""
     if config.position_axis == "batch":
         yield _BATCH
     if config.gated:
@@ -136,9 +136,9 @@ def findings_in(config: ModelConfig) -> Iterator[Finding]:
 
 
 def rename_positions(names: Names, file: FileTensors) -> NamedTensors:
-    """Rename by the table, and tell stored sinusoids [1, P, D] from learned tables.
+    """Rename by the table, and distinguish stored sinusoids from learned tables.
 
-    Both have the same name; a learned table is [P, 1, D].
+    Both have the same name; sinusoids are [1, P, D], a learned table is [P, 1, D].
     """
     named = rename(names, file)
     sides = ("source_positions", "target_positions")

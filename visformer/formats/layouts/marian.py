@@ -1,4 +1,4 @@
-"""Marian (OPUS-MT): folders as transformers writes them."""
+"""Marian (OPUS-MT): folders in the format of transformers."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from visformer.tokenizers.vocabularies import open_side
 from visformer.values.config import Activation, ModelConfig
 from visformer.values.questions import keyword
 
-_REFUSED = {  # old keys -> the only value that is read here
+_REFUSED = {  # old keys -> the only supported value
     "normalize_before": False,
     "normalize_embedding": False,
     "add_final_layer_norm": False,
     "static_position_embeddings": True,
 }
-_FIELDS = {  # theirs -> ours, and transformers' default
+_FIELDS = {  # their key -> our field, and transformers' default
     "d_model": ("d_model", 1024),
     "encoder_layers": ("encoder_layers", 12),
     "decoder_layers": ("decoder_layers", 12),
@@ -45,7 +45,7 @@ _FIELDS = {  # theirs -> ours, and transformers' default
     "activation_function": ("activation", "gelu"),
     "scale_embedding": ("embedding_scale", False),
 }
-_EQUAL = {  # tensors that old files repeat -> the one that they repeat
+_EQUAL = {  # duplicate tensors in old files -> the original
     "model.encoder.embed_tokens.weight": "model.shared.weight",
     "model.decoder.embed_tokens.weight": "model.shared.weight",
 }
@@ -56,7 +56,7 @@ _TABLES = (
 
 
 def _narrow(model: Transformer) -> None:
-    """Draw all matrices from a normal distribution of deviation 0.02; biases are 0."""
+    """Initialise all matrices with normal(0, 0.02) and the biases with 0."""
     model.initialise()
     for parameter in matrices(model):
         nn.init.normal_(parameter, std=0.02)
@@ -102,7 +102,7 @@ NAMES = Names(
 def read_marian(
     spec: LayoutSpec, files: Files, options: GivenOptions, device: torch.device
 ) -> Checkpoint:
-    """Open a folder that transformers wrote; CheckpointError says what is wrong."""
+    """Open a transformers folder; CheckpointError says what is wrong."""
     folder = _folder(files, options)
     config = read_json(folder / CONFIG)
     _check_age(config)
@@ -158,7 +158,7 @@ def _folder(files: Files, options: GivenOptions) -> Path:
 
 
 def is_read(config: Mapping[str, Any]) -> bool:
-    """Whether a config is of a model that is read here, or refused as too old."""
+    """Whether a config describes a model that is read here, or refused as too old."""
     if config.get("model_type") != "marian":
         return False
     both = [
@@ -171,7 +171,7 @@ def is_read(config: Mapping[str, Any]) -> bool:
 
 
 def _older(config: Mapping[str, Any]) -> list[str]:
-    """Return what asks for a variant that transformers computes otherwise, too."""
+    """Return the settings of variants that Visformer computes differently."""
     return [k for k, value in _REFUSED.items() if config.get(k, value) is not value]
 
 
@@ -186,7 +186,7 @@ def _check_age(config: Mapping[str, Any]) -> None:
 
 
 def _tensors(stored: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], Tensor | None]:
-    """Drop repeated tensors, and separate the table of positions if there is one."""
+    """Drop duplicate tensors, and separate the position table if there is one."""
     tensors = dict(stored)
     tables = [tensors.pop(name) for name in _TABLES if name in tensors]
     for name, original in _EQUAL.items():
@@ -216,7 +216,7 @@ def _same(first: Tensor, second: Tensor | None) -> bool:
 
 
 def _flat(key: str, tensor: Tensor) -> Tensor:
-    """Turn final_logits_bias [1, V] into a bias [V]."""
+    """Reshape final_logits_bias [1, V] to a bias [V]."""
     flat = key == "output.bias" and tensor.dim() == 2 and len(tensor) == 1
     return tensor.flatten() if flat else tensor
 
@@ -227,7 +227,7 @@ def _model_config(
     tensors: Mapping[str, Tensor],
     options: GivenOptions,
 ) -> tuple[ModelConfig, tuple[str, ...]]:
-    """Return the sizes in config.json, and what it left to the defaults."""
+    """Return the model's config, and the fields left to their defaults."""
     fields = spec.choices
     for theirs, (ours, usual) in _FIELDS.items():
         fields[ours] = config.get(theirs, usual)
@@ -256,7 +256,7 @@ def _tokenizer(
     sizes: ModelConfig,
     options: GivenOptions,
 ) -> Tokenizer:
-    """Open the tokenizer; generation settings win over those of the model."""
+    """Open the tokenizer; generation settings override those of the model."""
     rows = (sizes.source_vocabulary, sizes.target_vocabulary)
     source, target = _sides(folder, rows, options)
     pad = config.get("pad_token_id", 58100)
@@ -284,7 +284,7 @@ def _tokenizer(
 def _sides(
     folder: Path, rows: tuple[int, int], options: GivenOptions
 ) -> tuple[TokenizerSide, TokenizerSide]:
-    """Open source.spm and target.spm with their ids; numbers if there are none."""
+    """Open source.spm and target.spm with their ids; numbers if they are missing."""
     if options.tokenizer is not None:
         return open_side(options.tokenizer[0], rows[0]), open_side(
             options.tokenizer[1], rows[1]

@@ -1,4 +1,4 @@
-"""The modular model of tutorial 003: one class per part, its own LayerNorm."""
+"""The modular model of tutorial 003: one class per part, with a custom LayerNorm."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class TokenizerFiles(NamedTuple):
 
     kind: TokenizerKind
     source: str  # file name
-    target: str  # file name; may be the source's
+    target: str  # file name; may equal the source's
     contents: Mapping[str, bytes]  # by file name
 
 
@@ -95,8 +95,8 @@ def read_native(
 ) -> Checkpoint:
     """Open a checkpoint folder; CheckpointError says what is wrong or missing.
 
-    ``changes`` are fields of the model's config that win over the folder's; ``read``
-    reads the file of weights.
+    ``changes`` are fields of the model's config that override the folder's; ``read``
+    reads the weight file.
     """
     config = read_config(folder)
     sizes, assumed = model_config(config["model"])
@@ -126,7 +126,7 @@ def read_native(
 
 
 def _todays_name(key: str) -> str:
-    """Return the current name of a tensor; older folders have former names."""
+    """Return the current name of a tensor whose name changed since it was written."""
     for former, name in _FORMER_MODULES.items():
         key = key.replace(former, name)
     return key
@@ -202,10 +202,10 @@ def write_native(
     languages: tuple[str, str] = ("", ""),
     card: str = "",
 ) -> None:
-    """Write a checkpoint folder: each file whole or not at all, ``config.json`` last.
+    """Write a checkpoint folder: each file atomically, ``config.json`` last.
 
-    ``special`` has the ids pad, unk, bos and eos; ``languages`` are of source and
-    target; ``card`` is the text of ``README.md``. InputError if it cannot be written.
+    ``special`` are the ids pad, unk, bos and eos; ``languages`` are those of source and
+    target; ``card`` is the text of ``README.md``. Raises InputError if writing fails.
     """
     tokens = {"kind": tokenizer.kind, "source": tokenizer.source}
     config = {
@@ -233,7 +233,7 @@ def write_native(
 
 
 def _halved(model: nn.Module) -> dict[str, Tensor]:
-    """Return the parameters, shared ones once, as float16 if its range allows."""
+    """Return the parameters, shared ones once, as float16 if its range suffices."""
     half = {key: p.detach().half() for key, p in model.named_parameters()}
     for key, parameter in model.named_parameters():
         if bool((half[key].isinf() & parameter.isfinite()).any()):
@@ -254,7 +254,7 @@ def _read(
 
 
 def _folder(file: WeightFile) -> Path:
-    """Return the checkpoint folder that a path means; CheckpointError if it is none.
+    """Return the checkpoint folder of a path; CheckpointError if it is not one.
 
     Its ``config.json`` and ``model.safetensors`` stand for the folder, too.
     """
@@ -321,20 +321,20 @@ MOST_BYTES = 1 << 18
 _SMOOTHING = re.compile(r"\b(?:label )?smoothing[ =:]{1,3}(0(?:\.\d{1,6})?)\b")
 
 
-# ours on a card, and that of transformers in a config
+# our wording on a model card, and the key in a transformers config
 _DROPOUT = re.compile(r"\bdropout(?:_rate)?\b\"?[ =:]{1,3}(0(?:\.\d{1,6})?)\b")
 
 
 def label_smoothing(checkpoint: Path) -> float | None:
-    """Return the share of label smoothing in training; None where no card names it."""
+    """Return the label smoothing used in training; None if no card states it."""
     found = _SMOOTHING.search(_text(checkpoint / CARD))
     return float(found[1]) if found else None
 
 
 def dropout_rates(checkpoint: Path) -> tuple[float, ...]:
-    """Return the rates of dropout that a model's files name, each in [0, 1).
+    """Return the dropout rates that a model's files state, each in [0, 1).
 
-    Several where it was trained in stages; () where none is named.
+    Several if it was trained in stages; () if none is stated.
     """
     texts = _text(checkpoint / CARD), _text(checkpoint / CONFIG)
     found = (float(rate) for text in texts for rate in _DROPOUT.findall(text))
@@ -342,7 +342,7 @@ def dropout_rates(checkpoint: Path) -> tuple[float, ...]:
 
 
 def _text(file: Path) -> str:
-    """Return what a file says; "" where it cannot be read."""
+    """Return the text of a file; "" if it cannot be read."""
     try:
         return read_regular(file, MOST_BYTES).decode("utf-8", "replace")
     except VisformerError:
@@ -407,13 +407,13 @@ def _check_keys(
 
 
 def _shown(value: Any) -> str:
-    if isinstance(value, dict | list):  # may be nested too deeply to be written
+    if isinstance(value, dict | list):  # possibly too deep to print
         return _("a list") if isinstance(value, list) else _("an object")
     return short(json.dumps(value, ensure_ascii=False), 40)
 
 
 def model_config(config: dict[str, Any]) -> tuple[ModelConfig, tuple[str, ...]]:
-    """Return the sizes, and what the file left to the defaults."""
+    """Return the model's config, and the fields left to their defaults."""
     named = {FORMER_NAMES.get(key, key): value for key, value in config.items()}
     sizes = {key: _number(key, value) for key, value in named.items()}
     fields = {field.name: field for field in dataclasses.fields(ModelConfig)}
@@ -437,7 +437,7 @@ def model_config(config: dict[str, Any]) -> tuple[ModelConfig, tuple[str, ...]]:
 
 
 def _number(key: str, value: Any) -> Any:
-    """Return a float where one is meant: JSON has no infinity, and 0 is an int."""
+    """Convert an int to float where the field is a float; JSON has no infinity."""
     if key == "masked_value" and value == "-inf":
         return -math.inf
     if type(value) in (int, float) and not -(2.0**63) < value < 2.0**63:
@@ -453,7 +453,7 @@ def _number(key: str, value: Any) -> Any:
 
 
 def stored_config(config: ModelConfig) -> dict[str, Any]:
-    """Return the sizes as JSON data."""
+    """Return the config as JSON data."""
     fields = dataclasses.asdict(config)
     return fields | (
         {"masked_value": "-inf"} if config.masked_value == -math.inf else {}

@@ -1,4 +1,4 @@
-"""The model from scratch of tutorial 004: the model holds the layers directly."""
+"""The model from scratch of tutorial 004: the layers are direct submodules."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def _with_joint_projections(name: str) -> str:
     return re.sub(r"\.in_[qkv]\.(weight|bias)$", r".in_proj_\1", name)
 
 
-NAMES = Names(  # once in_proj_weight and in_proj_bias are split; and what is around it
+NAMES = Names(  # after splitting in_proj_weight and in_proj_bias; and the parts around
     {
         **{name: name for name in ("source_embedding", "target_embedding", "output")},
         "encoder.norm": "encoder.norm",
@@ -86,7 +86,7 @@ AROUND = {  # part -> label and explanation of the question about its tensor
 
 
 def prefixes(names: Sequence[str]) -> Iterator[str]:
-    """Yield "", and what precedes the first joint projection."""
+    """Yield "" and the prefix of the first joint projection."""
     yield ""
     joint = next(filter(None, map(_JOINT.fullmatch, names)), None)
     if joint and joint[1]:
@@ -105,7 +105,7 @@ def config_fields(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
 
 
 def rename_around(names: Names, file: FileTensors) -> NamedTensors:
-    """Rename the layers by the table, the parts around them by the caller or by shape.
+    """Rename the layers by the table, other parts by the caller's names or by shape.
 
     Raises CheckpointError if there are no embeddings.
     """
@@ -129,7 +129,7 @@ def rename_around(names: Names, file: FileTensors) -> NamedTensors:
         prefix,
         _split({placed.get(key, key): tensor for key, tensor in tensors.items()}),
     )
-    if "target_positions" in named.tensors:  # they may serve both sides
+    if "target_positions" in named.tensors:  # one table may serve both sides
         both = named.tensors["target_positions"]
         named.tensors.setdefault("source_positions", both)
     return NamedTensors(
@@ -147,7 +147,7 @@ def rename_around(names: Names, file: FileTensors) -> NamedTensors:
 
 
 def _split(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Cut torch.nn.MultiheadAttention's joint projection into query, key and value."""
+    """Split nn.MultiheadAttention's joint projection into query, key and value."""
     split: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         module, joint, leaf = name.rpartition(".in_proj_")
@@ -160,7 +160,7 @@ def _split(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _width(tensors: Mapping[str, Tensor]) -> int:
-    """Return d_model, judged by the first matrix that reads it; 0 if there is none."""
+    """Return d_model from the first matrix that reads it; 0 if there is none."""
     readers = (
         tensor.shape[1]
         for key, tensor in tensors.items()
@@ -176,7 +176,7 @@ def _is_inside(key: str, prefix: str) -> bool:
 def _guessed(
     rest: Mapping[str, Tensor], width: int, known: Mapping[str, str]
 ) -> dict[str, str]:
-    """Guess roles by shapes and names, except those already known."""
+    """Guess the missing roles from shapes and names."""
     roles = dict(_positions(rest, width))
     roles |= _output({k: t for k, t in rest.items() if k not in roles.values()}, width)
     tables = [
@@ -210,7 +210,7 @@ def _positions(rest: Mapping[str, Tensor], width: int) -> Iterator[tuple[str, st
 
 
 def _output(rest: Mapping[str, Tensor], width: int) -> dict[str, str]:
-    """Find the output: a matrix with its own bias, or one with a telling name."""
+    """Find the output: a matrix with a bias of its own, or one with a known name."""
     tables = [k for k, t in rest.items() if t.dim() == 2 and t.shape[1] == width]
     for key in tables:
         bias = key.removesuffix("weight") + "bias"
@@ -222,7 +222,7 @@ def _output(rest: Mapping[str, Tensor], width: int) -> dict[str, str]:
 
 
 def _embeddings(tables: list[str]) -> dict[str, str]:
-    """Tell source from target by name, or by order; a single table serves both."""
+    """Assign source and target by name, else by order; a single table serves both."""
     if len(tables) < 2:
         return {"target_embedding.weight": tables[0]} if tables else {}
     target = next(filter(_TARGET.search, tables), None)

@@ -1,4 +1,4 @@
-"""Folders of transformers that are run by transformers itself (extra ``hf``)."""
+"""Folders in the format of transformers, run by transformers itself (extra ``hf``)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from visformer.values.questions import (
 def _read(
     spec: LayoutSpec, files: Files, options: GivenOptions, device: torch.device
 ) -> Any:
-    """Open a folder; what is returned is used as a ``Checkpoint``."""
+    """Open a folder; the result is used like a ``Checkpoint``."""
     folder = _folder(files, options)
     name = short(folder.resolve().name)
     library()
@@ -62,7 +62,7 @@ def _read(
     return model
 
 
-_OF_TOKENIZERS = re.compile(  # names of files that hold a vocabulary
+_OF_TOKENIZERS = re.compile(  # names of vocabulary files
     r"(tokenizer|tekken)\.json|.*\.(model|spm|bpe|tiktoken|vocab|codes)|merges\.txt|"
     r".*(vocab|dict|bpe|sentencepiece).*\.(json|txt|pkl)",
     re.IGNORECASE,
@@ -79,9 +79,10 @@ def _folder(files: Files, options: GivenOptions) -> Path:
 
 
 def _loaded_tokenizer(folder: Path, config: Any) -> Any | None:
-    """Return a folder's tokenizer; None where it has none, and ids are typed.
+    """Return a folder's tokenizer; None if it has none, and ids are typed.
 
-    transformers makes one that knows nothing where files are missing, or errs.
+    Where files are missing, transformers raises or returns a tokenizer that knows
+    nothing.
     """
     there = any(_OF_TOKENIZERS.fullmatch(file.name) for file in folder.iterdir())
     try:
@@ -104,7 +105,7 @@ def _model(
     digest: str,
     options: GivenOptions,
 ) -> FolderModel:
-    """Return the module with its tokenizer and its rules of generation."""
+    """Return the module with its tokenizer and its generation rules."""
     embeddings: Any = loaded.module.get_input_embeddings()  # type: ignore[operator]
     rows = len(embeddings.weight)
     settings = Settings(folder, fallback, CONFIG)
@@ -153,7 +154,7 @@ def _model(
 def _check_tokenizer(inner: Any, rows: int, folder: str) -> None:
     """Raise CheckpointError for a tokenizer that knows few of a model's tokens.
 
-    transformers makes one of special tokens alone where files are missing.
+    If files are missing, transformers may return one with special tokens only.
     """
     known = len(inner)
     if 10 * known < rows or not {*inner.get_vocab()} - {*inner.all_special_tokens}:
@@ -168,7 +169,7 @@ def _check_tokenizer(inner: Any, rows: int, folder: str) -> None:
 
 
 def _start(loaded: LoadedModule, settings: Settings, rows: int) -> int:
-    """Return the id that a decoder starts with; CheckpointError if nothing says it."""
+    """Return the decoder's start id; CheckpointError if it is not specified."""
     own = getattr(loaded.module.config, "decoder_start_token_id", None)
     start = settings.id("decoder_start_token_id", rows)
     start = own if start is None and type(own) is int else start
@@ -183,7 +184,7 @@ def _start(loaded: LoadedModule, settings: Settings, rows: int) -> int:
 
 
 def _run_as(loaded: LoadedModule) -> list[str]:
-    """Say which class runs a folder that is of another, and which tensors it leaves."""
+    """Report the class that runs the folder, and the tensors that it ignores."""
     names = getattr(loaded.module.config, "architectures", None) or ()
     made = type(loaded.module).__name__
     said = []
@@ -204,7 +205,7 @@ def _run_as(loaded: LoadedModule) -> list[str]:
 
 
 def _said_of(languages: Languages, options: GivenOptions) -> list[str]:
-    """Say which languages were not given."""
+    """Report which languages were not given."""
     given = zip(
         (SOURCE_LANGUAGE, TARGET_LANGUAGE),
         (languages.source, languages.target),
@@ -243,14 +244,14 @@ def _id(given: object) -> int:
 
 
 def _limits(loaded: LoadedModule, settings: Settings) -> FolderLimits:
-    """Return how long texts may be; rules of a prompt's length count the prompt too."""
+    """Return the length limits; rules about a prompt's length count the prompt too."""
     config: Any = loaded.module.config
     positions = getattr(config, "max_position_embeddings", None)
-    positions = None if positions == -1 else positions  # XLNet has no end
+    positions = None if positions == -1 else positions  # XLNet has no limit
     for name, part in loaded.module.named_modules():
         offset = getattr(part, "padding_idx", None)
         if name.endswith("position_embeddings") and offset is not None and positions:
-            positions -= offset + 1  # RoBERTa counts from the padding on
+            positions -= offset + 1  # RoBERTa counts positions from the pad id
             break
     if loaded.task != "prompt":
         return FolderLimits(positions=positions)
@@ -264,23 +265,23 @@ def _limits(loaded: LoadedModule, settings: Settings) -> FolderLimits:
 
 
 TRANSFORMERS = LayoutSpec(name="transformers", preset=OTHERS, read=_read, ask=_ask)
-MULTILINGUAL = ("m2m_100", "mbart", "nllb-moe", "plbart")  # types of such models
-_CODE = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}")  # as NLLB names its languages
+MULTILINGUAL = ("m2m_100", "mbart", "nllb-moe", "plbart")  # multilingual model types
+_CODE = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}")  # NLLB's codes of languages
 
 
 class Languages(NamedTuple):
-    """The languages that a tokenizer knows, by its codes, and those that are chosen."""
+    """The language codes that a tokenizer knows, and the chosen ones."""
 
     ids: dict[str, int]
     source: str
-    target: str  # "" where nothing says it
+    target: str  # "" if unspecified
 
 
 def languages_of(inner: Any, rows: int, forced: int | None) -> Languages | None:
-    """Return what a tokenizer of transformers says; None if it names no languages.
+    """Return the languages of a transformers tokenizer; None if it has none.
 
-    ``rows`` is how many tokens the model has, ``forced`` the id that a target begins
-    with by the folder's own rules.
+    ``rows`` is the size of the model's vocabulary, ``forced`` the first target id that
+    the folder's rules prescribe.
     """
     source = getattr(inner, "src_lang", None)
     if not isinstance(source, str):
@@ -296,7 +297,7 @@ def languages_of(inner: Any, rows: int, forced: int | None) -> Languages | None:
 
 
 def chosen(known: Languages | None, options: GivenOptions) -> Languages | None:
-    """Return the languages with those that were given; InputError for unknown ones."""
+    """Return the languages with the given ones chosen; InputError for unknown ones."""
     given = options.languages
     for name, code in zip((SOURCE_LANGUAGE, TARGET_LANGUAGE), given, strict=True):
         if code is None:
@@ -320,10 +321,10 @@ def chosen(known: Languages | None, options: GivenOptions) -> Languages | None:
 
 
 def set_languages(inner: Any, languages: Languages) -> tuple[int | None, int | None]:
-    """Let a tokenizer split for these languages.
+    """Set a tokenizer's languages.
 
-    Returns the id that the decoder starts with, or else the one that a target begins
-    with, as the tokenizer marks the language of a target; None for what is not told.
+    Returns the decoder's start id, or the forced first id of the target, whichever the
+    tokenizer uses to mark the target language; None for the other.
     """
     inner.src_lang = languages.source
     if not languages.target:
@@ -337,7 +338,7 @@ def set_languages(inner: Any, languages: Languages) -> tuple[int | None, int | N
 def language_questions(
     languages: Languages, options: GivenOptions, *, every: bool
 ) -> Questionnaire | None:
-    """Ask for the languages that were not given, or, with ``every``, for both."""
+    """Ask for the languages that were not given, or, if ``every``, for both."""
     told = zip(
         (SOURCE_LANGUAGE, TARGET_LANGUAGE),
         (_("From"), _("To")),
