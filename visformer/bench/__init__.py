@@ -1,1 +1,1 @@
-"""``visformer bench``: how fast this computer runs Visformer, against named peers."""
+"""``visformer bench``: the speed of Visformer on this computer, compared with peers."""

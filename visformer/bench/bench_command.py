@@ -16,8 +16,8 @@ from visformer.bench.measurements import Measurement
 from visformer.errors import InputError
 from visformer.language import _
 
-# module of this package -> the budgets it measures, each in a separate process, so that
-# imports (torch, transformers, Qt) do not affect other measurements
+# module of this package -> the budgets it measures; each runs in a separate process, so
+# that imports (torch, transformers, Qt) do not affect other measurements
 GROUPS: dict[str, tuple[int, ...]] = {
     "decoding": (1, 2, 3, 4, 17, 18, 19),
     "window": (5, 8, 9),
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     for unknown numbers of budgets.
     """
     budgets = _budgets(options.only)
-    # also in the processes that are started: Qt warns of what its platforms cannot do
+    # inherited by the processes: Qt warns about what its platforms lack
     os.environ.setdefault("QT_LOGGING_RULES", "default.warning=false")
     figures: list[Measurement] = []
     for figure in measure(budgets):
@@ -88,7 +88,7 @@ def _budgets(only: str) -> set[int]:
 
 
 def measure(budgets: set[int]) -> Iterator[Measurement]:
-    """Yield the figures of the wanted budgets, in the order of their numbers."""
+    """Yield the requested measurements in numerical order."""
     spawn = multiprocessing.get_context("spawn")
     groups = {budget: name for name, group in GROUPS.items() for budget in group}
     for budget in sorted(budgets):

@@ -1,4 +1,4 @@
-"""What a benchmark reports: figures, each with its required bound."""
+"""The results of benchmarks: figures, each with its required bound."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Bound = Literal["at least", "at most"]
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One measured figure, and the number of its budget.
+    """One measured figure and the number of its budget.
 
-    ``value`` is None if it could not be measured; ``note`` then says why. ``parts``
-    holds the numbers it was computed from, such as the milliseconds of both sides of a
-    ratio; their names are keys in JSON, too, and not translated.
+    ``value`` is None if it could not be measured; ``note`` then gives the reason.
+    ``parts`` are the numbers it was computed from, such as the milliseconds of both
+    sides of a ratio; their names are also keys in JSON and are not translated.
     """
 
     budget: int
@@ -35,7 +35,7 @@ class Measurement:
 
     @property
     def met(self) -> bool | None:
-        """Whether the bound is kept; None if it was not measured."""
+        """Whether the bound is met; None if the figure was not measured."""
         if self.value is None:
             return None
         return (
@@ -66,7 +66,7 @@ class Measurement:
         return f"{line}  [{details}]" if details else line
 
 
-_LINES: dict[tuple[Bound, bool], str] = {  # by the bound, and whether it is kept
+_LINES: dict[tuple[Bound, bool], str] = {  # by the bound, and whether it is met
     ("at least", True): N_(
         "{budget:>3}  {what}: {value:.3g} {unit} (at least {must:g} {unit}: met)"
     ),
@@ -98,7 +98,7 @@ class Turns:
 
 
 def seconds(work: Callable[[], object], clock: Clock = time.process_time) -> float:
-    """Return how many seconds some work takes, without garbage collection."""
+    """Return the time of some work in seconds, without garbage collection."""
     gc.collect()
     gc.disable()
     try:
@@ -112,9 +112,9 @@ def seconds(work: Callable[[], object], clock: Clock = time.process_time) -> flo
 def take_turns(
     ours: Callable[[], float], theirs: Callable[[], float], *, rounds: int
 ) -> Turns:
-    """Run both sides in turn; each returns its seconds. The first round only warms up.
+    """Run both sides in turn; each returns its seconds. The first round is a warm-up.
 
-    Absolute times drift with other load on the computer; their ratio within one round
+    Absolute times drift with other load on the computer; the ratio within one round
     hardly does.
     """
     pairs = [(ours(), theirs()) for _ in range(rounds + 1)][1:]
@@ -127,7 +127,7 @@ def take_turns(
 
 
 def quantile(values: Iterable[float], share: float) -> float:
-    """Return the value that a share (0 to 1) of the values does not exceed."""
+    """Return the quantile of some values at ``share``, 0 to 1."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
@@ -142,7 +142,7 @@ def spread(
 ) -> list[Measurement]:
     """Return the median and the 95th percentile of some seconds, as milliseconds.
 
-    ``paces``: see ``Pace.now``, of the minute of each time, which is divided by it.
+    Each time is divided by the pace of its minute (see ``Pace.now``).
     """
     paced = [taken / pace for taken, pace in zip(times, paces, strict=True)]
     pace, parts = statistics.median(paces), {"times": float(len(times))}
@@ -168,9 +168,9 @@ def at_pace(
     must: float,
     parts: dict[str, float],
 ) -> Measurement:
-    """Return milliseconds of the computer that the budgets were set on.
+    """Return a time in milliseconds, scaled to the reference computer.
 
-    ``taken``: seconds as they were measured, and at that pace.
+    ``taken`` are the seconds measured and the seconds scaled by the pace.
     """
     here, there = (1e3 * seconds for seconds in taken)
     parts = {"ms here": here, "slower": pace, **parts}

@@ -1,4 +1,4 @@
-"""Traces of random numbers in the shape of a model, made without a model."""
+"""Random Traces in the shape of a model, made without a model."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def random_facts(
     decoder_layers: int | None = None,
     masked_value: float = -np.inf,
 ) -> ModelFacts:
-    """Return a model's facts; ``decoder_layers`` are ``layers`` unless given."""
+    """Return a model's facts; ``decoder_layers`` defaults to ``layers``."""
     config = ModelConfig(
         source_vocabulary=vocabulary,
         target_vocabulary=vocabulary,
@@ -59,9 +59,9 @@ def random_trace(
     sharpness: float = 1.0,
     seed: int = 0,
 ) -> Trace:
-    """Return a Trace with these numbers of tokens; only future tokens are masked.
+    """Return a random Trace of the given lengths; only future tokens are masked.
 
-    A step keeps ``candidates`` tokens and chooses the best. ``sharpness`` scales the
+    Each step keeps ``candidates`` tokens and chooses the best. ``sharpness`` scales the
     rows, which makes attention more peaked.
     """
     recording = random_recording(

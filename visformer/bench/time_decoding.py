@@ -1,7 +1,7 @@
-"""Benchmarks of decoding: a step of one sentence, everything kept, on one thread.
+"""Benchmarks of decoding: one step of one sentence, everything kept, on one thread.
 
-Times are of steps after the first: they exclude the encoder and what is prepared once
-per sentence.
+The first step is not timed, which excludes the encoder and the preparation of a
+sentence.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from visformer.language import _
 from visformer.values.trace import Trace
 
 SOURCE, STEPS, ROUNDS = 64, 30, 5
-LONG = 300  # steps, enough to outlast the scheduler's bonus for a waking process
-TOLERANCE = 1e-6  # of an attention weight, against a peer's
+LONG = 300  # steps: more than the scheduler's bonus for a waking process
+TOLERANCE = 1e-6  # of attention weights, compared with a peer
 
 
 def prepared(sizes: dict[str, int]) -> tuple[Checkpoint, list[int]]:
@@ -163,7 +163,7 @@ def _difference(trace: Trace, peer: Any, source: list[int]) -> float:
 
 
 def against_memory() -> list[Measurement]:
-    """Compare a step with the time to read only its weights."""
+    """Compare a step with the time needed to read its weights."""
     return [against_reading(SHAPES["opus"])]
 
 
@@ -198,7 +198,7 @@ def keeping() -> list[Measurement]:
 def against_nothing_kept(
     shape: str, sizes: dict[str, int], steps: int = STEPS
 ) -> Measurement:
-    """Compare a shape's step with the bare choice of the next token."""
+    """Compare a shape's step with choosing the next token only."""
     checkpoint, source = prepared(sizes)
     turns = take_turns(
         lambda: timed_steps(checkpoint, source, steps),
@@ -267,7 +267,7 @@ def against_decoding(sizes: dict[str, int], tokens: int = 64) -> Measurement:
 
 
 def beside_work() -> list[Measurement]:
-    """Compare a step beside two busy processes with one alone, in wall time."""
+    """Compare a step beside two busy processes with an idle one, in wall time."""
     checkpoint, source = prepared(SHAPES["small"])
 
     def alone() -> float:
@@ -294,7 +294,7 @@ def busy(count: int) -> Iterator[None]:
     try:
         for process in processes:
             assert process.stdout is not None
-            process.stdout.readline()  # until it runs
+            process.stdout.readline()  # wait until it runs
         yield
     finally:
         for process in processes:
@@ -306,14 +306,14 @@ def busy(count: int) -> Iterator[None]:
 
 
 def growth() -> list[Measurement]:
-    """Compare a step's growth with the length with that of its arithmetic."""
+    """Compare how a step and its arithmetic grow with the length."""
     return [growth_with_length(SHAPES["small"], 16, 4096)]
 
 
 def growth_with_length(
     sizes: dict[str, int], short: int, long: int, steps: int = STEPS
 ) -> Measurement:
-    """Compare what a long source adds to a step with what only attention adds."""
+    """Compare the extra time of a step for a long source with that of its attention."""
     torch.set_num_threads(1)
     checkpoint = random_checkpoint(**sizes, max_positions=long)
     sources = {length: random_source(checkpoint, length) for length in (short, long)}
@@ -344,7 +344,7 @@ def growth_with_length(
 
 def attention_seconds(heads: int, size: int, length: int, repeat: int) -> float:
     """Return the seconds that one query's attention over ``length`` keys takes."""
-    # enough layers that the keys come from memory, as in a step
+    # enough layers that the keys come from main memory, as in a step
     drawn = np.random.default_rng(0)
     keys = drawn.standard_normal((8, heads, length, size), np.float32)
     query = drawn.standard_normal((heads, size, 1), np.float32)
@@ -435,7 +435,7 @@ def transformers_marian(checkpoint: Checkpoint) -> Any:
 
 
 def generate(peer: Any, source: list[int], tokens: int) -> Any:
-    """Let transformers decode n ``tokens`` greedily and return all attentions."""
+    """Decode n ``tokens`` greedily with transformers, returning all attentions."""
     ids = torch.tensor([source])
     return peer.generate(
         ids,
@@ -451,7 +451,7 @@ def generate(peer: Any, source: list[int], tokens: int) -> Any:
 def ctranslate2_marian(checkpoint: Checkpoint, folder: Path) -> Any:
     """Return CTranslate2's translator with the same weights, on one thread.
 
-    Its converter reads a folder that transformers wrote; both are put in ``folder``.
+    Its converter reads a folder in the format of transformers; both are in ``folder``.
     """
     try:
         import ctranslate2
@@ -467,7 +467,7 @@ def ctranslate2_marian(checkpoint: Checkpoint, folder: Path) -> Any:
     tokens |= {token_of(id): id for id in range(2, pad)}
     (folder / "vocab.json").write_text(json.dumps(tokens))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a package that only normalises text
+        warnings.simplefilter("ignore")  # about a package that only normalises text
         converter = ctranslate2.converters.TransformersConverter(str(folder))
         converted = converter.convert(str(folder / "ctranslate2"))
     return ctranslate2.Translator(
@@ -481,7 +481,7 @@ def token_of(id: int) -> str:
 
 
 def translate(peer: Any, source: list[int], tokens: int) -> list[int]:
-    """Let CTranslate2 decode n ``tokens`` greedily and return one attention."""
+    """Decode n ``tokens`` greedily with CTranslate2, returning one attention."""
     results = peer.translate_batch(
         [[token_of(id) for id in source]],
         beam_size=1,
@@ -512,7 +512,7 @@ SHAPES: dict[str, dict[str, int]] = {
         "target_vocabulary": 58_101,
     },
 }
-NEVER = -1e4  # logit of the tokens that would end a sentence
+NEVER = -1e4  # logit of tokens that would end a sentence
 
 
 def random_checkpoint(**sizes: Any) -> Checkpoint:

@@ -32,7 +32,7 @@ WIDE = random_facts(  # mBART's shape
     d_model=1024, heads=16, layers=12, vocabulary=250_027
 )
 ROUNDS = 5
-SOURCE = 16  # tokens, for every target length, so the first step is the same work
+SOURCE = 16  # tokens, for every target length, so that the first step costs the same
 TARGETS: tuple[tuple[ModelFacts, int], ...] = (  # of 1 MB, 100 MB and 1 GB
     (SMALL, 28),
     (WIDE, 380),
@@ -41,28 +41,28 @@ TARGETS: tuple[tuple[ModelFacts, int], ...] = (  # of 1 MB, 100 MB and 1 GB
 
 
 class OpeningCost(NamedTuple):
-    """The cost from a file to the painted first step, in a warm window."""
+    """The cost of opening a file up to the painted first step, in a warm window."""
 
-    read: float  # seconds, until the window has the run
-    paint: float  # seconds, after that
-    kept: int  # bytes of resident memory more than before
-    most: int  # the same at the worst moment
+    read: float  # seconds until the window has the run
+    paint: float  # seconds afterwards
+    kept: int  # increase of resident memory, in bytes
+    most: int  # its peak
 
     @property
     def seconds(self) -> float:
-        """Time in all, in seconds."""
+        """The total time, in seconds."""
         return self.read + self.paint
 
 
 def write_random(path: Path, model: ModelFacts, target: int) -> None:
-    """Write a Trace of random numbers, to be shown at its first step."""
+    """Write a random Trace that opens at its first step."""
     trace = random_trace(model, SOURCE, target)
     selection = RunSelection(step=1)
     write_session([SavedRun(trace=trace, selection=selection)], path)
 
 
 def opening(window: MainWindow, path: Path) -> OpeningCost:
-    """Open a file that is not in the page cache, and paint its first step."""
+    """Open a file that is not in the page cache and paint its first step."""
     forget(path)
     gc.collect()
     _reset_peak()
@@ -70,7 +70,7 @@ def opening(window: MainWindow, path: Path) -> OpeningCost:
     began = time.perf_counter()
     window.open(str(path))
     while window.session.state.trace is last:
-        # asleep until something happens, so that the reading thread can run
+        # sleeps until an event arrives, so that the reading thread can run
         flags = QEventLoop.ProcessEventsFlag.WaitForMoreEvents
         QCoreApplication.processEvents(flags)
         if window.session.state.error:
@@ -87,7 +87,7 @@ def opening(window: MainWindow, path: Path) -> OpeningCost:
 
 
 def forget(path: Path) -> bool:
-    """Ask to drop a file from the page cache; False if this system cannot."""
+    """Drop a file from the page cache; False if this system cannot."""
     if not hasattr(os, "posix_fadvise"):
         return False
     with path.open("rb") as file:
@@ -114,7 +114,7 @@ def _reset_peak() -> None:
 
 
 def _longest(folder: Path, model: ModelFacts, target: int) -> tuple[int, str]:
-    """Return the longest target whose file fits disk and memory, and what limits it."""
+    """Return the longest target that fits into disk and memory, and what limits it."""
     row = 4 * model.config.d_model * (5 * model.config.decoder_layers + 1)  # bytes
     disk = shutil.disk_usage(folder).free
     free = status("MemAvailable", "/proc/meminfo") or 8 * target * row
@@ -138,7 +138,7 @@ def recorded() -> list[Measurement]:
     with tempfile.TemporaryDirectory() as folder:
         tiny = Path(folder) / "tiny.vis"
         write_random(tiny, SMALL, 2)
-        # written elsewhere, so that writing does not count as this process's memory
+        # written in another process, so that its memory does not count
         with ProcessPoolExecutor(1, mp_context=spawn) as pool:
             for model, wanted in TARGETS:
                 target, why = _longest(Path(folder), model, wanted)

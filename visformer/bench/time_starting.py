@@ -1,6 +1,6 @@
 """Benchmarks of starting: the first painted window (14), the engine ready (15).
 
-Both sides of each run in fresh processes; times are wall time.
+Every measurement runs in a fresh process; times are wall time.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from visformer.language import _
 
 PACKAGE = Path(paths.__file__).parent
 WINDOW_ROUNDS, ENGINE_ROUNDS = 7, 5
-SECONDS = 120.0  # after which an engine counts as hanging
+SECONDS = 120.0  # timeout of an engine
 
-# prints, once the picture is painted, how many paints of the window that took
+# prints how many paints of the window it took until the picture was painted
 _WATCH = """
 import json, sys
 from PySide6.QtCore import QEvent, QObject, QTimer
@@ -93,7 +93,7 @@ from safetensors.torch import load_file
 weights = load_file(sys.argv[1])
 print("{}", flush=True)
 """
-# precedes the real package in the path, and records that it was imported
+# precedes the real package on the path, and records that it was imported
 _TRAP = """
 from pathlib import Path
 Path(__file__).with_name("imported").touch()
@@ -115,7 +115,7 @@ def started(program: str, *arguments: str) -> ProcessRun:
 
     Raises InputError if it fails.
     """
-    package = str(PACKAGE.parent)  # the code that runs here
+    package = str(PACKAGE.parent)  # the running code
     known = os.environ.get("PYTHONPATH")
     environment = {
         **os.environ,
@@ -141,7 +141,7 @@ def started(program: str, *arguments: str) -> ProcessRun:
 
 def window() -> list[Measurement]:
     """Measure the first painted window, and what its process did until then."""
-    compileall.compile_dir(PACKAGE, quiet=2)  # as pip does on installation
+    compileall.compile_dir(PACKAGE, quiet=2)  # as pip does when installing
     lines: list[dict[str, Any]] = []
 
     def ours() -> float:
@@ -217,7 +217,7 @@ def trap() -> Iterator[Callable[[], bool]]:
         package = Path(folder) / "transformers"
         package.mkdir()
         (package / "__init__.py").write_text(_TRAP)
-        sys.path.insert(0, folder)  # spawned processes inherit it
+        sys.path.insert(0, folder)  # inherited by spawned processes
         try:
             yield (package / "imported").exists
         finally:
@@ -226,7 +226,7 @@ def trap() -> Iterator[Callable[[], bool]]:
 
 def engine() -> list[Measurement]:
     """Measure the engine from its start until the bundled checkpoint is open."""
-    compileall.compile_dir(PACKAGE, quiet=2)  # as pip does on installation
+    compileall.compile_dir(PACKAGE, quiet=2)  # as pip does when installing
     checkpoint = paths.checkpoint()
     weights = str(checkpoint / "model.safetensors")
     with trap() as imported:

@@ -32,11 +32,11 @@ SENTENCE = (
 
 
 class Held(NamedTuple):
-    """Bytes that a Trace keeps alive."""
+    """Memory that a Trace keeps alive, in bytes."""
 
-    used: int  # of arrays, up to the last row written
-    reserved: int  # of arrays, including rows reserved for later steps
-    objects: int  # of Python objects: steps with their candidates, tokens, texts
+    used: int  # arrays, up to the last row written
+    reserved: int  # arrays, including rows reserved for later steps
+    objects: int  # Python objects: steps with their candidates, tokens, texts
 
 
 def raw_minimum(model: ModelFacts, source: int, target: int) -> int:
@@ -78,7 +78,7 @@ def _owner(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _span(array: NDArray[Any]) -> tuple[int, int]:
-    """Return the address of an array's first number, and the one after its last."""
+    """Return the addresses where an array's memory begins and ends."""
     first: int = array.__array_interface__["data"][0]
     if not array.size:
         return first, first
@@ -96,7 +96,7 @@ def _covered(spans: Iterable[tuple[int, int]]) -> int:
 
 
 def decoded(sentence: str) -> Trace:
-    """Return the Trace that the window holds after the bundled model has decoded."""
+    """Return the Trace that the window keeps after decoding with the bundled model."""
     events: SimpleQueue[Event] = SimpleQueue()
     engine = Engine(events.put)
     last: list[Trace] = []

@@ -1,7 +1,7 @@
-"""The real window in use: from a key to the finished paint (10), gaps of its loop (7).
+"""The real window in use: key press to finished paint (10), gaps of the event loop (7).
 
-It runs with its engine and the bundled model, drawn without a screen at 1280 x 800: on
-every tab, page and stage, on a sentence and a reference of about 64 tokens each.
+It runs offscreen at 1280 x 800 with its engine and the bundled model: on every tab,
+page and stage, with a sentence and a reference of about 64 tokens each.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from visformer.ui.widgets.canvas import Canvas
 from visformer.ui.window.window import MainWindow
 
 PRESSES = 44  # of each kind, on each tab and page
-WARM = 4  # of them are not counted
+WARM = 4  # of them are a warm-up
 SOURCE = (
     "The animal didn't cross the street because it was too tired, and the old man who "
     "was sitting in front of the house with his dog looked at it for a long time, but "
@@ -64,18 +64,18 @@ SORTS: dict[str, tuple[Qt.Key, Qt.Key, Qt.KeyboardModifier]] = {
     N_("another cell"): (Qt.Key.Key_Left, Qt.Key.Key_Right, SHIFT),
 }
 HOVER = N_("the mouse over a map")
-HELD, HELD_EVERY = 120, 0.02  # keys of a held arrow, and the seconds between them
-FAR = 15  # keys forward, then as many back
+HELD, HELD_EVERY = 120, 0.02  # repeats of a held arrow key, seconds between them
+FAR = 15  # keys forward, then the same number back
 SENTENCE = "The animal didn't cross the street because it was too tired. "
-TIMES = 3, 4, 2, 5  # in the texts that are decoded: turns enough for a percentile
-EARLY = 300  # ms after the start, when a tab is turned to that is not built yet
-CALM = 3000  # ms until the engine's processes are there
-PAUSE = 300  # ms in which what one change causes is done
-SIZES = 30, 20, -20, -30  # percent of the text, one after another
+TIMES = 3, 4, 2, 5  # repetitions in the decoded texts: enough for a percentile
+EARLY = 300  # ms after the start, when a tab that is not built yet is selected
+CALM = 3000  # ms until the engine's processes have started
+PAUSE = 300  # ms in which the effects of a change are done
+SIZES = 30, 20, -20, -30  # changes of the text size in percent, in turn
 
 
 class Refreshes(QObject):
-    """Counts how often a window has painted all that had changed in it."""
+    """Counts how often a window has painted all outdated parts."""
 
     def __init__(self, window: QWidget) -> None:
         super().__init__()
@@ -83,13 +83,13 @@ class Refreshes(QObject):
         window.installEventFilter(self)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Count; Qt paints what is outdated when this event is handled."""
+        """Count; Qt paints outdated parts when this event is handled."""
         self.count += event.type() == QEvent.Type.UpdateRequest
         return False
 
 
 class Measured(NamedTuple):
-    """The window that is measured, its refreshes, and the computer's pace."""
+    """The measured window, its refreshes, and the computer's pace."""
 
     window: MainWindow
     refreshes: Refreshes
@@ -99,11 +99,11 @@ class Measured(NamedTuple):
 def until_right(
     act: Callable[[], object], refreshes: Refreshes, pending: Callable[[], bool]
 ) -> float | None:
-    """Return the seconds from an action to the first paint that is complete and right.
+    """Return the seconds from an action to the first complete and correct paint.
 
-    ``pending`` tells whether numbers or slices of the picture are still to come; they
-    may turn out to change nothing. What moves afterwards is not waited for. None if
-    nothing was painted.
+    ``pending`` tells whether numbers or slices of the picture are outstanding, even if
+    they will change nothing. Later motion is not waited for. None if nothing was
+    painted.
     """
     began = time.perf_counter()
     act()
@@ -122,7 +122,7 @@ def until_right(
 
 @contextmanager
 def shown_app() -> Iterator[tuple[MainWindow, list[Event]]]:
-    """Show the real window, with its engine; the list fills with what that answers."""
+    """Show the real window with its engine; the list collects the engine's answers."""
     application()
     with tempfile.TemporaryDirectory() as folder:
         ini = str(Path(folder) / "window.ini")
@@ -132,7 +132,7 @@ def shown_app() -> Iterator[tuple[MainWindow, list[Event]]]:
             app.bridge.received.connect(seen.append)
         app.window.resize(1280, 800)
         app.window.show()
-        app.window.activateWindow()  # keys reach it on a bare X server too
+        app.window.activateWindow()  # so that keys reach it on a bare X server
         try:
             app.start()
             yield app.window, seen
@@ -142,7 +142,7 @@ def shown_app() -> Iterator[tuple[MainWindow, list[Event]]]:
 
 @contextmanager
 def translated() -> Iterator[MainWindow]:
-    """Show the real window on the sentence and its reference, all of it decoded."""
+    """Show the real window with the sentence and its reference, fully decoded."""
     with shown_app() as (window, seen):
         wait_until(lambda: window.session.state.opened is not None)
         window.source.take(SOURCE)
@@ -174,7 +174,7 @@ def measured(
 ) -> Iterator[Measurement]:
     """Yield median and 95th percentile of each kind of change on each tab, page, stage.
 
-    And how a held arrow, of so many keys, keeps up.
+    Also measures whether the window keeps up with a held arrow key.
     """
     subject = Measured(window, Refreshes(window), Pace())
     window.activateWindow()
@@ -204,7 +204,7 @@ def measured(
 def _changes(
     subject: Measured, view: View, place: str, presses: int
 ) -> Iterator[Measurement]:
-    """Press the keys of each kind of change."""
+    """Press the keys for each kind of change."""
     window = subject.window
     _look_inside(window)
     for sort, (one, other, modifier) in SORTS.items():
@@ -219,10 +219,10 @@ def _changes(
 def _hold(
     subject: Measured, view: View, place: str, keys: int
 ) -> Iterator[Measurement]:
-    """Hold an arrow key: forward, then as far back, and again.
+    """Hold an arrow key: forward, then back by the same distance, and again.
 
-    The keys come at their own times, as from a keyboard, however long a turn of the
-    event loop takes. RuntimeError if the window ends at another step.
+    Keys arrive at a fixed rate, as from a keyboard, even if the event loop is slow.
+    Raises RuntimeError if the window ends at another step.
     """
     window, refreshes, pace = subject
     _look_inside(window)
@@ -240,7 +240,7 @@ def _hold(
             QTest.keyClick(window, left.pop(0))
         QCoreApplication.processEvents()
         longest = max(longest, time.perf_counter() - turn)
-        time.sleep(0.001)  # as a loop without events
+        time.sleep(0.001)  # like an idle event loop
     until_right(
         lambda: QTest.keyClick(window, left.pop()), refreshes, _pending(window, view)
     )
@@ -263,12 +263,12 @@ def _hold(
 
 
 def _pending(window: MainWindow, view: View) -> Callable[[], bool]:
-    """Return what tells whether numbers or slices of the picture are still to come."""
+    """Return a function that tells whether numbers or slices are outstanding."""
     return lambda: view.drawing or bool(window.session.state.awaiting.side_requests)
 
 
 def places(window: MainWindow) -> list[tuple[View, str, str]]:
-    """Return every view with each of its pages, and what they are called."""
+    """Return every view with each of its pages, and their names."""
     found = []
     for kind in views.VIEWS:
         view = window.tabs.view(kind.name)
@@ -280,7 +280,7 @@ def places(window: MainWindow) -> list[tuple[View, str, str]]:
 
 
 def _look_inside(window: MainWindow) -> None:
-    """Go to a step, a head and a cell that have neighbours on each side."""
+    """Select a step, a head and a cell with neighbours on each side."""
     session = window.session
     trace = session.state.trace
     steps = len(trace) if trace is not None else 0
@@ -312,7 +312,7 @@ def _spread(
 
 
 def _canvas(view: View) -> Canvas | None:
-    """Return the largest map that can be seen in a view."""
+    """Return the largest visible map of a view."""
     seen = [canvas for canvas in view.findChildren(Canvas) if canvas.isVisible()]
     return max(seen, key=lambda one: one.width() * one.height(), default=None)
 
@@ -335,11 +335,11 @@ def _hover(canvas: Canvas, at: int) -> None:
     QApplication.sendEvent(canvas, event)
 
 
-# ---- 7: gaps between turns of the event loop -----------------------------------------
+# ---- 7: gaps between iterations of the event loop ------------------------------------
 
 
 class Beat(QObject):
-    """A one-millisecond timer that records the time between its turns."""
+    """A one-millisecond timer that records the time between its ticks."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -351,7 +351,7 @@ class Beat(QObject):
         self._timer.start(1)
 
     def rest(self) -> None:
-        """Leave out what was done since the last turn."""
+        """Leave out the time since the last tick."""
         self._last = time.perf_counter()
 
     def _turn(self) -> None:
@@ -361,7 +361,7 @@ class Beat(QObject):
 
 
 def event_loop() -> list[Measurement]:
-    """Measure gaps between turns of the loop while a user does one thing or another."""
+    """Measure gaps between ticks of the event loop during various actions."""
     gaps: dict[str, list[float]] = {}
     paces: dict[str, float] = {}
     with shown_app() as (window, seen):
@@ -377,7 +377,7 @@ def event_loop() -> list[Measurement]:
         }
         pace = Pace()
         for name, act in phases.items():
-            first = max(1, len(beat.gaps))  # the very first gap precedes any turn
+            first = max(1, len(beat.gaps))  # the first gap precedes any tick
             act()
             gaps[name] = beat.gaps[first:]
             paces[name] = pace.now()
@@ -389,10 +389,10 @@ def event_loop() -> list[Measurement]:
 def worst_gaps(
     gaps: dict[str, list[float]], paces: dict[str, float]
 ) -> list[Measurement]:
-    """Return the worst phase's 95th percentile, and the longest gap of all.
+    """Return the 95th percentile of the worst phase, and the longest gap of all.
 
-    ``paces``: see ``Pace.now``, of each phase; its gaps are divided by it. A figure's
-    parts are the milliseconds of every phase, as they were measured.
+    ``paces`` (see ``Pace.now``) divide the gaps of each phase. The parts of a figure
+    are the unscaled milliseconds of every phase.
     """
     often = {name: quantile(times, 0.95) for name, times in gaps.items()}
     once = {name: max(times) for name, times in gaps.items()}
@@ -409,19 +409,18 @@ def worst_gaps(
 
 
 def _start(window: MainWindow, seen: list[Event]) -> None:
-    """Build the tabs ahead, one of them asked for before, while the model is opened.
+    """Build the tabs in advance, one of them on request, while the model is opened.
 
-    Then the engine's spare process has time to start, which takes a core as well.
+    Then wait for the engine's spare process, whose start occupies a core.
     """
     QTimer.singleShot(EARLY, lambda: window.session.set(tab="positions"))
     window.tabs.load_ahead()
     wait_until(lambda: _came(Opened, seen) and later(window.tabs).idle)
-    _do(lambda: None, CALM)  # nobody turns back in the very turn in which all is there
+    _do(lambda: None, CALM)  # users do not act in the same tick
     _do(lambda: window.session.set(tab="attention"))
 
 
 def _look(window: MainWindow) -> None:
-    """Turn to every tab and page."""
     for kind in views.VIEWS:
         _do(lambda: window.session.set(tab=kind.name))  # noqa: B023
         view = window.tabs.view(kind.name)
@@ -442,7 +441,7 @@ def _zoom(window: MainWindow) -> None:
 
 
 def _do(act: Callable[[], object], pause: int = 0) -> None:
-    """Do something in a turn of the event loop, as a user does; then wait for ms."""
+    """Act inside the event loop, like a user; then wait for ``pause`` ms."""
     loop = QEventLoop()
     QTimer.singleShot(0, act)
     QTimer.singleShot(pause or PAUSE, loop.quit)
@@ -451,17 +450,17 @@ def _do(act: Callable[[], object], pause: int = 0) -> None:
 
 def _translate(window: MainWindow, seen: list[Event]) -> None:
     for times in TIMES:
-        seen.clear()  # another text is finished already
+        seen.clear()  # events of the previous text
         window.translate(SENTENCE * times)
         wait_until(lambda: _came(Finished, seen))
 
 
 def scrub(window: MainWindow, presses: int) -> None:
-    """Step back and forward in the event loop, one key every 20 ms."""
+    """Step back and forward inside the event loop, one key every 20 ms."""
     left = list(range(presses))
 
     def press() -> None:
-        if not left:  # a busy loop may fire the timer once more
+        if not left:  # a busy event loop may fire the timer once more
             return
         key = Qt.Key.Key_Right if left.pop() % 4 else Qt.Key.Key_Left
         QTest.keyClick(window, key)

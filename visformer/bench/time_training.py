@@ -40,21 +40,21 @@ SHORTEST, LONGEST = 4, 20  # tokens of a sentence
 ROUNDS, BATCHES = 4, 3
 WATCHED_TOKENS = 64
 EVERY = 100  # training steps between two Traces
-MOST = {"small": 8.0, "opus": 3.0}  # times the plain pass
-MOST_SHARE = 5.0  # percent of a training loop
+MOST = {"small": 8.0, "opus": 3.0}  # factor over the plain pass
+MOST_SHARE = 5.0  # percent of the training time
 
 
 class TorchModel(nn.Module):
     """``nn.Transformer`` with embeddings and positions, as in tutorials.
 
-    It has as many parameters as the Transformer of that config.
+    It has as many parameters as the Transformer of the same config.
     """
 
     def __init__(self, config: ModelConfig, dropout: float) -> None:
         super().__init__()
         self.embedding = nn.Embedding(config.target_vocabulary, config.d_model)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that padding is not skipped
+            warnings.simplefilter("ignore")  # about padding that is not skipped
             self.transformer = nn.Transformer(
                 config.d_model,
                 config.heads,
@@ -100,7 +100,7 @@ class BaselineLoop:
     def __init__(
         self, model: TorchModel, options: TrainingOptions, *, bfloat16: bool
     ) -> None:
-        """``bfloat16``: multiply in it, as the other loop does if that is fast."""
+        """``bfloat16``: multiply in it, as the other loop does where it is fast."""
         self.model, self.smoothing = model, options.smoothing
         self.bfloat16 = bfloat16
         self.optimizer = torch.optim.Adam(
@@ -207,7 +207,7 @@ def against(
 def training() -> list[Measurement]:
     """Train a model of the bundled one's shape, and baselines, on a few batches.
 
-    If this program multiplies in bfloat16, so does a second baseline.
+    A second baseline uses bfloat16 if this program does.
     """
     config = read_native(paths.checkpoint(), torch.device("cpu")).config
     tokens = TrainingOptions().batch_tokens
@@ -242,9 +242,9 @@ def training() -> list[Measurement]:
 
 
 def watched_pass(config: ModelConfig, most: float, name: str) -> Measurement:
-    """Return how many times as long a watched pass takes: all attention captured."""
+    """Return the slowdown of a watched pass, which captures all attention."""
     model = TorchModel(config, 0.0).eval()
-    model.transformer.encoder.use_nested_tensor = False  # it warns, and saves nothing
+    model.transformer.encoder.use_nested_tensor = False  # warns and saves nothing
     ids = torch.randint(4, config.target_vocabulary, (2, 1, WATCHED_TOKENS))
     watcher = watch(model, pad=PAD)
 
@@ -275,7 +275,7 @@ def watching() -> list[Measurement]:
 
 
 def watched_training(config: ModelConfig, tokens: int) -> Measurement:
-    """Return the share of a training loop that a Trace every 100 steps takes."""
+    """Return the share of training time spent on a Trace every 100 steps."""
     data = synthetic(config.target_vocabulary, 2 * tokens)
     (batch, *_rest) = batched(data, tokens)
     model = TorchModel(config, 0.1)

@@ -1,6 +1,6 @@
 """Benchmarks of the window: from an event to the last paint that it causes.
 
-Everything is drawn without a screen, at 1280 x 800, from Traces of random numbers.
+Everything is drawn offscreen, at 1280 x 800, from Traces of random numbers.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from visformer.values.arrays import Floats
 from visformer.values.facts import ModelFacts
 from visformer.values.recording import Recording, rows_of
 
-TOKENS, KEYS = 64, 40  # of source and target; key presses of each kind
-BLOCK = 10  # steps between two looks at the computer's pace
-RUNS = 5  # that are shown step by step: a shared computer is slow for a second or two
+TOKENS, KEYS = 64, 40  # source and target tokens; key presses of each kind
+BLOCK = 10  # steps between two measurements of the computer's pace
+RUNS = 5  # runs that are stepped through: shared computers have slow moments
 
 
 class Paints(QObject):
-    """Counts the paint events of some widgets, and tells when all painting was done."""
+    """Counts the paint events of some widgets, and records when painting was done."""
 
-    AFTER = Qt.EventPriority.LowEventPriority.value - 1  # than Qt's order to paint
+    AFTER = Qt.EventPriority.LowEventPriority.value - 1  # below paint requests
 
     def __init__(self, widgets: list[QWidget]) -> None:
         super().__init__()
@@ -58,18 +58,18 @@ class Paints(QObject):
             widget.installEventFilter(self)
 
     def turn(self) -> None:
-        """Let the event loop turn once; what timers do comes after ``done``."""
+        """Process events once; work done by timers comes after ``done``."""
         QCoreApplication.postEvent(self, QEvent(QEvent.Type.User), self.AFTER)
         QCoreApplication.processEvents()
 
     def event(self, event: QEvent) -> bool:
-        """Note that what was to be painted is on screen."""
+        """Record that everything outdated has been painted."""
         if event.type() == QEvent.Type.User:
             self.done = time.perf_counter()
         return super().event(event)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Count, without filtering anything."""
+        """Count paint events without filtering any."""
         self.count += event.type() == QEvent.Type.Paint
         return False
 
@@ -122,7 +122,7 @@ def new_step() -> list[Measurement]:
 
 
 def _steps(pace: Pace) -> Iterator[tuple[float, list[float]]]:
-    """Show the last steps of a run; yield the pace, and the seconds of each of some."""
+    """Show the last steps of a run; yields the pace and the seconds of some steps."""
     whole = random_recording(small(4), TOKENS, TOKENS, limit=TOKENS)
     every = rows_of(whole.trace(), 0) or ()
     known, *rows = every[TOKENS - KEYS - 1 :]
@@ -139,14 +139,14 @@ def _steps(pace: Pace) -> Iterator[tuple[float, list[float]]]:
         window.session.set(awaiting=asked, cursor=TOKENS, step=TOKENS)
         wait_until(lambda: later(application()).idle)
         gc.collect()
-        gc.disable()  # as in the program, whose timer collects between events
+        gc.disable()  # as in the program, which collects between events
         for first in range(0, len(rows), BLOCK):
             slower, taken = pace.now(), []
             for row in rows[first : first + BLOCK]:
                 growing.append(row)
                 taken.append(until_painted(show, paints))
                 gc.collect(1)
-            yield slower, taken[1:]  # the first one only warms up
+            yield slower, taken[1:]  # the first one is a warm-up
         gc.enable()
 
 
@@ -161,12 +161,12 @@ def refresh() -> list[Measurement]:
 def against_plots(layers: int, tokens: int, rounds: int = 10) -> list[Measurement]:
     """Compare the grid of all heads with pyqtgraph's plots of the same weights."""
     application()
-    # two, taking turns, so that every pixel changes
+    # two alternating traces, so that every pixel changes
     traces = [random_trace(small(layers), tokens, tokens, seed=at) for at in range(2)]
     weights = [trace.attention("encoder", 0) for trace in traces]
     extent = tokens, tokens
     selection = Session().state.selection
-    for trace in traces:  # keeps the derived weights
+    for trace in traces:  # cache the derived weights
         mosaic(trace, selection, "encoder", extent=extent)
     overview, plots = Overview(lambda: None), Plots(weights, layers)
     overview.resize(plots.widget.size())

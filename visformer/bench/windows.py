@@ -1,10 +1,9 @@
-"""Windows that are measured: shown without a screen, with their events processed.
+"""Windows to be measured: shown offscreen, with their events processed.
 
-Budgets in milliseconds were set on a computer that redraws 64 plots of pyqtgraph in
-``STANDARD``. Another computer may be slower, and one that is shared changes from minute
-to minute. So what is measured is divided by the pace of the same minute, and compared
-with the budget then. A faster computer makes no budget harder: what a person feels is
-milliseconds.
+Budgets in milliseconds refer to a computer that redraws 64 plots of pyqtgraph in
+``STANDARD``. Other computers may be slower, and a shared one changes from minute to
+minute, so measured times are divided by the pace of the same minute. On faster
+computers the budgets stay the same, as users perceive milliseconds.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ WAIT = 120.0  # seconds for an engine
 
 
 def application() -> QApplication:
-    """Return the application, which draws without a screen."""
+    """Return the application, which draws offscreen."""
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
     existing = QApplication.instance()
     return existing if isinstance(existing, QApplication) else QApplication([])
@@ -89,17 +88,17 @@ def wait_until(there: Callable[[], bool]) -> None:
         raise RuntimeError(_("the engine did not answer"))
 
 
-STANDARD = 0.024  # seconds of a redraw on the computer that the budgets were set on
+STANDARD = 0.024  # seconds of a redraw on the reference computer
 LAYERS, HEADS, TOKENS = 8, 8, 128  # a plot of 128 x 128 cells per head
-REDRAWS = 5  # of which the median counts
+REDRAWS = 5  # the median counts
 
 
 class Plots:
     """The attention of some layers in pyqtgraph's plots, one per head."""
 
     def __init__(self, weights: list[Floats], layers: int) -> None:
-        """``weights``: of a layer, [H, Q, K] each; they take turns in every plot."""
-        import pyqtgraph as pg  # a window that is measured imports it in its own time
+        """``weights`` of some layers, [H, Q, K] each, alternate in every plot."""
+        import pyqtgraph as pg  # measured windows import it in their own time
 
         self.widget = pg.GraphicsLayoutWidget()
         self._weights = weights
@@ -115,7 +114,7 @@ class Plots:
         self.widget.resize(1100, 1100)
 
     def redraw(self) -> float:
-        """Change every pixel of every plot; return the seconds until it is painted."""
+        """Change every pixel of every plot; returns the seconds until it is painted."""
         self._weights.reverse()
         return seconds(self._draw, time.perf_counter)
 
@@ -127,10 +126,9 @@ class Plots:
 
 
 class Pace:
-    """Tells how much slower than the budgets' own computer this one is just now.
+    """How much slower this computer is at the moment than the reference computer.
 
-    The plots are in a process of their own, which does nothing while a window is
-    measured.
+    The plots are in a separate process, which is idle while a window is measured.
     """
 
     def __init__(self) -> None:
@@ -138,7 +136,7 @@ class Pace:
         self._pool = ProcessPoolExecutor(1, mp_context=spawn, initializer=_hide)
 
     def now(self) -> float:
-        """Return the time of a redraw in ``STANDARD``: 1 or more; 2 is half as fast."""
+        """Return the time of a redraw relative to ``STANDARD``, at least 1."""
         return max(1.0, self._pool.submit(_redraw).result() / STANDARD)
 
     def close(self) -> None:
@@ -146,7 +144,7 @@ class Pace:
 
 
 def _hide() -> None:
-    """Draw without a screen, wherever the window is that is measured."""
+    """Draw offscreen, even if the measured window is on a screen."""
     os.environ["QT_QPA_PLATFORM"] = "offscreen"
 
 

@@ -31,13 +31,13 @@ from visformer.values.config import ModelConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """What a model card says, apart from the sizes and the measured quality."""
+    """The content of a model card, apart from the sizes and the measured quality."""
 
     name: str
     languages: tuple[str, str] = ("", "")
     data: str  # where the pairs come from
     licence: str = ""  # of the data and the weights
-    pairs: str  # the numbers for training, validation and the test
+    pairs: str  # numbers of training, validation and test pairs
     training: Mapping[str, str] = field(default_factory=dict)  # what -> how
 
 
@@ -184,7 +184,7 @@ def _processor() -> str:
 
 
 def duration(seconds: float) -> str:
-    """Write a time for a reader: "2 h 05 min"."""
+    """Format a duration: "2 h 05 min"."""
     minutes = round(seconds / 60)
     if minutes >= 60:
         return _("{h} h {min:02} min", h=minutes // 60, min=minutes % 60)
@@ -199,12 +199,12 @@ class Scores:
     exact: float  # share whose translation equals one of the references, in [0, 1]
     bleu: float | None  # 0 to 100
     chrf: float | None  # 0 to 100
-    bleu_signature: str = ""  # sacrebleu's, which states every choice
+    bleu_signature: str = ""  # sacrebleu's, which records every setting
     chrf_signature: str = ""
 
 
 def evaluate(checkpoint: Checkpoint, pairs: Sequence[Pair], *, beam: int = 4) -> Scores:
-    """Translate every different source and compare with all of its targets."""
+    """Translate every distinct source and compare with all of its targets."""
     if not pairs:
         raise InputError("There are no pairs to evaluate on.")
     gathered = references(pairs)
@@ -213,7 +213,7 @@ def evaluate(checkpoint: Checkpoint, pairs: Sequence[Pair], *, beam: int = 4) ->
 
 
 def score(translations: Sequence[str], expected: Sequence[Sequence[str]]) -> Scores:
-    """Compare each translation with its references, at least one each."""
+    """Compare each translation with its references (at least one each)."""
     hits = sum(
         text in known for text, known in zip(translations, expected, strict=True)
     )
@@ -235,7 +235,7 @@ def score(translations: Sequence[str], expected: Sequence[Sequence[str]]) -> Sco
 
 
 def _streams(expected: Sequence[Sequence[str]]) -> list[list[Any]]:
-    """Transpose references for sacrebleu; None where a source has fewer."""
+    """Transpose references for sacrebleu; None where a source has fewer than others."""
     most = max(map(len, expected))
     return [
         [known[i] if i < len(known) else None for known in expected]

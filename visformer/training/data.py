@@ -14,7 +14,7 @@ from visformer.errors import InputError
 from visformer.files import available_memory, short
 
 MOST_LINE = 1 << 20  # characters
-PAIR_BYTES = 300  # of memory that a pair takes beside its characters
+PAIR_BYTES = 300  # memory of a pair besides its characters
 
 
 class Pair(NamedTuple):
@@ -32,7 +32,7 @@ class Example(NamedTuple):
 
 
 class Split(NamedTuple):
-    """Three parts of a data set that share no source and no target sentence."""
+    """Three parts of a data set; no sentence occurs in two of them."""
 
     train: list[Pair]
     valid: list[Pair]
@@ -42,8 +42,9 @@ class Split(NamedTuple):
 def read_pairs(path: Path) -> list[Pair]:
     """Read tab-separated UTF-8 pairs (source, target; further columns are ignored).
 
-    Blank lines are skipped. A name ending in ``.gz`` means gzip. Raises InputError
-    naming the faulty line, for what is no file, and for more than memory holds.
+    Blank lines are skipped. A name ending in ``.gz`` means gzip. Raises InputError,
+    naming the faulty line; also for a path that is not a file, and if memory does not
+    suffice.
     """
     opener = gzip.open if path.suffix == ".gz" else open
     pairs, room = [], available_memory() // 2

@@ -1,8 +1,8 @@
-"""Adding pieces to a sentencepiece model, and rows to the matrices that belong to it.
+"""Add pieces to a sentencepiece model, and rows to the matrices that belong to it.
 
-The file is a protocol buffer: a sequence of fields, each a number, a type and a
-content. Only what growing needs is read and written here; the numbers are those of
-sentencepiece's own schema, sentencepiece_model.proto.
+The file is a protocol buffer: a sequence of fields, each with a number, a type and a
+content. Only the parts needed for growing are read and written; the numbers are from
+sentencepiece's schema, sentencepiece_model.proto.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Field(NamedTuple):
 
     number: int
     type: int
-    content: bytes  # of a LENGTH field without the length
+    content: bytes  # for LENGTH, without the length
 
 
 class _Piece(NamedTuple):
@@ -66,10 +66,11 @@ def grow_tokenizer(old: bytes, fresh: bytes) -> bytes:
 
 
 def grow_model(model: Transformer, rows: int) -> Transformer:
-    """Return ``model`` with ``rows`` tokens on each side, at least as many as now.
+    """Return ``model`` with ``rows`` tokens on each side, at least the present number.
 
     Old rows of the embeddings and the output are kept. New ones are drawn with the mean
-    and the spread of the old ones in each column. Shared matrices stay shared.
+    and the standard deviation of the old ones in each column. Shared matrices stay
+    shared.
     """
     config = replace(model.config, source_vocabulary=rows, target_vocabulary=rows)
     grown = Transformer(config)
@@ -127,9 +128,9 @@ def _sized(trainer: bytes, size: int) -> bytes:
 
 
 def read_fields(message: bytes) -> Iterator[Field]:
-    """Yield the fields of a protocol buffer, in order; ValueError or IndexError if not.
+    """Yield the fields of a protocol buffer; ValueError or IndexError if invalid.
 
-    Groups, which nothing writes any more, are not read.
+    Groups, which are obsolete, are not supported.
     """
     at = 0
     while at < len(message):
@@ -160,7 +161,7 @@ def write_fields(fields: list[Field]) -> bytes:
 
 
 def _read_varint(message: bytes, at: int) -> tuple[int, int]:
-    """Return a number stored in groups of seven bits, lowest first, and its end."""
+    """Return a varint (groups of seven bits, lowest first) and its end."""
     value = shift = 0
     while True:
         byte = message[at]

@@ -1,4 +1,4 @@
-"""The training loop: a kill at any moment loses little of its state."""
+"""The training loop, which loses little if the process is killed at any moment."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class TrainingOptions:
     """How to train; the defaults suit small data and about ten million parameters."""
 
     epochs: int = 20
-    batch_tokens: int = 1024  # per step, process and side, padding included
+    batch_tokens: int = 1024  # per step, process and side, including padding
     learning_rate: float = 1e-3
     warmup: int = 400  # steps
     smoothing: float = 0.1
-    clip: float = 1.0  # norm of all gradients together
+    clip: float = 1.0  # limit of the norm of all gradients
     average: float = 0.999  # decay of the running mean of weights, the final model
     patience: int = 3  # epochs without a better held-out loss
     save_seconds: float = 120.0
@@ -59,15 +59,15 @@ class Progress:
 
     epoch: int
     step: int
-    steps: int  # in all epochs, estimated
-    loss: float  # per target token, label smoothing included
+    steps: int  # estimate for all epochs
+    loss: float  # per target token, including label smoothing
     tokens_per_second: float
     valid_loss: float | None = None  # per target token, no smoothing; after an epoch
 
 
 @dataclass(slots=True)
 class TrainingState:
-    """Where a training run stands."""
+    """The progress of a training run."""
 
     epoch: int = 0
     batch: int = 0
@@ -76,7 +76,7 @@ class TrainingState:
     worse: int = 0  # epochs since the best
     history: list[float] = field(default_factory=list)  # held-out loss by epoch
     seconds: float = 0.0  # of training, summed over all runs
-    world: int = 1  # processes among which ``batch`` was counted
+    world: int = 1  # number of processes that ``batch`` was counted for
 
 
 def learning_rate(step: int, total: int, options: TrainingOptions) -> float:
@@ -135,7 +135,7 @@ class Trainer:
 
     @property
     def done(self) -> bool:
-        """Whether all epochs are over, or too many without a better loss."""
+        """Whether all epochs are done, or the loss has stopped falling."""
         over = self.state.epoch >= self.options.epochs
         return over or self.state.worse >= self.options.patience
 
@@ -165,7 +165,7 @@ class Trainer:
                 started, tokens, loss_sum = time.monotonic(), 0, 0.0
 
     def _batches(self, examples: Sequence[Example]) -> list[list[int]]:
-        """Return this process's batches of the epoch: as many as in every other."""
+        """Return this process's batches of the epoch, as many as in every other one."""
         seed = self.options.seed + self.state.epoch
         planned = batches(examples, tokens=self.options.batch_tokens, seed=seed)
         if len(planned) < world():
@@ -179,12 +179,12 @@ class Trainer:
         return planned[rank() :: world()]
 
     def _dropout_seed(self) -> int:
-        """Return a seed per step and process, so a resumed run draws the same."""
+        """Return a seed for this step and process, so that a resumed run repeats it."""
         mixed = (self.options.seed * 1_000_003 + self.state.step) * 65_537 + rank()
         return mixed % 2**63
 
     def step(self, examples: list[Example], rate: float) -> tuple[float, int]:
-        """Train on one batch -> sum of losses, number of target tokens."""
+        """Train on one batch; returns the summed loss and the number of tokens."""
         self.optimizer.zero_grad(set_to_none=True)
         loss, count = self._loss(self.model, examples, self.options.smoothing)
         (loss / count).backward()
@@ -274,7 +274,7 @@ class Trainer:
         replace_file(self.folder / STATE, state)
 
     def _read(self) -> dict[str, Any]:
-        """Return the saved state, {} if there is none; delete what a kill left."""
+        """Return the saved state, or {}; deletes the leftovers of a killed run."""
         self.folder.mkdir(parents=True, exist_ok=True)
         for name in (STATE, BEST):
             sweep(self.folder / name)
@@ -324,7 +324,7 @@ def fast_bfloat16(device: str) -> bool:
     return device == "cpu" and bool(torch.cpu._is_avx512_bf16_supported())
 
 
-ROWS = 512  # positions whose logits exist at once: [512, V] stays in the cache
+ROWS = 512  # positions per block of logits: [512, V] fits into the cache
 
 
 class _ProjectedCrossEntropy(torch.autograd.Function):
@@ -393,8 +393,8 @@ def smoothed_cross_entropy(
 
 
 def replace_file(path: Path, state: dict[str, Any]) -> None:
-    """Write ``state`` so that a kill leaves the old file or the new one."""
-    made = io.BytesIO()  # torch raises errors of its own where a file takes no more
+    """Write ``state`` atomically: a kill leaves either the old file or the new one."""
+    made = io.BytesIO()  # torch raises other errors for a full disk
     torch.save(state, made)
     try:
         write_whole(path, made.getbuffer())
@@ -405,7 +405,7 @@ def replace_file(path: Path, state: dict[str, Any]) -> None:
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """Read a state that ``replace_file`` wrote, to the CPU; InputError if damaged."""
+    """Read a state written by ``replace_file``, to the CPU; InputError if damaged."""
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch.load raises about 13 different types
@@ -420,7 +420,7 @@ def read_file(path: Path) -> dict[str, Any]:
 
 
 T = TypeVar("T")
-_PATIENCE = timedelta(hours=2)  # the others wait while process 0 trains the tokenizer
+_PATIENCE = timedelta(hours=2)  # while process 0 trains the tokenizer, the others wait
 
 
 def rank() -> int:
@@ -434,7 +434,7 @@ def world() -> int:
 
 
 def local_rank() -> int:
-    """Return the number of this process on its machine, which is that of its GPU."""
+    """Return the number of this process on its machine, which is its GPU's number."""
     return int(os.environ.get("LOCAL_RANK", 0))
 
 
@@ -455,7 +455,7 @@ def group(device: torch.device) -> Iterator[None]:
 
 
 def from_first(make: Callable[[], T]) -> T:
-    """Make a value in process 0 for all, so their files need not be shared."""
+    """Compute a value in process 0 and send it to all: they may not share files."""
     if world() == 1:
         return make()
     box = [make() if rank() == 0 else None]

@@ -1,12 +1,12 @@
 """From a file of pairs, or a toy task, to a tokenizer and examples.
 
-A trained tokenizer normalises text by NFKC, but keeps characters that people type: … ²
-³ and a few more. A no-break space is kept between digits, where French groups thousands
-by it; before and inside other signs it becomes a space, which is as common there in the
-pairs. French "l'animal" is rare while "un animal" is common: with a space after the
-apostrophe both end in the same piece, so the model knows the word in either place.
-Decoding removes the space. An apostrophe that is followed by a space in the text
-becomes the typographic one, or it would lose its space.
+A trained tokenizer normalises text by NFKC, but keeps some characters that people type:
+… ² ³ and a few more. A no-break space is kept between digits, where French groups
+thousands by it; elsewhere it becomes a space, as is common in the pairs. French
+"l'animal" is rare while "un animal" is common: with a space after the apostrophe both
+end in the same piece, so the model knows the word in either context. Decoding removes
+the space. An apostrophe followed by a space becomes the typographic one, or it would
+lose its space.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class Prepared(NamedTuple):
     tokenizer: Tokenizer
     files: TokenizerFiles
     data: Data
-    trained_on: int  # pairs; per epoch, if they are generated
+    trained_on: int  # number of pairs; per epoch, if they are generated
     valid: list[Pair]
     test: list[Pair]
-    dropped: int = 0  # training pairs that are too long
+    dropped: int = 0  # training pairs that were too long
 
 
 GeneratedPairs = Callable[[int], Sequence[Pair]]  # by epoch
@@ -53,9 +53,9 @@ def no_pairs(epoch: int) -> Sequence[Pair]:
 
 
 class SubwordData:
-    """Pairs split by sentencepiece, at random in each epoch if ``alpha`` is not 0.
+    """Pairs split by sentencepiece, randomly in each epoch if ``alpha`` is not 0.
 
-    ``generate`` returns the pairs that are added to an epoch.
+    ``generate`` returns additional pairs for an epoch.
     """
 
     def __init__(
@@ -163,13 +163,13 @@ def train_sentencepiece(pairs: Sequence[Pair], size: int) -> bytes:
                 sentence_iterator=(text for pair in pairs for text in pair),
                 model_writer=writer,
                 vocab_size=size,
-                hard_vocab_limit=False,  # a short text has fewer pieces
+                hard_vocab_limit=False,  # short texts have fewer pieces
                 model_type="unigram",
                 character_coverage=0.9999,
                 required_chars=required_signs(),
                 split_digits=True,
                 byte_fallback=True,
-                num_threads=4,  # sums, and so pieces, depend on this number
+                num_threads=4,  # sums, and therefore pieces, depend on this number
                 minloglevel=2,
                 pad_id=SPECIAL["pad"],
                 unk_id=SPECIAL["unk"],
@@ -237,7 +237,7 @@ def pairs_file(pairs: Sequence[Pair]) -> bytes:
 
 
 def parts(folder: Path, prepared: Prepared) -> dict[Path, bytes]:
-    """Return the files of the held-out parts, so that anyone can repeat the test."""
+    """Return the files of the held-out parts, so that the test can be repeated."""
     return {
         folder / "valid.tsv": pairs_file(prepared.valid),
         folder / "test.tsv": pairs_file(prepared.test),
@@ -282,13 +282,13 @@ def _no_breaks() -> dict[str, str]:
         rules[space] = NO_BREAK
         rules |= {space + sign: " " + sign for sign in AFTER_BLANK}
         rules |= {sign + space: sign + " " for sign in BEFORE_BLANK}
-    del rules[NO_BREAK]  # it is kept
+    del rules[NO_BREAK]
     return rules
 
 
 @cache
 def _nfkc() -> dict[str, str]:
-    """Return sentencepiece's default, nmt_nfkc, as rules.
+    """Return sentencepiece's default normalisation, nmt_nfkc, as rules.
 
     Custom rules replace the default ones, whose source is not in the package.
     """
@@ -323,10 +323,10 @@ _MORE = CLOSING + KEPT + "‘“”‚„–—−€₹×÷≤≥•→ȘșȚț
 
 
 def required_signs() -> str:
-    """Return the characters that are pieces even if the pairs lack them.
+    """Return the characters that become pieces even if the pairs lack them.
 
-    Those that the normaliser rewrites are left out, as the model never sees them. Other
-    characters that are rare in the pairs are split into bytes.
+    Those that the normaliser replaces are left out, as the model never sees them. Other
+    rare characters are split into bytes.
     """
     rewritten = encoding_rules().keys() - set(CLOSING + "'")
     signs = dict.fromkeys([*map(chr, [*_ASCII, *_LATIN]), *_MORE])

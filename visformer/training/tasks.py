@@ -29,7 +29,7 @@ _SLOTS: dict[int, SplitName] = {
     1: "valid",
 }  # of 16; the rest is for training
 _TRIES = 50  # draws per wanted string before giving up
-_FEWEST_TRIES = 5000  # of a few short strings most may be wanted
+_FEWEST_TRIES = 5000  # minimum: there may be only few short strings
 _TOO_FEW: Mapping[SplitName, str] = {
     "train": N_(
         "There are fewer than {n:,} different strings for training. Ask for fewer, or "
@@ -50,7 +50,7 @@ _TOO_FEW: Mapping[SplitName, str] = {
 class Task:
     """Random strings and their transformation.
 
-    The checksum of a string decides which part it belongs to, so the parts are disjoint
+    The checksum of a string determines its part of the data, so the parts are disjoint
     however many strings are drawn.
     """
 
@@ -83,7 +83,7 @@ class Task:
             )
 
     def pairs(self, part: SplitName, count: int, draw: int = 0) -> list[Pair]:
-        """Return ``count`` pairs of a part: every length as often, no string twice.
+        """Return ``count`` distinct pairs of a part, with every length equally often.
 
         Another ``draw`` gives other strings of the same part. Raises InputError if the
         alphabet and the lengths do not allow that many.

@@ -51,9 +51,9 @@ _LOOP = TrainingOptions()
 def train(options: TrainCommand, report: Report) -> None:
     """Train with these options, or continue a run that was stopped in the same folder.
 
-    Leaves ``checkpoint/`` in the folder, with a model card, and the held-out pairs.
+    Creates ``checkpoint/`` in the folder, with a model card, and the held-out pairs.
     Under ``torchrun`` every process calls this; only process 0 writes and reports.
-    Raises InputError for options, data or a folder that cannot be used.
+    Raises InputError for invalid options or data, or an unusable folder.
     """
     check(options)
     if options.threads:
@@ -88,7 +88,7 @@ def train(options: TrainCommand, report: Report) -> None:
 
 def _device(name: str | None) -> torch.device:
     if world() > 1 and name in (None, "cuda"):
-        return default_device()  # a separate one for each process
+        return default_device()  # a different one for each process
     return choose_device(name)
 
 
@@ -313,7 +313,7 @@ def _finish(
 
 
 def counted_pairs(options: TrainCommand, prepared: Prepared) -> str:
-    """Describe how many pairs are for training, validation and the test."""
+    """Describe the numbers of training, validation and test pairs."""
     amounts = {
         "train": prepared.trained_on,
         "valid": len(prepared.valid),
@@ -341,7 +341,7 @@ def counted_pairs(options: TrainCommand, prepared: Prepared) -> str:
 def progress_reporter(
     trainer: Trainer, tell: Callable[[str], None]
 ) -> Callable[[Progress], None]:
-    """Return a function that tells each progress of a training as a sentence."""
+    """Return a function that reports the progress of training in sentences."""
     epochs, begun, first = trainer.options.epochs, time.monotonic(), trainer.state.step
 
     def say(progress: Progress) -> None:
@@ -385,7 +385,7 @@ def card_of(
     trainer: Trainer,
     stored: Mapping[str, Any],
 ) -> Card:
-    """Return the model card of a finished run, of which ``stored`` are all options."""
+    """Return the model card of a finished run with the options ``stored``."""
     state = trainer.state
     source = options.data.name if options.data else ""
     if options.task:
@@ -427,17 +427,17 @@ def card_of(
 
 
 class Start(NamedTuple):
-    """A checkpoint whose training continues, perhaps on other pairs."""
+    """A checkpoint whose training continues, possibly on other pairs."""
 
     model: Transformer
     sentencepiece: bytes  # its joint tokenizer
 
 
 def read_start(folder: Path) -> Start:
-    """Open a checkpoint that ``visformer train`` wrote from pairs.
+    """Open a checkpoint written by ``visformer train`` from pairs.
 
-    Raises InputError for one with other tokenizers or special tokens, and
-    CheckpointError for one that cannot be opened.
+    Raises InputError if its tokenizers or special tokens differ, and CheckpointError if
+    it cannot be opened.
     """
     config = read_config(folder)
     tokenizer, special = config["tokenizer"], config["special"]
@@ -456,7 +456,7 @@ def read_start(folder: Path) -> Start:
 def make_model(config: ModelConfig, start: Start | None, dropout: float) -> Transformer:
     """Return a model to train: a fresh one, or one with the start's weights.
 
-    With a start, only the size of the vocabulary, which may have grown, is taken from
+    With a start, only the vocabulary size, which may have grown, is taken from
     ``config``.
     """
     begun = grow_model(start.model, config.target_vocabulary) if start else None
@@ -468,7 +468,7 @@ def make_model(config: ModelConfig, start: Start | None, dropout: float) -> Tran
     return model
 
 
-# ---- The options of ``visformer train``, and the check that they can be carried out --
+# ---- The options of ``visformer train``, and their validation ------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -481,26 +481,26 @@ class TrainCommand:
     out: Path
     data: Path | None = None  # tab-separated pairs, plain or .gz
     task: TaskName | None = None
-    start: Path | None = None  # checkpoint whose sizes, weights and tokenizer are kept
+    start: Path | None = None  # checkpoint that provides sizes, weights and tokenizer
     grow: bool = False  # add the characters that the start's tokenizer lacks
-    name: str = ""  # shown; "": that of the data or the task
+    name: str = ""  # shown; "" for that of the data or the task
     source_language: str = ""
     target_language: str = ""
     licence: str = ""
-    alphabet: str = string.ascii_lowercase  # of a task
+    alphabet: str = string.ascii_lowercase  # for a task
     shortest: int = 1  # length of a task's strings
     longest: int = 12
     examples: int = 20_000  # a task's strings per epoch
     vocabulary: int = 8000
     d_model: int = 256
     heads: int = 8
-    layers: int = 4  # of the encoder and of the decoder, each
+    layers: int = 4  # in the encoder and in the decoder
     feed_forward: int = 1024
     max_positions: int = 512
-    norm_first: bool = True  # norms inside the residual branches, and a final one
+    norm_first: bool = True  # pre-norm with a final norm
     dropout: float = 0.2
-    figures: int = 0  # pairs generated by rule that are added to each epoch
-    sampling: float = 0.0  # alpha of subword regularisation; 0: off
+    figures: int = 0  # generated pairs with names and numbers, added to each epoch
+    sampling: float = 0.0  # alpha of subword regularisation; 0 disables it
     epochs: int = _LOOP.epochs
     batch_tokens: int = _LOOP.batch_tokens
     learning_rate: float = _LOOP.learning_rate
@@ -509,14 +509,14 @@ class TrainCommand:
     patience: int = _LOOP.patience
     save_seconds: float = _LOOP.save_seconds
     seed: int = _LOOP.seed
-    valid: int | None = None  # pairs held out; None: a fiftieth, at most 2,000
-    test: int | None = None  # the same, at most 3,000; of a task 500 and 5,000
+    valid: int | None = None  # held-out pairs; None: a fiftieth, at most 2,000
+    test: int | None = None  # likewise, at most 3,000; for a task 500 and 5,000
     beam: int | None = None  # of the final test; None: 4, greedy for a task
     device: str | None = None
-    threads: int = 0  # 0: all cores
+    threads: int = 0  # 0 for all cores
 
 
-TOY_DEFAULTS: Mapping[str, Any] = {  # smaller, for a task
+TOY_DEFAULTS: Mapping[str, Any] = {  # smaller sizes for a task
     "d_model": 64,
     "heads": 4,
     "layers": 2,
@@ -530,11 +530,11 @@ TOY_DEFAULTS: Mapping[str, Any] = {  # smaller, for a task
     "epochs": 24,
     "patience": 5,
 }
-FREE = {  # may change when a training is continued
+FREE = {  # may change when training is continued
     *("out", "data", "device", "threads", "save_seconds", "beam"),
     *("name", "source_language", "target_language", "licence"),
 }
-OF_MODEL = (  # a start has its own
+OF_MODEL = (  # taken from the start, if there is one
     *("vocabulary", "d_model", "heads", "layers", "feed_forward", "max_positions"),
     "norm_first",
 )
@@ -562,13 +562,13 @@ RANGES = {
 
 
 def options_for(given: Mapping[str, Any]) -> TrainCommand:
-    """Return the ``given`` options, with defaults that suit the data or the task."""
+    """Complete the ``given`` options with defaults that suit the data or the task."""
     defaults = TOY_DEFAULTS if given.get("task") else {}
     return TrainCommand(**{**defaults, **given})
 
 
 def check(options: TrainCommand) -> None:
-    """Raise InputError unless the options can be carried out."""
+    """Raise InputError for options that are invalid or contradict each other."""
     if (options.data is None) == (options.task is None):
         raise InputError("Give either a file of pairs or --task to train on.")
     if options.start and options.task:
