@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from visformer.analysis.change_report import change_report as change_report
     from visformer.analysis.leaks import leaks as leaks
     from visformer.api import inspect as inspect
     from visformer.api import open_session as open_session
@@ -84,6 +85,7 @@ _MODULES = {  # public name -> the module that defines it, imported on first use
     "Watcher": "watching.watcher",
     "WrappedModel": "watching.wrapped",
     "build": "formats.loading",
+    "change_report": "analysis.change_report",
     "compare": "watching.comparing",
     "inspect": "api",
     "leaks": "analysis.leaks",

@@ -234,6 +234,32 @@ def same_text(said: Said) -> bool:
     return said.run.baseline.text == said.trace.text
 
 
+def effect(said: Said) -> bool:
+    """Whether the step's numbers are those of both runs, which read the same before."""
+    row, baseline = int(said.fields["step"]) - 1, said.run.baseline
+    assert baseline is not None
+    was, now = baseline.steps[row], said.trace.steps[row]
+    before = next(one.probability for one in was.candidates if one.id == now.id)
+    higher = sum(one.probability > before for one in was.candidates)
+    ids = (run.target_ids[: row + 1].tolist() for run in (baseline, said.trace))
+    return (
+        next(ids) == next(ids)
+        and said.fields["token"] == now.token
+        and is_near(said, "effect", math.log(now.probability / before), 1e-4)
+        and number(said.fields["was"]) >= 1 + higher
+        and number(said.fields["now"]) == now.rank
+    )
+
+
+def no_effect(said: Said) -> bool:
+    """Whether a step's best tokens are as probable as without the change."""
+    row, baseline = int(said.fields["step"]) - 1, said.run.baseline
+    assert baseline is not None
+    was, now = baseline.steps[row].candidates, said.trace.steps[row].candidates
+    known = {one.id: one.probability for one in now}
+    return all(abs(known[one.id] - one.probability) < 1e-4 for one in was[:5])
+
+
 def without_positions(said: Said, *, same: bool) -> bool:
     only = str(said.trace.intervention) == "positions none"
     return only and not (said.run.checkpoint and adds(said)) and same == same_text(said)
@@ -528,6 +554,8 @@ CLAIMS: Claims = {
     "originally, “{modified}” in the modified run). Attention is compared up to there; "
     "the next token's probabilities follow different beginnings.": first_difference,
     "Modified run: {changes}. The text stays the same.": same_text,
+    "“{token}” at step {step}: log p {effect:+.3f} nats, rank {was} → {now}.": effect,
+    "No effect on step {step}.": no_effect,
     "Original and modified, the same text: {text}": same_text,
     "Original: {original}\nModified: {modified}": lambda s: not same_text(s),
     "With {change} the text stays “{modified}”.": same_text,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from tests.traces import make_trace
-from visformer.pictures.words.modified_run import modified_words
+from visformer.pictures.words.modified_run import effect_words, modified_words
 from visformer.values.change_text import parse
 from visformer.values.intervention import NO_CHANGES
 
@@ -26,3 +27,29 @@ def test_the_change_and_both_texts_are_said() -> None:
     assert words == f"{original}: “{baseline.text}”"
     same = replace(baseline, intervention=change)
     assert modified_words(change, same, baseline).endswith("The text stays the same.")
+
+
+def test_the_effect_on_the_step_is_said() -> None:
+    baseline, change = make_trace(target=3), parse(["head cross off"])
+    step = baseline.steps[1]
+    best = step.candidates[0]
+    lower = replace(step, id=best.id, token=best.token, probability=0.001, rank=4)
+    steps = (baseline.steps[0], lower, baseline.steps[2])
+    run = replace(baseline, steps=steps, intervention=change)
+    effect = math.log(0.001 / best.probability)
+    said = f"“{best.token}” at step 2: log p {effect:+.3f} nats, rank 1 → 4."
+    assert effect_words(run, baseline, 2) == said.replace("-", "−")
+    assert effect_words(run, baseline, 0) == effect_words(run, None, 2) == ""
+    assert effect_words(baseline, baseline, 2) == ""
+    later = parse(["cell cross 3 1 off"])
+    same = replace(baseline, intervention=later)
+    words = "No effect on step 2. It acts from step 3 on."
+    assert effect_words(same, baseline, 2) == words
+
+
+def test_the_effect_is_of_the_last_step_that_read_the_same_tokens() -> None:
+    baseline, change = make_trace(target=3), parse(["head cross off"])
+    ids = baseline.target_ids.copy()
+    ids[1] += 1
+    run = replace(baseline, target_ids=ids, intervention=change)
+    assert "step 1" in effect_words(run, baseline, 3)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+
+from visformer.analysis.change_report import no_effect_words
 from visformer.language import N_, _, ngettext
 from visformer.pictures.words.choices import short_choice, told_token
 from visformer.values.intervention import Intervention
@@ -9,6 +12,7 @@ from visformer.values.step import step_origins
 from visformer.values.trace import Trace
 
 MOST_NAMED = 5  # forced tokens
+ROUNDING = 1e-5  # of a probability, between a cached step and a whole pass
 _ORIGINAL = {  # whether it came to its end
     True: N_("Modified run: {changes}. Original text: “{text}”"),
     False: N_("Modified run: {changes}. Original text, without its end: “{text}”"),
@@ -35,6 +39,35 @@ def modified_words(
     if baseline.steps and eos >= 0 and baseline.steps[-1].id != eos:
         words = _ORIGINAL[False]  # it was stopped, or is at its limit
     return _(words, changes=shown, text=baseline.text)
+
+
+def effect_words(trace: Trace | None, baseline: Trace | None, step: int) -> str:
+    """Say what a change does to the step shown, or where the tokens first differ.
+
+    "" for the original run, and where the original's probability is not known.
+    """
+    if trace is None or baseline is None or not trace.intervention or not step:
+        return ""
+    read = zip(trace.target_ids[:step], baseline.target_ids, strict=False)
+    common = next((t for t, (a, b) in enumerate(read) if a != b), None)
+    row = min(step, len(baseline), len(trace), common or step) - 1
+    now, was = trace.steps[row], baseline.steps[row]
+    ids = [one.id for one in was.candidates]
+    if now.id not in ids or math.isnan(now.probability + was.probability):
+        return ""
+    rank = ids.index(now.id)
+    before = was.candidates[rank].probability
+    if math.isclose(now.probability, before, rel_tol=ROUNDING):
+        words = _("No effect on step {step}.", step=row + 1)
+        return " ".join(filter(None, (words, no_effect_words(baseline, trace, row))))
+    return _(
+        "“{token}” at step {step}: log p {effect:+.3f} nats, rank {was} → {now}.",
+        token=now.token,
+        step=row + 1,
+        effect=math.log(now.probability) - math.log(before),
+        was=rank + 1,
+        now=now.rank,
+    )
 
 
 def export_words(trace: Trace | None) -> str:

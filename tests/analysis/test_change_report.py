@@ -1,0 +1,127 @@
+"""A change's report: its numbers against the logits, its equal rows against the run."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.models import tiny_checkpoint
+from visformer.analysis.change_report import ChangeReport, change_report
+from visformer.core.passes import run
+from visformer.errors import InputError
+from visformer.values.trace import Trace
+
+SOURCE, TARGET = [4, 5, 6, 7], [1, 8, 9, 10, 11]
+LAYERS = 3 * (4 + 5)  # rows of both streams: before the first layer, after each of two
+
+
+def runs(text: str) -> tuple[Trace, Trace]:
+    checkpoint = tiny_checkpoint()
+    made = (run(checkpoint, [SOURCE], [TARGET], intervention=t)[0] for t in ("", text))
+    return next(made), next(made)
+
+
+def report(text: str, step: int | None = None) -> ChangeReport:
+    return change_report(*runs(text), step)
+
+
+def test_the_effect_is_that_of_the_logits() -> None:
+    original, changed = runs("head cross off @ L2H1")
+    found = change_report(original, changed, 3)
+    was, now = (
+        np.log(np.exp(x) / np.exp(x).sum())
+        for x in (one.logits[2].astype(np.float64) for one in (original, changed))
+    )
+    token, other = 10, int(np.argsort(was)[-1])
+    assert token != other
+    assert found.token == changed.target[3]
+    np.testing.assert_allclose(found.log_p, (was[token], now[token]), atol=1e-5)
+    apart = was[token] - was[other], now[token] - now[other]
+    np.testing.assert_allclose(found.logit_difference, apart, atol=1e-5)
+    kl = (np.exp(was) * (was - now)).sum()
+    assert found.divergence == pytest.approx(kl, abs=1e-6)
+    assert kl > 1e-4
+    ranks = [1 + int((x > x[token]).sum()) for x in (was, now)]
+    assert found.rank == tuple(ranks)
+    assert found.moved
+    assert found.reason == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "independent"),
+    [
+        # all of the encoder, the decoder's streams that enter layers 1 and 2
+        ("head cross off @ L2H1", 12 + 10),
+        ("head cross off", 12 + 5),
+        ("cell cross 3 2 = 0.75 @ L2H1", 12 + 10 + 2),
+        ("value decoder 4 off @ L1", 12 + 5 + 3 + 3),
+        ("head encoder off @ L2H1", 8 + 5),
+        ("layer encoder off @ L1", 4 + 5),
+        ("causal off @ L2", 12 + 10),
+        ("positions none", 0),
+        ('embedding target 3 = "q"', 12 + 2 * 3),
+        ('embedding source 1 = "q"', 5),
+        ("cell decoder 2 4 on @ L2H1", 12 + 10 + 1),
+    ],
+)
+def test_rows_that_cannot_depend_on_it_are_equal(text: str, independent: int) -> None:
+    found = report(text)
+    assert found.independent == found.equal == independent
+    assert found.moved
+
+
+@pytest.mark.parametrize(
+    ("text", "distance"),
+    [
+        ("cell cross 3 2 = 0.75", 0),
+        ("cell encoder 1 2 * 3 @ L1H1", 0),
+        ("row decoder 4 = uniform", 0),
+        ("head cross off", 0),
+        ("cell cross 3 2 = 2 raw @ L1H1", None),
+    ],
+)
+def test_whether_rows_sum_to_one_is_measured(text: str, distance: float | None) -> None:
+    original, changed = runs(text)
+    if distance is None:
+        distance = 2 - original.attention("cross", 0, 0)[2, 1]
+    assert change_report(original, changed).row_sums == pytest.approx(
+        distance, abs=2e-6
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "step", "reason"),
+    [
+        ("cell cross 4 2 off", 3, "It acts from step 4 on."),
+        ("value decoder 5 off", 4, "It acts from step 5 on."),
+        ("cell decoder 2 4 off", None, "What it sets was so already."),
+        ("cell decoder 1 1 = 1", None, "What it sets was so already."),
+        ("head cross * 1", None, ""),
+        ("head cross only @ L1H1,L1H2", None, ""),
+    ],
+)
+def test_no_effect_is_said(text: str, step: int | None, reason: str) -> None:
+    found = report(text, step)
+    assert not found.moved
+    assert found.reason == reason
+    assert found.divergence == 0
+    assert found.log_p[0] == found.log_p[1]
+
+
+def test_nan_is_reported_as_nan() -> None:
+    found = report("scale 1e3; head cross * 1000; masked score -inf; hide 1 @ L1")
+    assert np.isfinite(found.divergence)
+    hidden = "; ".join(f"hide {n}" for n in range(1, 5))
+    empty = report(f"masked score -inf; {hidden}")
+    assert np.isnan([empty.divergence, empty.log_p[1], empty.row_sums]).all()
+    assert empty.moved
+
+
+def test_runs_of_other_tokens_are_refused() -> None:
+    original, changed = runs("head cross off")
+    (other,) = run(tiny_checkpoint(), [SOURCE], [[1, 8, 9, 12, 11]])
+    assert change_report(other, changed, 3).moved  # the same tokens so far
+    with pytest.raises(InputError, match="own tokens"):
+        change_report(other, changed, 4)
+    with pytest.raises(InputError, match="whole number from 1 to 5"):
+        change_report(original, changed, 6)

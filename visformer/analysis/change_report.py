@@ -1,0 +1,152 @@
+"""What a change did to a run, proved on the run and its original."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visformer.arguments import whole_number, wrong_value
+from visformer.language import _
+from visformer.values.arrays import Bools, Floats, later, log_softmax
+from visformer.values.changes.run_change import RunChange
+from visformer.values.facts import STACKS, StackName
+from visformer.values.trace import Trace
+
+
+class ChangeReport(NamedTuple):
+    """One step of a changed run against the original; pairs are (original, changed).
+
+    ``token`` is what the changed run chose there, ``other`` the original's best token
+    beside it. Logarithms are natural.
+    """
+
+    token: str
+    other: str
+    log_p: tuple[float, float]  # of the token
+    logit_difference: tuple[float, float]  # of the token to the other
+    divergence: float  # KL(original || changed), in nats
+    rank: tuple[int, int]  # of the token, from 1
+    row_sums: float  # how far a row of weights is from 1 at most, where changes act
+    independent: int  # rows of residual streams that cannot depend on the changes
+    equal: int  # how many of these are the original's to the last bit
+    moved: bool  # whether any row of a stream, or the distribution, is another
+    reason: str  # why nothing moved, where that is known
+
+
+def change_report(
+    original: Trace, changed: Trace, step: int | None = None
+) -> ChangeReport:
+    """Compare two runs that consumed the same tokens, at a step, or at the last one.
+
+    Steps count from 1. Both runs need their logits: raises InputError for Traces that
+    are apart from their model, and for runs of other tokens.
+    """
+    most = min(len(original), len(changed))
+    row = (
+        most - 1 if step is None else whole_number("step", step, least=1, most=most) - 1
+    )
+    read = [
+        (*one.source_ids, *one.target_ids[: row + 1]) for one in (original, changed)
+    ]
+    if read[0] != read[1]:
+        allowed = _("a run of the original’s own tokens")
+        raise wrong_value("changed", changed.text, allowed)
+    before, after = original.logits[row], changed.logits[row]
+    was, now = log_softmax(before), log_softmax(after)
+    chosen = changed.steps[row]
+    other = next(c for c in original.steps[row].candidates if c.id != chosen.id)
+    rows = [*_independent(original, changed)]
+    moved = not all(
+        _same(a, b).all()
+        for a, b in (
+            (original.encoder_rows, changed.encoder_rows),
+            (original.decoder_rows[: row + 1], changed.decoder_rows[: row + 1]),
+            (before, after),
+        )
+    )
+    return ChangeReport(
+        token=chosen.token,
+        other=other.token,
+        log_p=(float(was[chosen.id]), float(now[chosen.id])),
+        logit_difference=(
+            float(before[chosen.id] - before[other.id]),
+            float(after[chosen.id] - after[other.id]),
+        ),
+        divergence=float((np.exp(was) * (was - now)).sum()),
+        rank=(
+            1 + int((before > before[chosen.id]).sum()),
+            1 + int((after > after[chosen.id]).sum()),
+        ),
+        row_sums=_row_sums(changed),
+        independent=sum(len(a) for a, _b in rows),
+        equal=sum(int(_same(a, b).all(-1).sum()) for a, b in rows),
+        moved=moved,
+        reason="" if moved else no_effect_words(original, changed, row),
+    )
+
+
+def first_row(change: RunChange) -> int:
+    """Return the first decoder row that a change may make another, from 0."""
+    names = ("query", "row", "key") if "decoder" in change.kinds else ("query", "row")
+    rows = (getattr(change, name, None) for name in names)
+    return next((row for row in rows if row is not None), 0)
+
+
+def no_effect_words(original: Trace, changed: Trace, row: int) -> str:
+    """Say why a change moves nothing up to a decoder row; "" if it is not known."""
+    changes = changed.intervention
+    target = not any({"encoder", "source"} & {*one.kinds} for one in changes)
+    first = min(map(first_row, changes), default=0)
+    if target and first > row:
+        return _("It acts from step {n} on.", n=first + 1)
+    if {one.point for one in changes} <= {"mask", "weights"} and all(
+        _same(getattr(original, what)(kind), getattr(changed, what)(kind)).all()
+        for kind in original.kinds
+        for what in ("mask", "attention")
+    ):
+        return _("What it sets was so already.")
+    return ""
+
+
+def _same(a: NDArray[Any], b: NDArray[Any]) -> Bools:
+    return np.asarray((a == b) | ((a != a) & (b != b)))  # NaN is NaN
+
+
+def _row_sums(changed: Trace) -> float:
+    farthest = [
+        np.abs(changed.attention(kind, layer).sum(-1) - 1).max(initial=0)
+        for kind in changed.kinds
+        for layer in range(changed.layers(kind))
+        if changed.intervention.at(kind, layer).changes
+    ]
+    return float(np.max(farthest, initial=0))
+
+
+def _independent(original: Trace, changed: Trace) -> Iterator[tuple[Floats, Floats]]:
+    """Yield rows of both residual streams that do not depend on the changes."""
+    sides: dict[StackName, set[str]] = {
+        "encoder": {"encoder", "source"},
+        "decoder": {"decoder", "cross", "target"},
+    }
+    memory = False  # whether the encoder may be another
+    for stack in STACKS:
+        facts = original.model.stacks.get(stack)
+        changes = [c for c in changed.intervention if sides[stack] & {*c.kinds}]
+        begins = ("positions", "embedding")
+        layers = [-1 if c.point in begins else c.place[0] or 0 for c in changes]
+        rows = [0 if stack == "encoder" else first_row(c) for c in changes]
+        if memory:
+            layers, rows = [0, *layers], [0, *rows]
+        if stack == "decoder" and "decoder" in original.kinds:
+            ahead = original.mask("decoder") & later(len(original), len(original))
+            rows = [0, *rows] if ahead.any() and changes else rows
+        for layer in range(facts.hidden if facts else 0):
+            count = None if layer <= min(layers, default=layer) else min(rows)
+            yield (
+                original.hidden(stack, layer)[:count],
+                (changed.hidden(stack, layer)[:count]),
+            )
+        memory = bool(changes)
