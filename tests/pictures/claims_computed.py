@@ -56,8 +56,10 @@ def summed(said: Said, kind: Kind) -> Floats:
     """Return the stream with what an attention of the layer adds, [T, D]."""
     layer, module = place(said)[1], layer_of(said)
     attention = module.cross_attention if kind == "cross" else module.self_attention
-    weights, values = said.trace.attention(kind, layer), said.trace.values(kind, layer)
-    joined = np.concatenate([w @ v for w, v in zip(weights, values, strict=True)], 1)
+    weights, changes = said.trace.attention(kind, layer), said.trace.intervention
+    values = changes.at(kind, layer).apply("values", said.trace.values(kind, layer))
+    z = changes.at(kind, layer).apply("heads", weights @ values)  # [H, Q, d]
+    joined = np.concatenate([*z], 1)
     return entering(said, kind) + by(attention.output, joined)
 
 
@@ -185,7 +187,8 @@ def is_sized(said: Said) -> bool:
 def is_share_of_sum(said: Said) -> bool:
     """Whether a cell's part of the head's output, and all of it, have these sizes."""
     (kind, layer, which), (query, key) = place(said), at(said)
-    values = said.trace.values(kind, layer, which)
+    changes, values = said.trace.intervention, said.trace.values(kind, layer)
+    values = changes.at(kind, layer).apply("values", values)[which]
     weights = head(said)[query]
     return (
         is_near(said, "weight", float(weights[key]))

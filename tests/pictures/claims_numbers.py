@@ -14,6 +14,8 @@ import numpy as np
 from tests.pictures.sweep import Claims, Reasons, Said, reads_as
 from visformer.pictures.attention.maps import layer_and_head
 from visformer.values.arrays import Bools, Floats
+from visformer.values.changes.embedding import Embedding
+from visformer.values.changes.run_change import ActingPoint
 from visformer.values.facts import Kind
 from visformer.values.step import Origin
 
@@ -133,7 +135,7 @@ def entropies(weights: Floats) -> float:
 
 
 def masked_weights(said: Said) -> Floats:
-    return head(said)[~mask(said)]
+    return head(said)[~said.trace.mask(*place(said))]
 
 
 def scale(said: Said) -> float:
@@ -173,8 +175,16 @@ def positions_added(said: Said) -> Floats:
     factor = math.sqrt(table.shape[1]) if model.config.embedding_scale else 1.0
     entered = said.trace.hidden("encoder", 0)
     scaled: Floats = (factor * table).astype(np.float32)
-    made: Floats = entered - scaled[said.trace.source_ids]
+    ids = said.trace.source_ids.copy()
+    for change in said.trace.intervention.of(Embedding, side="source"):
+        ids[change.row] = said.run.checkpoint.tokenizer.id_of("source", change.word)
+    made: Floats = entered - scaled[ids]
     return made
+
+
+def changed_at(said: Said, point: ActingPoint) -> bool:
+    kind, layer, _head = place(said)
+    return said.trace.intervention.at(kind, layer).acts(point)
 
 
 def adds(said: Said) -> bool:
@@ -250,6 +260,11 @@ CLAIMS: Claims = {
     "The largest weight of a row, mean over the rows: {weight}. If every row read the "
     "keys that are open to it alike it would be {even}; these words are shown below "
     "{most}.": lambda s: is_near(s, "even", even(s)),
+    "{shape} weights changed": lambda s: changed_at(s, "weights"),
+    "softmax over each row, then changed by {changes}": lambda s: changed_at(
+        s, "weights"
+    ),
+    "Then z is changed by {changes}.": lambda s: changed_at(s, "heads"),
     "{shape} rows sum to 1": lambda s: sums_to_one(layer_heads(s)),
     "{shape} some rows are NaN": lambda s: bool(np.isnan(layer_heads(s)).any()),
     "Rollout (Abnar and Zuidema 2020): each layer's mean of {heads} heads becomes "
@@ -277,7 +292,7 @@ CLAIMS: Claims = {
         not math.isclose(scale(s), 1, rel_tol=1e-5)
     ),
     "Where the mask is False, the score is replaced by {value}; here it is False "
-    "nowhere": lambda s: bool(mask(s).all()),
+    "nowhere": lambda s: bool(s.trace.mask(*place(s)).all()),
     "Where the mask is False, the score is replaced by {value}; the largest weight of "
     "a masked key is {most}": lambda s: is_near(
         s, "most", float(masked_weights(s).max()), 6e-5

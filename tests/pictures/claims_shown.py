@@ -582,9 +582,11 @@ CLAIMS: Claims = {
     "The outputs differ: the model knows the order.": some_shuffle(
         lambda own, moved, apart: own.source != moved.source and apart > 1e-3
     ),
-    "The outputs differ, but the mask was changed at places where other words stand "
+    "The outputs differ, but the run was changed at places where other words stand "
     "now: that says nothing about order.": some_shuffle(
-        lambda own, _moved, apart: apart > 1e-3 and bool(own.intervention.masks)
+        lambda own, _moved, apart: (
+            apart > 1e-3 and any(c.tokens for c in own.intervention)
+        )
     ),
     # positions
     "{encoding}; {positions:,} positions × {dimensions:,} dimensions.": lambda s: (

@@ -44,6 +44,10 @@ CHANGES = (
     *("positions none", "positions interleaved", "positions halves"),
     *("positions shifted 5", "positions scaled 2", "positions permuted 8 0"),
     *("positions constant 0", "causal off; positions none"),
+    *("head cross off @ L2H1", "head decoder only @ L1H2", "head encoder * 3"),
+    *("cell cross 2 3 off @ L1H1", "cell cross 2 3 = 0.9", "cell decoder 2 1 * 0 raw"),
+    *("row decoder 3 = uniform @ L1", "value cross 2 off", "layer decoder off @ L2"),
+    *('embedding source 2 = "q"', "cell decoder 1 3 = 0.5"),
 )
 
 

@@ -51,16 +51,22 @@ def joined_heads(trace: Trace, kind: Kind, layer: int, rows: slice) -> Floats:
 
     One head at a time, so that no [H, rows, K] is needed.
     """
-    outputs, changes = [], trace.intervention.at(kind, layer)
-    for head in range(trace.heads(kind)):
-        weights = trace.attention_heads(kind, layer, head).weights(rows)  # [1, rows, K]
-        here, first = replace(changes, head=head), rows.start or 0
-        values = here.apply(
-            "values", trace.values(kind, layer, head)[None]
-        )  # [1, K, d]
-        z, beside = weights @ values, (weights, values)
-        outputs.append(here.apply("heads", z, first=first, beside=beside)[0])
-    return np.concatenate(outputs, axis=1)  # [rows, D]
+    heads = range(trace.heads(kind))
+    each = [head_output(trace, (kind, layer, head), rows)[1] for head in heads]
+    return np.concatenate(each, axis=1)  # [rows, D]
+
+
+def head_output(
+    trace: Trace, at: tuple[Kind, int, int], rows: slice
+) -> tuple[Floats, Floats]:
+    """Return a head's values [K, d], and what it makes of them, [rows, d]."""
+    kind, layer, head = at
+    changes = replace(trace.intervention.at(kind, layer), head=head)
+    weights = trace.attention_heads(*at).weights(rows)  # [1, rows, K]
+    values = changes.apply("values", trace.values(*at)[None])  # [1, K, d]
+    z, beside = weights @ values, (weights, values)
+    z = changes.apply("heads", z, first=rows.start or 0, beside=beside)
+    return values[0], z[0]
 
 
 @dataclass(frozen=True, eq=False)

@@ -89,7 +89,7 @@ def _attention(trace: Trace, selection: Selection, title: str) -> Matrix:
         column_axis=column_axis,
         ends=bar,
         note=note if values.size else _(NO_CELLS),
-        masked=~trace.mask(kind, layer),
+        masked=~trace.mask(kind, layer, head),
         done=captured_words(trace, kind, range(layer, layer + 1)),
         border=border(trace, kind),
         row_role="query",

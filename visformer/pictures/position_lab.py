@@ -295,7 +295,7 @@ _VERDICTS = {
         "of words."
     ),
     "cells": N_(
-        "The outputs differ, but the mask was changed at places where other words "
+        "The outputs differ, but the run was changed at places where other words "
         "stand now: that says nothing about order."
     ),
     "order": N_("The outputs differ: the model knows the order."),

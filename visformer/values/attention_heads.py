@@ -69,7 +69,7 @@ class AttentionHeads:
                 np.exp(weights, out=weights)
                 weights /= _row_sums(weights)
         if self.changes.acts("weights"):
-            beside = np.broadcast_to(self._mask(rows), weights[..., :keys].shape)
+            beside = np.broadcast_to(self.allowed(rows), weights[..., :keys].shape)
             weights[..., :keys] = self._changed(
                 "weights", weights[..., :keys], rows, beside
             )
@@ -110,7 +110,7 @@ class AttentionHeads:
             )
         return scores
 
-    def _mask(self, rows: slice) -> Bools:
+    def allowed(self, rows: slice = ALL) -> Bools:
         """Return the mask of some rows, [rows, K], or each head's own, [H, rows, K]."""
         mask = self.mask[rows]
         if not self.changes.acts("head mask"):
@@ -126,7 +126,7 @@ class AttentionHeads:
         return self.changes.apply(point, x, first=first, beside=beside)
 
     def _masked(self, rows: slice) -> Floats:
-        scores, mask = self._scores(rows), self._mask(rows)
+        scores, mask = self._scores(rows), self.allowed(rows)
         if not mask.all():
             value = np.float32(self.masked_value)
             np.copyto(scores[..., : len(self.keys)], value, where=~mask)

@@ -253,15 +253,24 @@ class Trace:
         pads = self.whole.pads("target")  # of a step, also the token after it
         return np.append(pads[1:], pads[-1:])[: len(self)]
 
-    def mask(self, kind: Kind, layer: Nth = None) -> Bools:
+    def mask(self, kind: Kind, layer: Nth = None, head: int | None = None) -> Bools:
         """Return a layer's mask, bool [Q, K], True = may attend; of several [L, Q, K].
 
+        A change of the run may have given a ``head`` another mask than its layer's.
         Raises InputError for a kind or layer that the model does not have, as all
         methods below do.
         """
         layers = places("layer", layer, self._facts(kind).layers)
         mask, each = self.masks[kind], self.masks[kind].ndim == 3
-        return stacked(layers, lambda at: np.asarray(mask[at] if each else mask))
+
+        def made(at: int) -> Bools:
+            own = np.asarray(mask[at] if each else mask)
+            here = replace(self.intervention.at(kind, at), head=head or 0)
+            if head is None or not here.acts("head mask"):
+                return own
+            return np.asarray(here.apply("head mask", own[None])[0])
+
+        return stacked(layers, made)
 
     def queries(self, kind: Kind, layer: Nth = None, head: Nth = None) -> Floats:
         """Return one head's queries, float32 [Q, d]; of several [L, H, Q, d]."""

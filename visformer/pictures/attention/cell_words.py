@@ -64,7 +64,7 @@ def _value_words(
 ) -> str:
     (layer, head), row = at, weights[cell.query]
     value = probability(float(row[cell.key]))
-    allowed = trace.mask(cell.kind, layer)[cell.query]
+    allowed = trace.mask(cell.kind, layer, head)[cell.query]
     if trace.is_captured(cell.kind, layer):
         return _("{weight}, as captured from the model", weight=value)
     if not allowed.any():

@@ -192,7 +192,8 @@ def _rows_stay(whole: Trace, key: WeightsKey, rows: int) -> bool:
     if kind != "decoder":
         return True
     layers = range(whole.layers(kind)) if layer is None else (layer,)
-    if any(whole.is_captured(kind, one) for one in layers):
+    captured = any(whole.is_captured(kind, one) for one in layers)
+    if captured or whole.intervention.reaches_back:
         return False
     every = np.asarray(whole.masks[kind]) if layer is None else whole.mask(kind, layer)
     mask = every[..., :rows, :]

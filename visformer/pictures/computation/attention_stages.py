@@ -155,6 +155,14 @@ def softmax_stage(subject: Subject) -> StagePicture:
             "The weights were captured while the model ran: they are not just the "
             "softmax of these scores"
         )
+    elif subject.changed("weights"):
+        names[-1:] = [_("softmax"), _("changed weight")]
+        rows.append(subject.weights[subject.query])
+        words, sign = _softmax_words(subject, exact, exponents, chain), _("and")
+        formula = _(
+            "softmax over each row, then changed by {changes}",
+            changes=subject.changed("weights"),
+        )
     else:
         words, sign = _softmax_words(subject, exact, exponents, chain), "→ softmax"
         formula = _(
@@ -198,7 +206,7 @@ def _exact_row(subject: Subject) -> np.ndarray:
     bias = added_to(subject, slice(subject.query, subject.query + 1))
     if bias is not None:
         scores += bias[0]
-    allowed = subject.trace.mask(subject.kind, subject.layer)[subject.query]
+    allowed = subject.trace.mask(*where)[subject.query]
     masked: np.ndarray = np.where(allowed, scores, subject.facts.masked_value)
     return masked
 
@@ -243,7 +251,8 @@ def _block_queries(subject: Subject) -> Floats:
 
 
 def _mask(subject: Subject) -> Bools:
-    return head_of(subject).mask[subject.queries]
+    where = subject.kind, subject.layer, subject.head
+    return subject.trace.mask(*where)[subject.queries]
 
 
 def _masked(subject: Subject) -> Floats:

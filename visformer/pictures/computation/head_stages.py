@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from visformer.analysis.formulas import cosine, size
-from visformer.analysis.sublayers import Residual
+from visformer.analysis.sublayers import Residual, head_output
 from visformer.language import N_, _
 from visformer.pictures.computation.norms import norm_numbers, norm_steps, norm_words
 from visformer.pictures.computation.scale_stage import is_root
@@ -37,7 +37,8 @@ SUBLAYERS: dict[Kind, str] = {
 def weighted_stage(subject: Subject) -> StagePicture:
     """Show the weighted sum of the values."""
     weights = subject.weights[subject.queries]
-    values = subject.trace.values(subject.kind, subject.layer, subject.head)  # [K, d]
+    at = subject.kind, subject.layer, subject.head
+    values, output = head_output(subject.trace, at, subject.queries)  # [K, d], [n, d]
     row = weights[subject.at]  # [K]
     shares = row[:, None] * values  # [K, d]
     sizes = size(shares)  # [K]
@@ -51,7 +52,7 @@ def weighted_stage(subject: Subject) -> StagePicture:
             whole=True,
             role="value",
         ),
-        stage_map(subject, "=", "Z", lambda: weights @ values, ("query", "head")),
+        stage_map(subject, "=", "Z", lambda: output, ("query", "head")),
     )
     names = [f"{number(row[j])} · v({tokens[j]})" for j in order]
     largest = (
@@ -92,7 +93,9 @@ def _weighted_formula(subject: Subject) -> str:
 
 
 def _weighted_words(subject: Subject, words: str) -> str:
-    return " ".join(filter(None, (words, sharing_words(subject))))
+    changes = subject.changed("heads")
+    then = _("Then z is changed by {changes}.", changes=changes) if changes else ""
+    return " ".join(filter(None, (words, then, sharing_words(subject))))
 
 
 def concat_stage(subject: Subject) -> StagePicture:

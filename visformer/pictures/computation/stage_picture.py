@@ -244,7 +244,7 @@ def weights_map(subject: Subject, sign: str) -> StageMap:
         _("weights"),
         lambda: weights,
         ("query", "key"),
-        forbidden=~subject.trace.mask(subject.kind, subject.layer)[rows],
+        forbidden=~subject.trace.mask(subject.kind, subject.layer, subject.head)[rows],
         colours=lambda: Shading(*shade(weights, subject.scale)),
     )
 

@@ -23,7 +23,9 @@ from visformer.pictures.selection import (
 )
 from visformer.pictures.token_names import key_placed, row_placed
 from visformer.values.arrays import Floats
+from visformer.values.changes.run_change import ActingPoint
 from visformer.values.facts import SIDES, STACK_OF, AttentionFacts, Kind, StackName
+from visformer.values.intervention import Intervention
 from visformer.values.layer_weights import LayerParameters
 from visformer.values.memo import Memo
 from visformer.values.score_bias import NO_WEIGHT
@@ -97,6 +99,12 @@ class Subject:
     def captured(self) -> bool:
         """Whether the weights are the model's own, not derived from the scores."""
         return self.trace.is_captured(self.kind, self.layer)
+
+    def changed(self, *points: ActingPoint) -> str:
+        """Return the text of the changes that act on the head at some points."""
+        here = self.trace.intervention.at(self.kind, self.layer).changes
+        mine = (one for one in here if one.place[1] in (None, self.head))
+        return str(Intervention(*(one for one in mine if one.point in points)))
 
     @property
     def facts(self) -> AttentionFacts:

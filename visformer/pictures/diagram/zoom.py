@@ -483,4 +483,6 @@ def _sums(figure: Figure, id: str, shape: str) -> str:
         layers = range(path.layer, path.layer + 1)
         if np.isnan(layers_weights(trace, path.kind, layers)).any():
             return _("{shape} some rows are NaN", shape=shape)
+        if trace.intervention.at(path.kind, path.layer).acts("weights"):
+            return _("{shape} weights changed", shape=shape)
     return _("{shape} rows sum to 1", shape=shape)

@@ -345,9 +345,9 @@ def _computation(scene: Scene) -> str:
     kind, known = scene.selection.kind, trace.model.known
     if scene.stage not in _STAGES or (known is None and scene.stage not in _OF_WEIGHTS):
         return ""
-    layer, _head = layer_and_head(trace, scene.selection, kind)
+    layer, head = layer_and_head(trace, scene.selection, kind)
     facts, scale = trace.model.attention[kind], trace.scale(kind, layer)
-    allowed = trace.mask(kind, layer)[found.row]
+    allowed = trace.mask(kind, layer, head)[found.row]
     sentence = _(
         _STAGES[_told(scene.stage, trace, kind, layer, found)],
         **_names(found),
