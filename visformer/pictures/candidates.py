@@ -43,7 +43,7 @@ class CandidateRow:
 
 
 class AllRows(Sequence[CandidateRow]):
-    """Every token of a distribution as a row, which is made when it is looked at."""
+    """Every token of a distribution as a row, created on access."""
 
     def __init__(
         self,
@@ -52,14 +52,14 @@ class AllRows(Sequence[CandidateRow]):
         *,
         chosen: int | None,
     ) -> None:
-        """``best``: the first rows, as the step has them; ``chosen``: its id."""
+        """``best`` are the step's rows; ``chosen`` is the id of its token."""
         self._best, self._whole, self.chosen = tuple(best), whole, chosen
         self._marks = marks_of(whole.tokens)
         known = [row.id for row in self._best]
         self._places = np.flatnonzero(~np.isin(whole.ids, known))
 
     def __eq__(self, other: object) -> bool:
-        """Tell whether the other lists the same distribution."""
+        """Whether both list the same distribution."""
         return (
             isinstance(other, AllRows)
             and self._whole is other._whole
@@ -67,11 +67,11 @@ class AllRows(Sequence[CandidateRow]):
         )
 
     def __hash__(self) -> int:
-        """Return what equal ones have in common."""
+        """Return a hash that equal sequences share."""
         return hash((id(self._whole), self.chosen))
 
     def __len__(self) -> int:
-        """Return how many tokens there are."""
+        """Return the number of tokens."""
         return len(self._best) + len(self._places)
 
     @overload
@@ -91,7 +91,7 @@ class AllRows(Sequence[CandidateRow]):
         return CandidateRow(id, at + 1, token, share, id == self.chosen)
 
     def place_of(self, id: int) -> int | None:
-        """Return where a token stands."""
+        """Return the index of a token."""
         best = next((at for at, row in enumerate(self._best) if row.id == id), None)
         if best is not None:
             return best
@@ -101,13 +101,13 @@ class AllRows(Sequence[CandidateRow]):
 
 @dataclass(frozen=True, slots=True)
 class CandidateTable:
-    """The table, its title and the words below it."""
+    """The table, its title and the text below it."""
 
     title: str
     summary: str
     rows: Sequence[CandidateRow]
-    vocabulary: int = 0  # tokens that the distribution is over; 0: not known
-    choice: str = ""  # the step's token and who chose it, in words
+    vocabulary: int = 0  # size of the distribution; 0 if unknown
+    choice: str = ""  # the step's token and who chose it
     marks: WordMarks = ""  # how the vocabulary marks words
 
     def best(self) -> tuple[CandidateRow, ...]:
@@ -117,32 +117,32 @@ class CandidateTable:
         return (*self.rows[:BEST], *further)
 
 
-BEST = 8  # rows that are shown at first
+BEST = 8  # rows shown at first
 
 
 def place_of(rows: Sequence[CandidateRow], id: int) -> int | None:
-    """Return which of some rows a token is."""
+    """Return the index of a token among some rows."""
     if isinstance(rows, AllRows):
         return rows.place_of(id)
     return next((at for at, row in enumerate(rows) if row.id == id), None)
 
 
 def chosen_place(rows: Sequence[CandidateRow]) -> int | None:
-    """Return which of some rows is the chosen token."""
+    """Return the index of the chosen token among some rows."""
     if isinstance(rows, AllRows):
         return None if rows.chosen is None else rows.place_of(rows.chosen)
     return next((at for at, row in enumerate(rows) if row.chosen), None)
 
 
 def rest_of(listed: float) -> float:
-    """Return what probability is left beside what is listed; NaN of NaN."""
-    return 1 - min(listed, 1.0)  # min keeps its first: NaN stays
+    """Return the probability not covered by ``listed``; NaN if that is NaN."""
+    return 1 - min(listed, 1.0)  # min(NaN, 1.0) is NaN
 
 
 def others_words(table: CandidateTable, shown: int) -> str:
-    """Say how many tokens are in none of the first rows, and how probable they are.
+    """Say how many tokens are not among the first rows, and their total probability.
 
-    "" where that is not known.
+    "" if that is unknown.
     """
     count = table.vocabulary - shown
     if count <= 0 or not table.rows:
@@ -157,11 +157,11 @@ def others_words(table: CandidateTable, shown: int) -> str:
 
 
 def kept_words(table: CandidateTable) -> str:
-    """Say how many of the vocabulary's tokens the run keeps; "" where it keeps all."""
+    """Say how many of the vocabulary's tokens the run stores; "" if it stores all."""
     kept = len(table.rows)
     if not kept or kept >= table.vocabulary:
         return ""
-    kept -= table.rows[-1].rank != kept  # the step's own, where it is not of the best
+    kept -= table.rows[-1].rank != kept  # the step's token, if not one of the best
     return _(
         "The run keeps the best {kept} of {vocabulary:,} tokens of each step. Type any "
         "other one to force it.",
@@ -173,9 +173,9 @@ def kept_words(table: CandidateTable) -> str:
 def named_rows(
     table: CandidateTable, text: str, found: Sequence[tuple[int, str]]
 ) -> tuple[CandidateRow, ...]:
-    """Return the rows that a typed text names: best ones, then ``found`` elsewhere.
+    """Return the rows that match a typed text: among the best, then those in ``found``.
 
-    The rank of one that is not among the best is 0, its probability NaN.
+    A token that is not among the best has rank 0 and probability NaN.
     """
     wanted, known = text.strip().casefold(), table.rows[:CANDIDATES]
     near = [row for row in known if wanted in row.token.casefold()]
@@ -196,9 +196,9 @@ def candidate_table(
     choosable: bool = True,
     whole: WholeDistribution | None = None,
 ) -> CandidateTable:
-    """Describe the distribution of a Trace's last step, or list ``whole``: all of it.
+    """Return the distribution of a Trace's last step, or ``whole``: all its tokens.
 
-    ``choosable``: another token can be chosen instead.
+    ``choosable`` means that another token can be chosen instead.
     """
     if trace is None or not len(trace):
         hint = _("nothing decoded yet: step forward")
@@ -253,7 +253,7 @@ def _summary(trace: Trace, *, choosable: bool) -> str:
 
 
 def candidates_numbers(rows: Sequence[CandidateRow], title: str) -> Table | None:
-    """Return rows of the table for export; None where there are none."""
+    """Return rows of the table for export; None if there are none."""
     if not rows:
         return None
     names = saved_labels(tuple(row.token for row in rows))
@@ -265,9 +265,9 @@ def candidates_numbers(rows: Sequence[CandidateRow], title: str) -> Table | None
 
 
 def masked_token(trace: Trace | None, locked: AttentionCell | None) -> int | None:
-    """Return the masked source token that is looked at; None where none is.
+    """Return the masked source token to show; None if there is none.
 
-    That is the query of the locked cell, or the first masked one.
+    It is the query of the locked cell if that is masked, else the first masked token.
     """
     if trace is None or not trace.fills:
         return None
@@ -277,9 +277,9 @@ def masked_token(trace: Trace | None, locked: AttentionCell | None) -> int | Non
 
 
 def listed_row(trace: Trace | None, locked: AttentionCell | None) -> int | None:
-    """Return the row whose next token, or fill, is listed; None where there is none.
+    """Return the row whose next token, or fill, is listed; None if there is none.
 
-    That is the last decoder row, or the masked token that is looked at.
+    It is the last decoder row, or the masked token that is shown.
     """
     if trace is not None and has_target(trace):
         return len(trace) - 1 if trace.steps else None
@@ -289,7 +289,7 @@ def listed_row(trace: Trace | None, locked: AttentionCell | None) -> int | None:
 def fill_table(
     trace: Trace, masked: int | None, whole: WholeDistribution | None = None
 ) -> CandidateTable:
-    """Describe the best tokens in place of a masked one, or ``whole``: all of them."""
+    """Return the best tokens in place of a masked one, or ``whole``: all tokens."""
     if masked is None:
         words = _("Click a masked token in the source strip to see what would fill it.")
         return CandidateTable(_("masked token"), words, ())
@@ -328,13 +328,13 @@ def cell_of(trace: Trace, selection: Selection, token: int) -> AttentionCell:
 
 
 class TokenBar(NamedTuple):
-    """One bar: a token, or all that have none of their own."""
+    """One bar: a token, or the sum of the remaining tokens."""
 
     name: str
     p: float  # in [0, 1], or NaN
-    rank: int  # from 1; 0 for the others together
+    rank: int  # from 1; 0 for the remaining tokens
     own: bool = False  # the step's token
-    fed: bool = False  # it was forced or fed
+    fed: bool = False  # teacher-forced
 
     @property
     def words(self) -> str:
@@ -352,14 +352,14 @@ class TokenBar(NamedTuple):
 
 
 def predicts(trace: Trace | None) -> bool:
-    """Tell whether a run has bars at any step, so that they keep their place at 0."""
+    """Whether a run has bars at any step, so that step 0 reserves space for them."""
     if trace is None:
         return True
     return has_target(trace) and (not len(trace.whole) or bool(trace.whole.steps))
 
 
 def token_bars(trace: Trace | None) -> tuple[TokenBar, ...]:
-    """Return the bars of a Trace's last step; none where nothing is predicted."""
+    """Return the bars of a Trace's last step; none if nothing is predicted."""
     if trace is None or not trace.steps:
         return ()
     step = trace.steps[-1]
@@ -390,7 +390,7 @@ def bars_table(bars: tuple[TokenBar, ...]) -> Table | None:
 
 
 def headline(trace: Trace | None) -> str:
-    """Say what the last step's token is, and after which; "" where there is none."""
+    """Say what the last step's token is, and after which; "" if there is none."""
     if trace is None or not trace.steps:
         return ""
     step = trace.steps[-1]

@@ -21,7 +21,7 @@ from visformer.pictures.words.leak_words import leaking_cells
 from visformer.values.trace import Trace
 from visformer.words import KIND_NAMES, head_words
 
-TOP = 10  # candidates compared
+TOP = 10  # number of candidates compared
 NO_DIFFERENCE = N_("Change a mask above to see the difference from the original run.")
 
 
@@ -30,13 +30,13 @@ class Runs(NamedTuple):
 
     baseline: Trace
     modified: Trace
-    rows: int  # decoder rows that can be compared: both consumed the same tokens
+    rows: int  # comparable decoder rows: both runs consumed the same tokens
 
 
 def compare(baseline: Trace | None, modified: Trace | None) -> Runs | None:
-    """Put two runs side by side; None if one is missing or nothing is modified.
+    """Pair two runs; None if one is missing or nothing is modified.
 
-    The original run is cut to as many rows as the modified one has.
+    The original run is cut to the length of the modified one.
     """
     if baseline is None or modified is None or not modified.intervention:
         return None
@@ -54,7 +54,7 @@ def compare(baseline: Trace | None, modified: Trace | None) -> Runs | None:
 def attention_pictures(
     trace: Trace | None, baseline: Trace | None, selection: Selection
 ) -> tuple[Matrix, ...]:
-    """Return the focused head's map; for a modified run after that of the baseline.
+    """Return the focused head's map; for a modified run, after that of the baseline.
 
     The ``baseline``, the run without the change, is shown up to the same step.
     """
@@ -100,7 +100,7 @@ def _attention(trace: Trace, selection: Selection, title: str) -> Matrix:
 def compared_pictures(
     trace: Trace | None, baseline: Trace | None, selection: Selection
 ) -> tuple[Matrix, ...]:
-    """Return the focused head's map with what leaks painted, then the baseline's."""
+    """Return the focused head's map with leaks highlighted, then the baseline's."""
     pictures = attention_pictures(trace, baseline, selection)
     if trace is None:
         return pictures

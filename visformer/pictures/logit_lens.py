@@ -19,14 +19,14 @@ from visformer.values.trace import Trace
 from visformer.words import layer_words, number, probability, rank_text, share
 
 Shows = Literal["best", "chosen"]
-SHOWS: dict[Shows, str] = {  # in a cell of the map of all steps, translated there
+SHOWS: dict[Shows, str] = {  # in a cell of the map of all steps, translated when shown
     "best": N_("the layer's best token"),
     "chosen": N_("the rank of the step's token"),
 }
-BEST = 5  # tokens of a layer beside the chosen one
-MOST_STEPS = 128  # steps in the map of all steps: those up to the current one
-Text = tuple[str, str]  # what is written in a cell: a token, a number
-_TITLES: dict[tuple[Shows, bool], str] = {  # whether the first steps are left out
+BEST = 5  # tokens of a layer besides the chosen one
+MOST_STEPS = 128  # steps in the map of all steps: the last ones up to the current one
+Text = tuple[str, str]  # the text of a cell: a token, a number
+_TITLES: dict[tuple[Shows, bool], str] = {  # by whether the first steps are omitted
     ("best", False): N_("all steps: each layer's best token"),
     ("best", True): N_("steps {first} to {last}: each layer's best token"),
     ("chosen", False): N_("all steps: the rank of the step's token"),
@@ -36,7 +36,7 @@ _TITLES: dict[tuple[Shows, bool], str] = {  # whether the first steps are left o
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Written:
-    """A matrix whose cells are written on."""
+    """A matrix with text in its cells."""
 
     matrix: Matrix
     texts: tuple[tuple[Text, ...], ...]  # R rows of C
@@ -50,7 +50,7 @@ _ROWS = N_(
 
 
 def how_words(model: ModelFacts) -> str:
-    """Say how the lens is computed, and what it is not."""
+    """Explain how the lens is computed, and its limits."""
     if model.known is None:
         how = _(
             "Logit lens: each layer's stream through the model's own final norm, if it "
@@ -125,7 +125,7 @@ def _step_label(trace: Trace, row: int) -> Label:
 
 
 def steps_range(trace: Trace) -> range:
-    """Return the rows of the map of all steps."""
+    """Return the rows in the map of all steps."""
     return range(max(0, len(trace) - MOST_STEPS), len(trace))
 
 
@@ -169,7 +169,7 @@ def all_lens(
 def _kept_words(
     trace: Trace, row: int, look: LensRow, shows: Shows
 ) -> tuple[Label, tuple[Text, ...]]:
-    """Return a row's label and texts, kept with its run: later steps show them too."""
+    """Return a row's label and texts, cached with its run for later steps."""
     of, name = (look, trace.steps[row]), ("lens", row, shows)
     words: tuple[Label, tuple[Text, ...]] | None = trace.memo.find(of, name)
     if words is None:
@@ -179,7 +179,7 @@ def _kept_words(
 
 
 def _texts(look: LensRow, shows: Shows, how: WordMarks) -> tuple[Text, ...]:
-    """Return what a row's cells show, one cell per layer."""
+    """Return the text of a row's cells, one cell per layer."""
     if shows == "chosen":
         return tuple(_rank_text(look, layer) for layer in range(len(look.tokens)))
     best = zip(look.tokens, look.probabilities[:, 0].tolist(), strict=True)
@@ -187,15 +187,15 @@ def _texts(look: LensRow, shows: Shows, how: WordMarks) -> tuple[Text, ...]:
 
 
 def _layers(count: int) -> tuple[str, ...]:
-    """Name the input, the layers, and the last of them, which is the model's output."""
+    """Name the input and the layers; the last layer is the model's output."""
     between = map(str, range(1, count - 1))
     return (_("0: input"), *between, _("{layer}: model", layer=count - 1))
 
 
 def settled_layer(trace: Trace | None, lens: LensRows | None) -> int | None:
-    """Return the layer from which on the step's token is the best one, 0 the input.
+    """Return the layer from which on the step's token is the best one; 0 is the input.
 
-    None where it is not the best in the end, or the lens is not known.
+    None if it is not the best in the last layer, or if the lens is unknown.
     """
     look = current_row(trace, lens)
     if look is None or look.chosen_ranks[-1] != 1:
@@ -205,7 +205,7 @@ def settled_layer(trace: Trace | None, lens: LensRows | None) -> int | None:
 
 
 def rank_words(trace: Trace | None, lens: LensRows | None) -> str:
-    """Say how the chosen token's rank changes from layer to layer."""
+    """Describe how the chosen token's rank changes from layer to layer."""
     look = current_row(trace, lens)
     if trace is None or look is None:
         return ""

@@ -28,7 +28,7 @@ from visformer.words import (
 
 
 def painted_layer(trace: Trace, selection: Selection, field: int | None) -> int:
-    """Return the layer whose mask is painted: the field's, or the focused one."""
+    """Return the layer whose mask is shown: the field's, or the focused one."""
     return (
         layer_and_head(trace, selection, selection.kind)[0] if field is None else field
     )
@@ -41,9 +41,9 @@ def paint_picture(
     *,
     fixed: bool = False,
 ) -> Matrix | None:
-    """Return the mask that a click changes: the focused kind, the field's layer.
+    """Return the mask that a click changes: the focused kind, in the field's layer.
 
-    ``fixed``: nothing can be changed.
+    ``fixed`` means that nothing can be changed.
     """
     if trace is None:
         return None
@@ -60,9 +60,9 @@ def paint_picture(
 def toggled(
     intervention: Intervention, baseline: Trace | None, change: Cell
 ) -> Intervention:
-    """Return the intervention with a cell changed, or without a change now needless.
+    """Return the intervention with a cell changed, or without a needless change.
 
-    ``baseline``: the original run, if it is known.
+    ``baseline`` is the original run, if known.
     """
     kept = intervention.without(change)
     if kept != intervention and _needless(baseline, kept, change):
@@ -79,9 +79,9 @@ def turned(
 
 
 def _needless(baseline: Trace | None, kept: Intervention, change: Cell) -> bool:
-    """Whether the original mask and the kept changes already give the wanted value.
+    """Whether the original mask and the other changes already give the wanted value.
 
-    Not with a causal change: the original run does not say what it opens.
+    Never with a causal change, whose effect the original run does not show.
     """
     if baseline is None or kept.of(Causal):
         return False
@@ -99,7 +99,7 @@ def _needless(baseline: Trace | None, kept: Intervention, change: Cell) -> bool:
 def row_numbers(
     trace: Trace | None, runs: Runs | None, selection: Selection
 ) -> Numbers | None:
-    """Return one row from score to weight: of the cell in focus, or the last query."""
+    """Return one row from score to weight: the row in focus, or the last query."""
     if trace is None:
         return None
     kind = selection.kind
@@ -158,7 +158,7 @@ def row_words(trace: Trace | None, selection: Selection) -> str:
 
 
 def focused_query(trace: Trace, selection: Selection) -> int | None:
-    """Return the query of the cell in focus, or else the last one, if any."""
+    """Return the query of the cell in focus, else the last one, if any."""
     cell, queries = selection.cell, trace.tokens(selection.kind)[0]
     if cell is not None and cell.kind == selection.kind and cell.query < len(queries):
         return cell.query

@@ -20,12 +20,12 @@ from visformer.values.trace import Trace
 from visformer.words import KIND_NAMES, layer_words, masked_value_text, number
 
 MaskPart = Literal["padding", "causal", "combined"]
-PART_NAMES: dict[MaskPart, str] = {  # translated where they are shown
+PART_NAMES: dict[MaskPart, str] = {  # translated when shown
     "padding": N_("padding mask"),
     "causal": N_("causal mask"),
     "combined": N_("combined mask"),
 }
-PARTS: dict[MaskPart, str] = {  # as explained on screen, translated there
+PARTS: dict[MaskPart, str] = {  # as explained on screen, translated when shown
     "padding": N_(
         "Padding mask. False where the key only fills up a row of the batch, which no "
         "query should read."
@@ -38,7 +38,7 @@ PARTS: dict[MaskPart, str] = {  # as explained on screen, translated there
 }
 AGREES = N_("It is True exactly where both others are.")
 NO_CELLS = N_("Nothing is decoded yet: there are no cells.")
-# of a cell: whether it may attend, whether its key is a pad, whether it is a later one
+# by whether a cell may attend, whether its key is a pad, whether its key is later
 CELL_WORDS = {
     (True, False, False): N_("{kind}, {layer}: query {query} may attend to key {key}."),
     (True, True, False): N_(
@@ -77,14 +77,14 @@ ITS_OWN = N_("The mask that the model used; the rules behind it are unknown.")
 
 
 def parts_of(trace: Trace | None) -> dict[MaskPart, str]:
-    """Return the parts of the masks that are known, and what explains each."""
+    """Return the known parts of the masks, each with its explanation."""
     if trace is None or trace.model.known is not None:
         return {part: _(words) for part, words in PARTS.items()}
     return {"combined": _(ITS_OWN)}
 
 
 def chosen(batch: tuple[Trace, ...], shown: Trace | None, row: int) -> Trace | None:
-    """Return the batch's row, or what is shown if there is no batch."""
+    """Return the batch's row, or the Trace shown if there is no batch."""
     return batch[max(0, min(row, len(batch) - 1))] if batch else shown
 
 
@@ -142,7 +142,7 @@ def mask_picture(trace: Trace, kind: Kind, part: MaskPart, layer: int) -> Matrix
 def note(trace: Trace, kind: Kind, part: MaskPart, layer: int, head: int) -> str:
     """Say how many cells of one part of a layer's mask may attend, and what is unusual.
 
-    ``head``: the head whose weights are quoted for a row that may attend to nothing.
+    ``head`` is the head whose weights are quoted for a row that may attend to nothing.
     """
     mask = part_mask(trace, kind, part, layer)
     if not mask.size:
@@ -157,7 +157,7 @@ def note(trace: Trace, kind: Kind, part: MaskPart, layer: int, head: int) -> str
     if part == "padding":
         said.append(_padding_words(trace, kind))
     elif part == "combined":
-        known = trace.model.known is not None  # otherwise its rules are not
+        known = trace.model.known is not None  # otherwise the rules are unknown
         said.append(surprise(trace, kind, layer) or (_(AGREES) if known else ""))
         said.append(nothing_words(trace, kind, layer, head))
     elif kind != "decoder":
@@ -166,9 +166,10 @@ def note(trace: Trace, kind: Kind, part: MaskPart, layer: int, head: int) -> str
 
 
 def solid_words(trace: Trace, kind: Kind, part: MaskPart, layer: int) -> str:
-    """Say in place of a picture that a mask hides nothing.
+    """Say, in place of a picture, that a mask hides nothing.
 
-    "" if it hides something, or should: what it lets through is to be seen.
+    "" if it hides something, or if it should: the picture then shows what it lets
+    through.
     """
     mask = part_mask(trace, kind, part, layer)
     if not mask.size:
@@ -223,7 +224,7 @@ def cell_words(trace: Trace, kind: Kind, layer: int, query: int, key: int) -> st
 def surprise(trace: Trace, kind: Kind, layer: int) -> str:
     """Say where a layer's mask differs from padding and causal mask; "" if nowhere."""
     if trace.model.known is None:
-        return ""  # its rules are not known
+        return ""  # the model's rules are unknown
     mask = trace.mask(kind, layer)
     differ = np.argwhere(mask != (padding_mask(trace, kind) & causal_mask(trace, kind)))
     if not len(differ):
@@ -239,13 +240,13 @@ def surprise(trace: Trace, kind: Kind, layer: int) -> str:
 
 
 def attends_to_nothing(trace: Trace, kind: Kind, layer: int) -> tuple[int, ...]:
-    """Return a layer's query rows that may attend to no key at all."""
+    """Return the query rows of a layer that may attend to no key."""
     mask = trace.mask(kind, layer)
     return tuple(np.flatnonzero(~mask.any(axis=1)).tolist())
 
 
 def nothing_words(trace: Trace, kind: Kind, layer: int, head: int) -> str:
-    """Say what weights a head gives rows that may attend to nothing; "" for none."""
+    """Describe a head's weights in rows that may attend to nothing; "" if none."""
     rows = attends_to_nothing(trace, kind, layer)
     if not rows:
         return ""
@@ -260,7 +261,7 @@ def nothing_words(trace: Trace, kind: Kind, layer: int, head: int) -> str:
 
 
 def false_words(trace: Trace) -> str:
-    """Say what False does to a score, with the model's masked value."""
+    """Say what False does to a score, quoting the model's masked value."""
     values = (facts.masked_value for facts in trace.model.attention.values())
     value = _(" or ").join(dict.fromkeys(map(masked_value_text, values)))
     return _(
@@ -270,7 +271,7 @@ def false_words(trace: Trace) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class BatchTable:
-    """One side of a batch as the model read it: one sentence per row, with pads."""
+    """One side of a batch as the model read it: one padded sentence per row."""
 
     side: SentenceSide
     tokens: tuple[tuple[str, ...], ...]  # B rows of L tokens
@@ -279,7 +280,7 @@ class BatchTable:
 
     @property
     def summary(self) -> str:
-        """How long the rows are and how much of them is padding, in words."""
+        """The length of the rows and their amount of padding, in words."""
         rows, length = self.ids.shape
         pads = np.count_nonzero(self.pads)
         return _(
@@ -291,7 +292,7 @@ class BatchTable:
         )
 
 
-_SUMMARIES: dict[tuple[SentenceSide, bool], str] = {  # of a side, with pads or without
+_SUMMARIES: dict[tuple[SentenceSide, bool], str] = {  # side, whether it has pads
     ("source", False): N_("source {rows} × {length}: no token is padding"),
     ("source", True): N_(
         "source {rows} × {length}: {pads:,} of {tokens:,} tokens are padding (hatched)"
@@ -304,7 +305,7 @@ _SUMMARIES: dict[tuple[SentenceSide, bool], str] = {  # of a side, with pads or 
 
 
 def batch_table(traces: tuple[Trace, ...], side: SentenceSide) -> BatchTable:
-    """Return one side of a batch; rows of unequal length raise ValueError, as numpy."""
+    """Return one side of a batch; ValueError for rows of unequal length."""
     source = side == "source"
     ids = np.stack([t.source_ids if source else t.target_ids for t in traces])  # [B, T]
     return BatchTable(
@@ -316,7 +317,7 @@ def batch_table(traces: tuple[Trace, ...], side: SentenceSide) -> BatchTable:
 
 
 def row_name(trace: Trace, row: int) -> str:
-    """Name a batch's row: its number from 1, its text, and its padding in words."""
+    """Name a batch's row by its number from 1, its text and its padding."""
     if not has_source(trace):
         text = source_line(trace) or " ".join(trace.target)
         return _("{row}: {text}", row=row + 1, text=text)
@@ -347,7 +348,7 @@ def _padding_words(trace: Trace, kind: Kind) -> str:
 def _difference_words(
     trace: Trace, kind: Kind, query: int, key: int, *, allowed: bool
 ) -> str:
-    """Say how one cell of a layer's mask differs from padding and causal mask."""
+    """Describe how one cell of a layer's mask differs from padding and causal mask."""
     pair = {
         "query": row_placed(trace, kind, query),
         "key": key_placed(trace, kind, key),
@@ -367,7 +368,7 @@ def _difference_words(
 
 
 def _empty_row_words(trace: Trace, kind: Kind, layer: int, weights: Floats) -> str:
-    """Say what weights a row has whose every score is masked."""
+    """Describe the weights of a row whose scores are all masked."""
     if trace.is_captured(kind, layer):
         return _("See the Attention tab for the weights.")
     if np.isnan(weights).any():
@@ -382,9 +383,9 @@ def _empty_row_words(trace: Trace, kind: Kind, layer: int, weights: Floats) -> s
 
 
 def batch_examples(sentence: str) -> tuple[str, ...]:
-    """Return what a batch begins with: a sentence and two beginnings of it.
+    """Return the initial sentences of a batch: a sentence and two prefixes of it.
 
-    Its model can read these, too.
+    Its model can read these too.
     """
     words = sentence.split()
     parts, between = (words, " ") if len(words) > 2 else (list(sentence.strip()), "")

@@ -32,8 +32,8 @@ from visformer.values.step import Step
 from visformer.values.trace import Trace
 from visformer.words import decimals, dimension_words, number, probability, rank_text
 
-MOST_ROWS = 256  # rows of Z that are drawn: those up to the current one
-AHEAD = 8  # rows after the current one that are requested before they are shown
+MOST_ROWS = 256  # rows of Z drawn: the last ones up to the current row
+AHEAD = 8  # rows after the current one that are requested in advance
 AROUND = 128  # rows on both sides of the current one whose lens is requested
 NOT_RUN = N_("No sentence has been run yet.")
 UNDECODED = N_("Nothing is decoded yet: step forward to see what the decoder predicts.")
@@ -47,12 +47,12 @@ def known_rows(trace: Trace | None, lens: LensRows | None) -> Mapping[int, LensR
 
 
 def current_row(trace: Trace | None, lens: LensRows | None) -> LensRow | None:
-    """Return the lens of a Trace's last row, once it is known."""
+    """Return the lens of a Trace's last row, if known."""
     return None if trace is None else known_rows(trace, lens).get(len(trace) - 1)
 
 
 def refused(trace: Trace | None, lens: LensRows | None) -> bool:
-    """Tell whether the engine could not look at a Trace's run."""
+    """Whether the engine could not compute the lens of a Trace's run."""
     if trace is None or lens is None or not same(lens.of, trace.storage):
         return False
     return lens.refused
@@ -61,10 +61,11 @@ def refused(trace: Trace | None, lens: LensRows | None) -> bool:
 def missing(
     trace: Trace | None, lens: LensRows | None, *, busy: bool
 ) -> tuple[int, ...]:
-    """Return the rows whose lens is wanted but not known, the nearest first.
+    """Return the rows whose lens is needed but unknown, the nearest first.
 
-    They are around the last row of ``trace``, including rows decoded ahead. While
-    something runs, it is only that row: more would slow the run.
+    They are around the last row of ``trace``, including rows already decoded after it.
+    While the engine is ``busy``, only that row is requested, in order not to slow the
+    run.
     """
     if trace is None or not len(trace) or refused(trace, lens):
         return ()
@@ -82,7 +83,7 @@ def first_row(trace: Trace) -> int:
     return max(0, len(trace) - MOST_ROWS)
 
 
-# of Z: whether its first rows are left out, whether rows read later tokens
+# by whether the first rows are left out, and whether rows read later tokens
 _TITLES = {
     (False, False): N_("Z [{rows}, {width}]: row t read tokens 1..t, predicts t + 1"),
     (False, True): N_("Z [{rows}, {width}]: some rows of this run read later tokens"),
@@ -98,7 +99,7 @@ _TITLES = {
 
 
 def output_picture(trace: Trace) -> Matrix | None:
-    """Return the decoder's output Z [T, D], one row per step; None if not kept."""
+    """Return the decoder's output Z [T, D], one row per step; None if not stored."""
     if not has_output(trace):
         return None
     start, width = first_row(trace), trace.model.stacks["decoder"].d_model
@@ -135,7 +136,7 @@ def _row_labels(trace: Trace, rows: range) -> tuple[str, ...]:
     )
 
 
-# of a row of Z: whether it reads a source, whether it may read later tokens
+# by whether a row of Z reads a source, and whether it may read later tokens
 _DEPENDS = {
     (True, False): N_("Row {row} of Z depends on the source and on {tokens} only."),
     (True, True): N_(
@@ -148,7 +149,7 @@ _DEPENDS = {
 
 
 def output_words(trace: Trace, row: int) -> str:
-    """Say what a row of Z depends on, and what follows from it."""
+    """Say what a row of Z depends on, and what is computed from it."""
     sourced = has_source(trace) and bool(trace.steps)
     depends = _DEPENDS[sourced, reads_later(trace)]
     reads = _(depends, row=row + 1, tokens=_read(trace, row))
@@ -170,7 +171,7 @@ def _read(trace: Trace, row: int) -> str:
 
 
 def flow_words(trace: Trace | None) -> str:
-    """Say how the current step's token came about, from what was read to the choice."""
+    """Describe the way from the tokens read to the current step's choice."""
     if trace is None:
         return _(NOT_RUN)
     if not has_target(trace):
@@ -190,7 +191,7 @@ def flow_words(trace: Trace | None) -> str:
 
 
 def _known_chain(trace: Trace, row: int) -> tuple[str, ...]:
-    """Return what a row passes after the decoder, where that is known."""
+    """Return what a row passes after the decoder, if known."""
     if trace.model.known is None:
         stack = trace.model.stacks.get("decoder")
         if stack is None or not stack.read_out:
@@ -210,11 +211,11 @@ def _known_chain(trace: Trace, row: int) -> tuple[str, ...]:
 
 
 def product_table(trace: Trace | None, lens: LensRows | None) -> Numbers | None:
-    """Return the last row of Z and, once known, how it makes the chosen logit."""
+    """Return the last row of Z and, once known, the terms of the chosen logit."""
     if trace is None or not len(trace) or not has_output(trace):
         return None
     vector = trace.decoder_output[-1]
-    # the same names at every step, so that the table need not be built again
+    # constant names, so that the table need not be rebuilt at every step
     columns = trace.memo.made(
         (trace.model,),
         "dimensions",
@@ -234,7 +235,7 @@ def product_table(trace: Trace | None, lens: LensRows | None) -> Numbers | None:
 
 
 def logit_table(trace: Trace | None, lens: LensRows | None) -> Numbers | None:
-    """Return logit and probability of the best tokens and the step's own."""
+    """Return logit and probability of the best tokens and of the step's token."""
     look = current_row(trace, lens)
     if trace is None or look is None:
         return None
@@ -258,7 +259,7 @@ def logit_table(trace: Trace | None, lens: LensRows | None) -> Numbers | None:
 
 
 def chosen_line(trace: Trace | None, lens: LensRows | None) -> int | None:
-    """Return the line of ``logit_table`` that is the chosen token."""
+    """Return the line of ``logit_table`` with the chosen token."""
     look = current_row(trace, lens)
     if trace is None or look is None:
         return None
@@ -267,7 +268,7 @@ def chosen_line(trace: Trace | None, lens: LensRows | None) -> int | None:
 
 
 def softmax_words(trace: Trace | None, lens: LensRows | None) -> str:
-    """Write out the softmax of the current step with its numbers."""
+    """Write out the softmax of the current step in numbers."""
     if trace is None or not len(trace) or no_lens_words(trace):
         return ""
     look = current_row(trace, lens)
@@ -324,11 +325,11 @@ def _rest_words(look: LensRow, vocabulary: int) -> str:
 
 
 def _sampling_words(step: Step, lens: LensRows, look: LensRow, logit: float) -> str:
-    """Say from what distribution the token was drawn; "" where it was not."""
+    """State the distribution that the token was drawn from; "" if it was not drawn."""
     if step.drawn is None:
         return ""
     heat, total = step.drawn.temperature, look.tempered_log_sum
-    if heat != lens.strategy.temperature:  # the sum is of another one
+    if heat != lens.strategy.temperature:  # the sum is for another temperature
         return draw_words(step.drawn)
     sampling = _(
         "Sampling at temperature {heat}: softmax(z / {heat}) gives exp({logit} / "
@@ -342,7 +343,7 @@ def _sampling_words(step: Step, lens: LensRows, look: LensRow, logit: float) -> 
 
 
 def unknown_words(trace: Trace, lens: LensRows | None) -> str:
-    """Say why there are no logits yet."""
+    """Explain why there are no logits yet."""
     if refused(trace, lens):
         return _("The engine could not compute the logits; the log says why.")
     return _(

@@ -1,4 +1,4 @@
-"""What a matrix looks like before it is painted, and how its numbers become colours."""
+"""A matrix before it is painted, and how its numbers become colours."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def codes(shade: Floats, masked: Bools | None = None) -> Bytes:
     shades, out = shade.reshape(-1, wide), result.reshape(-1, wide)
     hidden = None if masked is None else masked.reshape(-1, wide)
     rows = max(1, BLOCK // wide)
-    for first in range(0, len(shades), rows):  # one block at a time stays in the cache
+    for first in range(0, len(shades), rows):  # blocks that fit into the CPU's cache
         block = slice(first, first + rows)
         _code(shades[block], None if hidden is None else hidden[block], out[block])
     return result
@@ -49,28 +49,28 @@ def _code(shade: Floats, masked: Bools | None, out: Bytes) -> None:
         out[masked & (out == LOW)] = MASKED
 
 
-# What a token is in attention; each role keeps one hue wherever it is drawn.
+# A token's role in attention; each role has one hue everywhere.
 AttentionRole = Literal["", "query", "key", "value"]
 
-LOG_FLOOR = 1e-4  # smallest weight told apart from 0 on the logarithmic scale
+LOG_FLOOR = 1e-4  # smallest weight distinguished from 0 on the logarithmic scale
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """What is copied and saved from a picture: values with their rows and columns."""
+    """The copied and saved part of a picture: values with row and column labels."""
 
     rows: tuple[str, ...]  # R labels
     columns: tuple[str, ...]  # C labels
     values: Floats | tuple[tuple[int | str, ...], ...]  # [R, C]
-    about: str = ""  # what the values are
+    about: str = ""  # description of the values
 
 
 class Label(str):
     """A label in a picture, and how it is written elsewhere."""
 
-    full: str  # outside of the picture
-    raw: str  # in a picture that shows raw pieces
-    saved: str  # in files, with raw pieces too
+    full: str  # outside the picture
+    raw: str  # in a picture that shows vocabulary pieces
+    saved: str  # in files, even with vocabulary pieces
     faint: bool
 
     def __new__(
@@ -82,31 +82,31 @@ class Label(str):
         saved: str = "",
         faint: bool = False,
     ) -> Self:
-        """Keep all; what is not given is the label itself, in files the raw one."""
+        """Set all forms; by default the label itself, in files the raw one."""
         made = super().__new__(cls, label)
         made.full, made.raw, made.faint = full or label, raw or label, faint
         made.saved = saved or made.raw
         return made
 
     def after(self, words: str) -> Label:
-        """Return it behind some words."""
+        """Return the label with words before it."""
         others = {x: words + getattr(self, x) for x in ("full", "raw", "saved")}
         return Label(words + self, faint=self.faint, **others)
 
 
 def quoted(label: str) -> str:
-    """Write a label in a sentence: in quotes, or as it is written outside."""
+    """Write a label in a sentence: quoted, or in its full form."""
     full = label.full if isinstance(label, Label) else label
     return full if full != label else f"“{label}”"
 
 
 def raw_label(label: str) -> str:
-    """Return a label with its tokens as the vocabulary has them."""
+    """Return a label with its tokens as in the vocabulary."""
     return label.raw if isinstance(label, Label) else label
 
 
 def saved_labels(labels: tuple[str, ...]) -> tuple[str, ...]:
-    """Return labels as files have them."""
+    """Return labels as written in files."""
     return tuple(x.saved if isinstance(x, Label) else x for x in labels)
 
 
@@ -114,8 +114,9 @@ def saved_labels(labels: tuple[str, ...]) -> tuple[str, ...]:
 class Matrix:
     """A picture of numbers: rows downwards, columns to the right.
 
-    ``shade`` is what is painted: in [0, 1], 0 the low end of ``ends``, NaN where the
-    number is NaN. ``values`` are the numbers themselves, for reading and export.
+    ``shade`` is what is painted, in [0, 1]: 0 is the low end of ``ends``, NaN is
+    painted where the number is NaN. ``values`` are the numbers themselves, for reading
+    and export.
     """
 
     title: str
@@ -123,31 +124,31 @@ class Matrix:
     shade: Floats  # [R, C] in [0, 1] or NaN
     rows: tuple[str, ...]  # R labels
     columns: tuple[str, ...]  # C labels
-    row_axis: str  # what a row is, in words
+    row_axis: str  # description of a row
     column_axis: str
     ends: tuple[str, str]  # labels of the colour bar's ends
-    signed: bool = False  # from minus to plus, 0 in the middle of the colours
-    note: str  # what was done to the numbers before painting, in words
+    signed: bool = False  # a diverging scale with 0 in the middle
+    note: str  # how the numbers were processed before painting
     masked: Bools | None = None  # [R, C]: True where the mask forbids; drawn grey
     marked: tuple[int, int] | None = None  # the cell in focus
-    current: int | None = None  # the row of the step on screen: always labelled
-    sign: Kind | None = None  # of the kind of attention, painted before the title
-    offer: str = ""  # another range of colours, as the button beside the bar names it
-    done: str = ""  # what was done to the model's numbers, in words
-    border: tuple[int, int] | None = None  # rows and columns of the prompt: a line
-    framed: slice | None = None  # columns that a frame is drawn around
+    current: int | None = None  # the row of the current step, always labelled
+    sign: Kind | None = None  # the kind of attention, whose icon precedes the title
+    offer: str = ""  # the name of another scale, on the button beside the bar
+    done: str = ""  # how the model's numbers were changed
+    border: tuple[int, int] | None = None  # rows and columns of the prompt
+    framed: slice | None = None  # columns inside a frame
     row_role: AttentionRole = ""
     column_role: AttentionRole = ""
-    role: AttentionRole = ""  # of the whole matrix: Q, K, V and what makes them
-    boolean: bool = False  # 1 may attend, 0 may not: two colours, no range
-    bars: bool = False  # each number is a bar in its cell, on one scale, no colour
-    alarms: Bools | None = None  # [R, C]: True where what is forbidden is read
-    ahead: Bytes | None = None  # codes of the whole run: its later rows are faint
-    row_unit: str = ""  # before a label outside of the picture: "pos" for "pos 3"
+    role: AttentionRole = ""  # of the whole matrix: Q, K, V and their weights
+    boolean: bool = False  # 1 may attend, 0 may not: two colours, no scale
+    bars: bool = False  # cells contain bars on one scale instead of colours
+    alarms: Bools | None = None  # [R, C]: True where a forbidden key is read
+    ahead: Bytes | None = None  # codes of the whole run; its later rows are faint
+    row_unit: str = ""  # before labels outside the picture: "pos" for "pos 3"
     column_unit: str = ""
 
     def said(self, at: tuple[int, int]) -> str:
-        """Write one number, a weight as it is written everywhere else."""
+        """Format one number; weights are formatted as everywhere else."""
         value = float(self.values[at])
         is_weight = (self.row_role, self.column_role) == ("query", "key")
         is_weight = is_weight and not (self.signed or self.boolean)
@@ -163,17 +164,17 @@ class Matrix:
 
     @property
     def row_names(self) -> tuple[str, ...]:
-        """The labels of the rows as they are written outside the picture."""
+        """The row labels as written outside the picture."""
         return named(self.row_unit, self.rows)
 
     @property
     def column_names(self) -> tuple[str, ...]:
-        """The labels of the columns as they are written outside the picture."""
+        """The column labels as written outside the picture."""
         return named(self.column_unit, self.columns)
 
     @property
     def table(self) -> Table:
-        """The numbers for export, with what was done to them."""
+        """The numbers for export, with a description."""
         about = ""
         if self.done:
             about = _("{title}: {done}", title=self.title, done=self.done)
@@ -183,16 +184,16 @@ class Matrix:
 
 
 def named(unit: str, labels: tuple[str, ...]) -> tuple[str, ...]:
-    """Write labels in full, after what they count unless they are tokens (unit "")."""
+    """Write labels in full, after their unit unless they are tokens (unit "")."""
     full = (label.full if isinstance(label, Label) else label for label in labels)
     if not unit:
         return tuple(full)
-    # looked up once: a layer has thousands of units
+    # cached: a layer has thousands of units
     name = _("{unit} {label}", unit=unit, label="\0")
     return tuple(name.replace("\0", label) for label in full)
 
 
-Axis = Literal["query", "key", "model", "head", "inner", ""]  # what an index counts
+Axis = Literal["query", "key", "model", "head", "inner", ""]  # meaning of an index
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -202,21 +203,21 @@ class Numbers:
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     values: Floats  # [R, C]
-    axis: Axis  # what a column is
+    axis: Axis  # meaning of a column
     rows_axis: Axis = ""
-    by: Literal["row", "column", "all"] = "row"  # whose maximum is a bar of full length
+    by: Literal["row", "column", "all"] = "row"  # whose maximum has a full bar
     flags: tuple[int, ...] = ()  # rows of yes (1) and no (0)
-    full: tuple[float, ...] = ()  # of each row what a full bar stands for; (): ``by``
-    kept: Bools | None = None  # [R, C]: False where the run keeps no number
+    full: tuple[float, ...] = ()  # the value of a full bar in each row; (): see ``by``
+    kept: Bools | None = None  # [R, C]: False where the run stores no number
     counts: bool = False  # whole numbers, written in full
 
     def keeps(self, row: int, column: int) -> bool:
-        """Tell whether there is a number in a cell."""
+        """Whether a cell has a number."""
         return self.kept is None or bool(self.kept[row, column])
 
 
 def is_same(one: Matrix | Numbers, other: Matrix | Numbers | None) -> bool:
-    """Tell whether two pictures of one sort show the same, number by number."""
+    """Whether two pictures of the same type are equal, element by element."""
     if other is None:
         return False
     names = (field.name for field in fields(one))
@@ -232,9 +233,9 @@ def _equal(one: object, other: object) -> bool:
 
 
 def shade(values: Floats, scale: Scale) -> tuple[Floats, tuple[str, str], str]:
-    """Map weights to [0, 1] -> shades, labels of the colour bar's ends, the note.
+    """Map weights to [0, 1] -> shades, labels of the colour bar's ends, a note.
 
-    A weight beyond the range, as a watched model may have it, is shaded as its end.
+    Weights outside the range, which a watched model may have, are clipped.
     """
     shades: NDArray[np.floating] = values
     ends = "0", "1"
@@ -273,7 +274,7 @@ def csv_text(table: Table) -> str:
     writer = csv.writer(out, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
     if table.about:
         writer.writerow((table.about, *table.columns))
-    else:  # an empty field has no quotes
+    else:  # empty fields have no quotes
         out.write("," if table.columns else "")
         writer.writerow(table.columns)
     for label, values in zip(table.rows, table.values, strict=True):

@@ -26,7 +26,7 @@ from visformer.values.intervention import Intervention
 from visformer.values.trace import Trace
 from visformer.words import number, position_words
 
-FORMS: dict[PositionForm | None, str] = {  # as named on screen, translated there
+FORMS: dict[PositionForm | None, str] = {  # as named on screen, translated when shown
     None: N_("the model's own"),
     "interleaved": N_("sinusoids, sine and cosine alternating"),
     "halves": N_("sinusoids, all sines first"),
@@ -36,7 +36,7 @@ FORMS: dict[PositionForm | None, str] = {  # as named on screen, translated ther
     "permuted": N_("first positions shuffled"),
     "constant": N_("all at pos"),
 }
-TITLES = {  # of the three maps, on screen translated
+TITLES = {  # of the three maps, translated when shown
     "embedding": N_("embedding [{rows}, {columns}]"),
     "scaled": N_("embedding × √d [{rows}, {columns}]"),
     "position": N_("+ position [{rows}, {columns}]"),
@@ -46,18 +46,18 @@ TITLES = {  # of the three maps, on screen translated
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Parts:
-    """The parts of a stack's input and their sum, for each token: float32 [T, D]."""
+    """The parts of a stack's input and their sum for each token: float32 [T, D]."""
 
-    embedding: Floats  # scaled if the model scales it
+    embedding: Floats  # including the model's scale
     position: Floats
     input: Floats
 
 
 def token_positions(trace: Trace, table: Floats, side: SentenceSide) -> Floats | None:
-    """Return the encodings from a table [P, D] that a side's tokens got, [T, D].
+    """Return the rows of a table [P, D] that a side's tokens received, [T, D].
 
-    None if they are not known: learned tables differ between the sides, and the window
-    has only the source's.
+    None if unknown: the window has only the source's table, and learned tables differ
+    between the sides.
     """
     config = trace.model.config
     if side == "target" and config.positions == "learned":
@@ -129,7 +129,7 @@ def input_pictures(
 
 
 def id_words(trace: Trace | None, side: SentenceSide) -> str:
-    """Write a side's tokens with their ids, as the embedding looks them up."""
+    """Write a side's tokens with their ids, as the embedding receives them."""
     if trace is None:
         return ""
     ids = trace.source_ids if side == "source" else trace.target_ids
@@ -139,7 +139,7 @@ def id_words(trace: Trace | None, side: SentenceSide) -> str:
 
 
 def telling_position(trace: Trace, side: SentenceSide) -> int:
-    """Return the position of a side's longest token: a word, not a sign."""
+    """Return the position of a side's longest token, usually a word."""
     tokens = trace.source if side == "source" else trace.target
     return max(range(len(tokens)), key=lambda at: len(tokens[at]), default=0)
 
@@ -147,7 +147,7 @@ def telling_position(trace: Trace, side: SentenceSide) -> int:
 def position_numbers(
     pictures: tuple[Matrix, ...], trace: Trace, side: SentenceSide, position: int
 ) -> Numbers | None:
-    """Return one token's row of every map, to be read number by number."""
+    """Return one token's row of every map as numbers."""
     if not pictures or position >= len(pictures[0].values):
         return None
     ids = trace.source_ids if side == "source" else trace.target_ids
@@ -172,7 +172,7 @@ def distance_products(
 ) -> tuple[Floats, Floats]:
     """Return distances -reach..reach and the dot products p(i) . p(i + distance).
 
-    Distances that leave the table [P, D] are left out.
+    Distances beyond the ends of the table [P, D] are left out.
     """
     first, last = max(0, position - reach), min(len(table) - 1, position + reach)
     distance = np.arange(first - position, last - position + 1, dtype=np.float32)
@@ -193,7 +193,7 @@ def change_of(
 def table_pictures(
     trace: Trace | None, table: Floats | None, change: PositionChange | None
 ) -> tuple[Matrix, ...]:
-    """Return the model's own table and, if there is a change, the changed one.
+    """Return the model's own table and, if changed, the changed one.
 
     They have as many rows of the table [P, D] as the longer side of ``trace``.
     """
@@ -210,9 +210,9 @@ def table_pictures(
 
 
 def result_words(trace: Trace | None, baseline: Trace | None) -> str:
-    """Say in one sentence what other positions make of the translation.
+    """Describe in one sentence how other positions change the translation.
 
-    The text of the run alone while nothing is changed, or nothing is known beside it.
+    Only the text of the run if nothing is changed or the baseline is unknown.
     """
     if trace is None or (not trace.steps and not has_target(trace)):
         return ""
@@ -238,7 +238,7 @@ def result_words(trace: Trace | None, baseline: Trace | None) -> str:
     return _("With {change} “{original}” becomes “{modified}”.", **fields)
 
 
-# ---- a bag of words ----------------------------------------------------------------
+# ---- bag of words ------------------------------------------------------------------
 
 
 def encoder_difference(
@@ -246,7 +246,7 @@ def encoder_difference(
 ) -> float:
     """Return the largest difference in encoder output over all tokens.
 
-    ``order``: where each token of the shuffled source stood.
+    ``order`` holds the original position of each token of the shuffled source.
     """
     moved = baseline.encoder_output[list(order)]
     return float(np.abs(shuffled.encoder_output - moved).max())
@@ -258,7 +258,7 @@ def output_difference(baseline: Trace, shuffled: Trace) -> float:
     return float(difference.max(initial=0))
 
 
-BAG = 1e-3  # of the largest magnitude: more than summing in another order changes
+BAG = 1e-3  # relative to the largest magnitude: above the rounding of reordered sums
 
 
 def shuffle_words(baseline: Trace, shuffled: Trace, order: tuple[int, ...]) -> str:
@@ -303,7 +303,7 @@ _VERDICTS = {
 
 
 def _verdict(baseline: Trace, shuffled: Trace, bag: bool) -> str:
-    """Return what follows for the order; ``bag``: whether the outputs are the same."""
+    """Say what follows for the order; ``bag`` means that the outputs agree."""
     if shuffled.source == baseline.source:
         return "same"
     if bag:

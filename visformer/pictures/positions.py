@@ -21,22 +21,22 @@ from visformer.values.trace import Trace
 from visformer.words import dimension_words, number, position_words
 
 Likeness = Literal["dot product", "cosine"]
-Waves = Literal["interleaved", "halves", "none"]  # where the sines and cosines are
-LIKENESS_NAMES: dict[Likeness, str] = {  # translated where they are shown
+Waves = Literal["interleaved", "halves", "none"]  # the layout of sines and cosines
+LIKENESS_NAMES: dict[Likeness, str] = {  # translated when shown
     "dot product": N_("dot product"),
     "cosine": N_("cosine"),
 }
-LIKENESSES: dict[Likeness, str] = {  # as explained on screen, translated there
+LIKENESSES: dict[Likeness, str] = {  # as explained on screen, translated when shown
     "dot product": N_("dot product of two positions' encodings"),
     "cosine": N_("cosine: dot product divided by both lengths"),
 }
-FIRST_ROWS = 32  # positions shown at the start, more if a sentence is longer
-MOST_CURVES = 8  # that can be distinguished by colour and dash
+FIRST_ROWS = 32  # positions shown at first; more for longer sentences
+MOST_CURVES = 8  # curves that colour and dash can distinguish
 MOST_COMPARED = 1024  # positions in the similarity map: a million cells
 
 
 def default_last(table: Floats | None, trace: Trace | None) -> int:
-    """Return the last position of the range that is shown at first; -1 for no table."""
+    """Return the last position of the range shown at first; -1 without a table."""
     if table is None:
         return -1
     longest = max(len(trace.source), len(trace)) if trace else 0
@@ -70,7 +70,7 @@ def heat_picture(table: Floats, first: int, last: int) -> Matrix:
 def similarity_picture(
     table: Floats, first: int, last: int, *, likeness: Likeness
 ) -> Matrix:
-    """Compare every two positions of a range by dot product or cosine, [P', P']."""
+    """Compare all pairs of positions in a range by dot product or cosine, [P', P']."""
     rows = table[first : min(last + 1, first + MOST_COMPARED)]
     values = similarity(rows, likeness)
     labels = _numbers(first, len(rows))
@@ -102,9 +102,9 @@ def similarity_picture(
 def _similarity_colours(
     values: Floats, likeness: Likeness
 ) -> tuple[str, Floats, tuple[str, str], bool]:
-    """Return the scale in words, the shades, the bar's ends, whether it is signed.
+    """Return the scale in words, the shades, the bar's ends, and whether it is signed.
 
-    Numbers of one sign get all colours for their own range, which is then said.
+    Numbers of a single sign use all colours for their own range, which is then stated.
     """
     finite = values[np.isfinite(values)]
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0, 0)
@@ -117,7 +117,7 @@ def _similarity_colours(
 
 
 def similarity(rows: Floats, likeness: Likeness) -> Floats:
-    """Compare rows [P, D] with each other -> [P, P]; a zero row's cosine is NaN."""
+    """Compare rows [P, D] pairwise -> [P, P]; the cosine with a zero row is NaN."""
     products: Floats = rows @ rows.T  # [P', P']
     if likeness == "dot product":
         return products
@@ -133,7 +133,7 @@ class Curve:
     dimension: int
     positions: Floats  # [P']
     values: Floats  # [P']
-    words: str  # what it is, for the legend
+    words: str  # description for the legend
 
 
 def curves(
@@ -157,7 +157,7 @@ def curves(
 
 
 def waves_of(table: Floats) -> Waves:
-    """Return how a table [P, D] holds the paper's sinusoids, to float32 rounding."""
+    """Return how a table [P, D] arranges the paper's sinusoids, to float32 rounding."""
     # Two rows rule out most other tables without a sine for every cell.
     width = table.shape[1]
     for waves in ("interleaved", "halves"):
@@ -169,28 +169,28 @@ def waves_of(table: Floats) -> Waves:
 
 
 def _paper_order(table: Floats, waves: Waves) -> Floats:
-    """Return the columns in the paper's order; "halves" has the sines first."""
+    """Return the columns in the paper's order; "halves" stores the sines first."""
     if waves != "halves":
         return table
     return table.reshape(len(table), 2, -1).swapaxes(1, 2).reshape(table.shape)
 
 
 def _equals_formula(table: Floats) -> bool:
-    # A float32 angle's error grows with the angle, so the tolerance does too.
+    # The rounding error of a float32 angle grows with the angle, so does the tolerance.
     tolerance = 2e-5 + 2e-6 * np.arange(len(table))[:, None]
     difference = np.abs(table - sinusoid(*table.shape))
     return bool((difference <= tolerance).all())
 
 
 def has_table(table: Floats | None, model: ModelFacts | None) -> bool:
-    """Tell whether there is a table and the model uses it."""
+    """Whether there is a table and the model uses it."""
     known = model is not None and model.known is not None
     none = known and model is not None and model.config.positions == "none"
     return table is not None and table.size > 0 and not none
 
 
 def nothing_words(model: ModelFacts | None) -> str:
-    """Say why there is no table of positions."""
+    """Explain why there is no table of positions."""
     if model is not None and model.known is None:
         return _(
             "The positional encodings of “{model}” are not known: only its attention "
@@ -206,7 +206,7 @@ def nothing_words(model: ModelFacts | None) -> str:
 
 
 def table_words(table: Floats, *, waves: Waves, model: ModelFacts | None = None) -> str:
-    """Say what kind of table it is: learned if the model says so, or as measured."""
+    """Describe the table: learned if the model says so, else as measured."""
     count, width = table.shape
     template = _TABLE_WORDS[waves]
     if model is not None and model.config.positions == "learned":
@@ -237,7 +237,7 @@ _LEARNED = N_(
     "formula; every figure is measured from the table. This is the source's table; the "
     "target has its own."
 )
-AXIS_WORDS: dict[PositionAxis, str] = {  # translated where they are shown
+AXIS_WORDS: dict[PositionAxis, str] = {  # translated when shown
     "time": N_("The row of pos p is added to the token at that position."),
     "batch": N_(
         "This layout adds row p to all tokens of the batch's sentence p, not to the "
@@ -252,7 +252,7 @@ AXIS_WORDS: dict[PositionAxis, str] = {  # translated where they are shown
 def cell_words(
     table: Floats, trace: Trace | None, position: int, dimension: int
 ) -> str:
-    """Say which number one cell of the table is, and which tokens stand there."""
+    """Describe one cell of the table, and the tokens at its position."""
     value = _(
         "{dimension}: {value}",
         dimension=dimension_words(dimension),
@@ -262,7 +262,7 @@ def cell_words(
 
 
 def pair_words(picture: Matrix, likeness: Likeness, row: int, column: int) -> str:
-    """Say which two positions one cell of the similarity map compares."""
+    """Name the two positions that one cell of the similarity map compares."""
     return _(
         "{one} and {other}: {measure} {value}",
         one=picture.row_names[row],
@@ -281,14 +281,14 @@ def default_dimensions(width: int, waves: Waves) -> tuple[int, ...]:
 
 
 def dimensions_text(dimensions: tuple[int, ...]) -> str:
-    """Return dimensions as they are typed."""
+    """Return dimensions in the form in which they are typed."""
     return ", ".join(map(str, dimensions))
 
 
 def parse_dimensions(text: str, width: int) -> tuple[int, ...]:
-    """Read dimensions such as "0, 1, 8-11"; InputError says what is wrong, and where.
+    """Parse dimensions such as "0, 1, 8-11"; InputError says what is wrong, and where.
 
-    Each is named once, in the order typed; at most MOST_CURVES of them.
+    Duplicates are removed, the order is kept; at most MOST_CURVES are allowed.
     """
     dimensions: dict[int, None] = {}
     for part in filter(None, re.split(r"[,;\s]+", re.sub(r"\s*[-–]\s*", "-", text))):
@@ -307,7 +307,7 @@ def parse_dimensions(text: str, width: int) -> tuple[int, ...]:
 
 
 def _span(part: str, width: int) -> range:
-    """Read "8" or "8-11"; a range is checked before it is counted out."""
+    """Parse "8" or "8-11"; large ranges are refused before they are expanded."""
     match = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", part)
     if not match:
         raise InputError(

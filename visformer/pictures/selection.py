@@ -10,7 +10,7 @@ from visformer.language import N_
 from visformer.values.facts import Kind
 
 Scale = Literal["fixed", "head", "row", "log"]
-SCALES: dict[Scale, str] = {  # as named on screen, translated there
+SCALES: dict[Scale, str] = {  # as named on screen, translated when shown
     "fixed": N_("0 to 1, linear"),
     "head": N_("each head's own maximum"),
     "row": N_("each row's own maximum"),
@@ -46,11 +46,11 @@ class AttentionCell(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StageOptions:
-    """What the user chooses for single stages of the computation."""
+    """The user's choices for single stages of the computation."""
 
-    example: bool = False  # the norms' stage shows the tutorial's four numbers
-    rate: float | None = None  # of dropout, in [0, 0.9]; None: the model's own
-    seed: int = 1  # of the numbers that dropout draws
+    example: bool = False  # whether the norm stage shows the tutorial's four numbers
+    rate: float | None = None  # dropout rate, in [0, 0.9]; None: the model's own
+    seed: int = 1  # of dropout's random numbers
 
 
 AT_FIRST = StageOptions()
@@ -58,12 +58,12 @@ AT_FIRST = StageOptions()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewOptions:
-    """What single views are turned to; "" is the first that a view offers."""
+    """The state of single views; "" is a view's first option."""
 
-    pages: Mapping[str, str] = field(default_factory=dict)  # by the name of the tab
-    mask_layer: int | None = None  # whose masks the lab changes; None: every layer's
-    positions: tuple[int, int] | None = None  # first, last; None: those of the sentence
-    likeness: str = ""  # how positions are compared
+    pages: Mapping[str, str] = field(default_factory=dict)  # by tab name
+    mask_layer: int | None = None  # whose masks the lab changes; None: all layers
+    positions: tuple[int, int] | None = None  # first, last; None: the sentence's
+    likeness: str = ""  # measure of similarity between positions
     side: str = ""  # of the sentence, whose input is shown
     lens: str = ""  # what the cells of the lens of all steps show
 
@@ -85,7 +85,7 @@ TokenGroup = Literal["special", "pad", "punctuation"]
 Order = Literal["place", "entropy", "maximum", "alignment", "cell"]
 TokenRole = Literal["query", "key"]
 
-# As named on screen, translated there.
+# As named on screen, translated when shown.
 FORMS: dict[Form, str] = {
     "map": N_("map"),
     "arcs": N_("arcs"),
@@ -114,7 +114,7 @@ ORDERS: dict[Order, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """The default shows one head's weights as the model has them."""
+    """How attention is shown; by default, one head's unchanged weights."""
 
     form: Form = "map"
     summary: Summary = "head"
@@ -122,16 +122,16 @@ class Look:
     renormalise: bool = False  # rows sum to 1 again after hiding
     words: bool = False  # subwords merged: sum over keys, mean over queries
     order: Order = "place"  # of the overview
-    ahead: bool = True  # what is decoded but not yet stepped to is shown, faint
-    pieces: bool = False  # tokens are shown as their vocabulary has them
-    mass: float = 0.9  # arcs: share of each row carried by the fewest keys, in (0, 1]
+    ahead: bool = True  # tokens decoded after the current step are shown, faint
+    pieces: bool = False  # tokens are shown as in the vocabulary
+    mass: float = 0.9  # arcs: share of each row covered by its top keys, in (0, 1]
     by: TokenRole = (
         "query"  # arcs and text: which token of the cell in focus has its weights shown
     )
 
     @property
     def raw(self) -> bool:
-        """Whether the numbers shown are all those of one head, unchanged."""
+        """Whether all numbers shown are those of one head, unchanged."""
         return self.summary == "head" and not self.hide and not self.words
 
 

@@ -1,4 +1,4 @@
-"""Teacher forcing: the loss of every token of a reference, and of all of it."""
+"""Teacher forcing: the loss of every token of a reference, and of the whole."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from visformer.values.step import step_origins
 from visformer.values.trace import Trace
 from visformer.words import decimals, number
 
-MOST_LOSS = math.log(100)  # nats: the colour's end; greater losses have it too
+MOST_LOSS = math.log(100)  # nats: the end of the colour scale, which clips
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How well a model predicts a reference that it is fed."""
+    """How well a model predicts a reference under teacher forcing."""
 
     tokens: int
-    agreed: int  # of them, those that the model would have said
+    agreed: int  # how many of them the model predicted
     total: float  # cross-entropy in nats: the sum of −ln p
 
     @property
@@ -29,28 +29,28 @@ class Score:
 
     @property
     def perplexity(self) -> float:
-        """E to the cross-entropy per token: 1 is certain; ∞ where it overflows."""
+        """The exponential of the mean cross-entropy: 1 is certain; ∞ on overflow."""
         return math.inf if self.mean >= 700 else math.exp(self.mean)
 
 
 def loss_share(loss: float) -> float:
-    """Return how far a loss is towards the colour's end, in [0, 1]; of NaN 1."""
+    """Return a loss as a share of the colour scale, in [0, 1]; 1 for NaN."""
     return min(1.0, max(0.0, loss / MOST_LOSS)) if loss == loss else 1.0
 
 
 def is_taught(trace: Trace | None) -> bool:
-    """Tell whether every token of a run was fed from a reference.
+    """Whether every token of a run was fed from a reference.
 
-    The last one may be the model's own: a pass over ids ends there.
+    The last one may be the model's own, as in a pass over ids.
     """
     steps = () if trace is None else trace.steps
     if not steps or steps[0].origin != "reference":
-        return False  # of a long run in a file no other step is read
+        return False  # avoids reading the other steps of a long run from its file
     return set(step_origins(steps)[:-1]) <= {"reference"}
 
 
 def score(trace: Trace) -> Score | None:
-    """Return how well the model predicts the reference; None where none is fed."""
+    """Return how well the model predicts the reference; None without one."""
     if not is_taught(trace):
         return None
     steps = [
@@ -65,7 +65,7 @@ def score(trace: Trace) -> Score | None:
 
 
 def score_words(trace: Trace) -> str:
-    """Say how well the model predicts the whole reference; "" where none is fed."""
+    """Report how well the model predicts the whole reference; "" without one."""
     found = score(trace)
     if found is None:
         return ""
@@ -83,5 +83,5 @@ def score_words(trace: Trace) -> str:
 
 
 def legend_ends() -> tuple[str, str]:
-    """Name the ends of the colours of losses."""
+    """Name the ends of the colour scale of losses."""
     return "0", _("≥ {most}", most=decimals(MOST_LOSS, 1))

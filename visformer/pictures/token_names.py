@@ -1,4 +1,4 @@
-"""How the tokens of a run are named: as a person reads them, and as they are."""
+"""The names of a run's tokens: as people read them, and as the vocabulary has them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from visformer.values.step import chosen_tokens, step_origins
 from visformer.values.trace import Trace
 from visformer.words import token_words
 
-FED_SIGN = "⇢"  # before a token that the user forced or a reference fed
+FED_SIGN = "⇢"  # before a token that was forced or teacher-forced
 
 
 def marks(trace: Trace, side: SentenceSide) -> WordMarks:
@@ -35,7 +35,7 @@ def names(trace: Trace, side: SentenceSide) -> tuple[Label, ...]:
     how = marks(trace, side)
     if side == "target":
         return tuple([name(token, how) for token in trace.target])
-    tokens = trace.source  # the same at every step
+    tokens = trace.source  # constant over all steps
     return trace.memo.made(
         (tokens,), "names", lambda: tuple([name(token, how) for token in tokens])
     )
@@ -49,12 +49,12 @@ def name(token: str, how: WordMarks) -> Label:
 
 @lru_cache(maxsize=4096)
 def candidate(token: str, how: WordMarks) -> Label:
-    """Label a token in a list of next ones, where each differs from the others."""
+    """Label a token in a list of next tokens, where all labels must differ."""
     return Label(listed(token, how), raw=visible(token))
 
 
 def chosen_name(trace: Trace, row: int = -1) -> Label:
-    """Label a step's token as it stands in the list of next ones."""
+    """Label a step's token as in the list of next tokens."""
     return candidate(trace.steps[row].token, marks(trace, "target"))
 
 
@@ -70,34 +70,34 @@ def placed(trace: Trace, side: SentenceSide, at: int) -> str:
 
 
 def writes(trace: Trace, kind: Kind) -> bool:
-    """Tell whether a kind's rows are named by what is written there.
+    """Whether a kind's rows are named by the token written there, not the one read.
 
-    Else by what they read: in self-attention the diagonal would be misread.
+    In self-attention they are named by the token read, or the diagonal would mislead.
     """
     return kind == "cross" and bool(trace.steps)
 
 
 def row_word(trace: Trace, kind: Kind, row: int) -> str:
-    """Return what names a row of attention in a sentence."""
+    """Return the name of an attention row in a sentence."""
     if writes(trace, kind):
         return plain(chosen_tokens(trace.steps)[row], marks(trace, "target"))
     return word(trace, "source" if kind == "encoder" else "target", row)
 
 
 def row_placed(trace: Trace, kind: Kind, row: int) -> str:
-    """Name a row of attention, and the place of its token in the sentence."""
+    """Name an attention row and the place of its token in the sentence."""
     return token_words(row_word(trace, kind, row), row + writes(trace, kind))
 
 
 def key_placed(trace: Trace, kind: Kind, key: int) -> str:
-    """Name a key, and its place in the sentence."""
+    """Name a key and its place in the sentence."""
     return placed(trace, "target" if kind == "decoder" else "source", key)
 
 
 def is_open(trace: Trace, row: int) -> bool:
-    """Tell whether a row's next token is not chosen: the last one of a pass.
+    """Whether a row's next token is not chosen: true of the last row of a pass.
 
-    Its step then has the best next token, all others what was read after them.
+    Its step holds the most probable next token; other steps hold the token read next.
     """
     steps = trace.whole.steps
     if row != len(steps) - 1:

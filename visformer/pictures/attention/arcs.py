@@ -23,7 +23,7 @@ class Arcs(NamedTuple):
 
 
 def arcs(matrix: Matrix, share: float, rows: range) -> Arcs:
-    """Return some rows' arcs: to the fewest keys that carry ``share`` of a row."""
+    """Return some rows' arcs: to the fewest keys that make up ``share`` of a row."""
     part = slice(rows.start, rows.stop)
     at, columns = np.nonzero(fewest_keys(matrix.values[part], share))
     strengths = matrix.shade[part][at, columns]
@@ -32,7 +32,7 @@ def arcs(matrix: Matrix, share: float, rows: range) -> Arcs:
 
 
 def arc_words(look: Look, matrix: Matrix) -> str:
-    """Say which arcs are drawn, and which weights their widths stand for."""
+    """Describe which arcs are drawn, and the weights of the thinnest and widest."""
     low, high = matrix.ends
     return _(
         "fewest keys with {percent}% of each row; width {low} to {high}",

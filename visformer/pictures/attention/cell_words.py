@@ -17,7 +17,7 @@ from visformer.words import KIND_NAMES, head_words, probability
 
 
 def cell_words(trace: Trace | None, selection: Selection, look: Look) -> str:
-    """Say what the cell in focus is, and its weight; "" if there is none."""
+    """Describe the cell in focus and its weight; "" if there is none."""
     cell = selection.cell
     if cell is None or trace is None:
         return ""
@@ -39,8 +39,8 @@ def cell_words(trace: Trace | None, selection: Selection, look: Look) -> str:
 
 
 def _changed_words(shown: Reading | None, cell: AttentionCell) -> str:
-    """Give a weight that is not one head's own, and say what was done to it."""
-    if shown is None or shown.note:  # there is nothing to show
+    """Quote a weight that is not a single head's, and how it was computed."""
+    if shown is None or shown.note:  # nothing is shown
         return "" if shown is None else shown.note
     at = shown.cell_in_matrix(cell)
     if at is None:
@@ -75,7 +75,7 @@ def _value_words(
 
 
 def _nothing_words(row: Floats, value: str) -> str:
-    """Give a weight of a row that may attend to nothing, and say why it is so."""
+    """Quote a weight of a row that may attend to nothing, with the reason."""
     if np.isnan(row).any():
         return _(
             "{value}, masked; this query may attend to nothing, so all its weights are "

@@ -1,4 +1,4 @@
-"""One cell in every head: the one that reads a key from a query most."""
+"""One cell in every head: which head gives a key the most weight for a query."""
 
 from __future__ import annotations
 

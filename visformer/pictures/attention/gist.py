@@ -1,4 +1,4 @@
-"""What a head does, in a few words beside its title."""
+"""A short description of what a head does, shown beside its title."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from visformer.pictures.attention.reading import Reading
 from visformer.values.arrays import Bools, Floats
 from visformer.words import decimals
 
-FEWEST = 5  # rows from which a habit can be told
-MOST = 1 << 18  # weights up to which it is measured at every step
+FEWEST = 5  # rows needed to recognise a pattern
+MOST = 1 << 18  # weights: the limit for measuring at every step
 IN_ORDER, HABIT, SPREAD = (
     0.6,
     0.4,
     0.3,
-)  # measures from which, or below which, it is said
+)  # thresholds above which, or below which, it is shown
 NEIGHBOUR_WORDS = {
     "previous": N_("reads the token before: {weight}"),
     "itself": N_("reads itself: {weight}"),
@@ -41,7 +41,7 @@ NEIGHBOUR_MEANINGS = {
 
 
 class Gist(NamedTuple):
-    """What a head does, in a few words, and what their number is, in sentences."""
+    """A short description of a head, and an explanation of its number in sentences."""
 
     words: str
     meaning: str
@@ -51,7 +51,7 @@ NO_GIST = Gist("", "")
 
 
 def gist_of(shown: Reading | None) -> Gist:
-    """Say what one head's weights have in common, with its measure; "" for nothing."""
+    """Describe what the rows of one head have in common; "" if nothing."""
     if shown is None or shown.queries is not None:
         return NO_GIST
     weights = shown.values
@@ -67,7 +67,7 @@ def gist_of(shown: Reading | None) -> Gist:
 
 def _along(weights: Floats) -> Gist | None:
     along = place_correlation(weights)
-    if not abs(along) >= IN_ORDER:  # NaN, too: where all read the same place
+    if not abs(along) >= IN_ORDER:  # or NaN: all rows read the same position
         return None
     measure = decimals(along, 2)
     words = _("in order {measure}", measure=measure)
@@ -116,7 +116,7 @@ def _spread(weights: Floats, masked: Bools | None) -> Gist | None:
     peak = float(weights.max(axis=-1).mean())
     if peak >= SPREAD:
         return None
-    keys = np.full(len(weights), weights.shape[1])  # [Q]: how many a row may read
+    keys = np.full(len(weights), weights.shape[1])  # [Q]: how many each row may read
     if masked is not None:
         keys = np.where(masked.all(-1), keys, (~masked).sum(-1))
     fields = {

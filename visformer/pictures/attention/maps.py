@@ -1,4 +1,4 @@
-"""Tokens of the attention maps: layer and head, labels, which tokens are marked."""
+"""The axes of the attention maps: layer and head, labels, marked tokens."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from visformer.values.facts import SIDES, Kind, SentenceSide
 from visformer.values.trace import Trace
 from visformer.words import head_words
 
-# tokens that there is room for at first while a run is decoded: as its source tells
+# target tokens reserved at first while a run is decoded, by its source's length
 FEWEST, MOST = 8, 80
-BothLabels = tuple[tuple[Label, ...], tuple[Label, ...]]  # of rows and of columns
+BothLabels = tuple[tuple[Label, ...], tuple[Label, ...]]  # rows and columns
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What the cell in focus marks in one map."""
+    """The rows, columns and cell that the cell in focus marks in a map."""
 
-    cell: tuple[int, int] | None = None  # framed: the cell itself
+    cell: tuple[int, int] | None = None  # the framed cell
     rows: tuple[int, ...] = ()
     columns: tuple[int, ...] = ()
 
 
 def layer_and_head(trace: Trace, selection: Selection, kind: Kind) -> tuple[int, int]:
-    """Return the chosen layer and head, limited to what a kind has."""
+    """Return the chosen layer and head, clamped to those that a kind has."""
     layer = max(0, min(selection.layer, trace.layers(kind) - 1))
     return layer, max(0, min(selection.head, trace.heads(kind) - 1))
 
@@ -41,12 +41,11 @@ def layer_and_head(trace: Trace, selection: Selection, kind: Kind) -> tuple[int,
 def reserved(
     counts: tuple[int, int], kind: Kind, *, grows: bool, source: int
 ) -> tuple[int, int]:
-    """Return the rows and columns that a map has room for; ``counts``: those decoded.
+    """Return the rows and columns reserved for a map; ``counts`` are those decoded.
 
-    ``grows``: the run is being decoded. Then there is room for a translation that is a
-    quarter longer than its ``source`` has tokens (of a whole text, for a sentence's
-    alone), for twice as many if it is longer still, and so on: hardly any step moves
-    what is there.
+    While a run ``grows``, space is reserved for a translation that is a quarter longer
+    than its ``source``; for one that is longer still, twice as many, and so on. So
+    hardly any step moves what is already drawn.
     """
     if not grows:
         return counts
@@ -60,10 +59,7 @@ def reserved(
 
 
 def labels(trace: Trace, kind: Kind) -> BothLabels:
-    """Return row and column labels.
-
-    They are kept with the Trace: every picture of a step has the same ones.
-    """
+    """Return row and column labels, cached with the Trace."""
     queries, keys = SIDES[kind]
     columns = names(trace, keys)
     if not writes(trace, kind):
@@ -77,7 +73,7 @@ _WRITTEN: WeakKeyDictionary[Trace, tuple[Label, ...]] = WeakKeyDictionary()
 
 
 def axes(trace: Trace, kind: Kind) -> tuple[str, str]:
-    """Say what a row and a column of a kind's map are."""
+    """Describe a row and a column of a kind's map."""
     if kind == "encoder":
         rows = _("query: source token that reads")
     elif kind == "cross" and (trace.whole.steps or not len(trace.whole)):
@@ -90,14 +86,14 @@ def axes(trace: Trace, kind: Kind) -> tuple[str, str]:
 
 
 def border(trace: Trace, kind: Kind) -> tuple[int, int] | None:
-    """Return how many rows and columns of a map the prompt has; None without one."""
+    """Return the rows and columns of the prompt in a map; None without one."""
     if not trace.prompt or kind == "encoder":
         return None
     return trace.prompt, trace.prompt if kind == "decoder" else 0
 
 
 def marks(cell: AttentionCell | None, kind: Kind) -> Marks:
-    """Return what the cell in focus marks: both its tokens, wherever they are."""
+    """Return what the cell in focus marks: both its tokens in every map."""
     if cell is None:
         return Marks()
     if cell.kind == kind:
@@ -107,7 +103,7 @@ def marks(cell: AttentionCell | None, kind: Kind) -> Marks:
 
 
 def _tokens(cell: AttentionCell, side: SentenceSide) -> tuple[int, ...]:
-    """Return the cell's tokens on one side, each once."""
+    """Return the cell's distinct tokens on one side."""
     pairs = zip(SIDES[cell.kind], (cell.query, cell.key), strict=True)
     return tuple(sorted({index for where, index in pairs if where == side}))
 

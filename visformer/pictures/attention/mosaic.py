@@ -29,12 +29,12 @@ from visformer.values.trace import Trace
 from visformer.words import KIND_NAMES
 
 Element = TypeVar("Element", bound=np.generic)
-# kind, scale, rows and columns reserved, how many of each a pixel has
+# kind, scale, reserved rows and columns, and how many of each a pixel covers
 _Name = tuple[Kind, Scale, tuple[int, int], tuple[int, int]]
 UNLIMITED = (1 << 30, 1 << 30)
-LARGE = 1 << 20  # weights of all heads up to which the overview is made at once
-CACHED = 1 << 16  # weights up to which those of many heads are reduced at once
-BLOCK = 1 << 19  # weights of a head that are derived at once for a long sentence
+LARGE = 1 << 20  # weights of all heads: the limit for making the overview at once
+CACHED = 1 << 16  # weights: the limit for reducing several heads at once
+BLOCK = 1 << 19  # weights of a head derived at once for a long sentence
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -42,7 +42,7 @@ class Mosaic:
     """Thumbnails side by side: ``image`` is [layers x height, heads x width]."""
 
     title: str
-    image: Bytes  # codes; rows still to be decoded are as those of weight 0
+    image: Bytes  # codes; rows still to be decoded look like weight 0
     layers: int
     heads: int
     height: int  # of a thumbnail, in pixels of the image
@@ -50,11 +50,11 @@ class Mosaic:
     shape: tuple[int, int]  # of a thumbnail, in rows and columns of the map
     filled: tuple[int, int]  # rows and columns of a thumbnail that are decoded
     chosen: tuple[int, int]  # layer and head
-    note: str  # what was done to the numbers before painting
+    note: str  # how the numbers were changed before painting
 
     @property
     def grid(self) -> tuple[object, ...]:
-        """What the places of all thumbnails follow from."""
+        """Everything that the thumbnails' positions depend on."""
         return self.layers, self.heads, self.height, self.width, self.shape
 
     def hit(self, x: float, y: float) -> tuple[int, int] | None:
@@ -68,7 +68,7 @@ class Mosaic:
         return head * self.width, layer * self.height, self.width, self.height
 
     def walk(self, start: tuple[int, int], layers: int, heads: int) -> tuple[int, int]:
-        """Return the layer and head that many steps from ``start``, inside the grid."""
+        """Return the layer and head at an offset from ``start``, inside the grid."""
         layer, head = start[0] + layers, start[1] + heads
         return _inside(layer, self.layers), _inside(head, self.heads)
 
@@ -83,8 +83,8 @@ def mosaic(
 ) -> Mosaic:
     """Return all heads of a kind.
 
-    ``extent``: rows and columns that space is reserved for; ``thumbnail``: height and
-    width in pixels, larger maps are reduced by maximum.
+    ``extent`` are the rows and columns that space is reserved for. Maps larger than
+    ``thumbnail``, height and width in pixels, are reduced by their maximum.
     """
     parts = mosaic_parts(trace, selection, kind, extent=extent, thumbnail=thumbnail)
     return list(parts)[-1]
@@ -100,7 +100,7 @@ def mosaic_parts(
 ) -> Iterator[Mosaic]:
     """Yield the same Mosaic repeatedly while its image is filled.
 
-    A part takes a few milliseconds, so that a long sentence does not block the window.
+    Each part takes a few milliseconds, so that long sentences do not block the window.
     """
     layers, heads = trace.layers(kind), trace.heads(kind)
     rows, columns = extent
@@ -123,7 +123,7 @@ def mosaic_parts(
     )
     first, name = 0, (kind, selection.scale, extent, factors)
     grows = kind != "encoder" and not is_large(trace, kind)
-    if grows:  # with each step
+    if grows:  # at each step
         first = _known_rows(trace, name, image, shown[0])
     missing = (shown[0] - first) * shown[1] * heads * layers
     together = layers if missing <= CACHED else 1
@@ -139,7 +139,7 @@ def mosaic_parts(
 
 
 def _known_rows(trace: Trace, name: _Name, image: Bytes, queries: int) -> int:
-    """Fill in rows [L, h, H, w] that another step had; return how many queries' are."""
+    """Copy another step's rows [L, h, H, w]; returns the number of queries copied."""
     kept: tuple[int, Bytes] | None = trace.memo.find(trace.storage, name)
     kind, scale, _extent, factors = name
     if kept is None or scale == "head" or not keeps_rows(trace, kind):
@@ -150,7 +150,7 @@ def _known_rows(trace: Trace, name: _Name, image: Bytes, queries: int) -> int:
 
 
 def is_large(trace: Trace, kind: Kind) -> bool:
-    """Tell whether a kind's overview takes too long for one step."""
+    """Whether a kind's overview takes too long for one step."""
     return size(trace, kind) * trace.layers(kind) * trace.heads(kind) > LARGE
 
 
@@ -163,9 +163,9 @@ def _fill(
     *,
     first: int,
 ) -> Iterator[None]:
-    """Fill thumbnails [L, H, height, width] of some layers, yielding between parts.
+    """Fill the thumbnails [L, H, height, width] of some layers, yielding between parts.
 
-    ``first``: of a short sentence, the first query whose row is not there yet.
+    ``first`` is the first query of a short sentence whose row is missing.
     """
     if not room.size:
         return
@@ -198,7 +198,7 @@ def _fill_head(
     kind, layer, head = at
     queries, keys = (len(tokens) for tokens in trace.tokens(kind))
     step = max(1, BLOCK // keys // factors[0])
-    # a head's largest weight is known when all of its rows are
+    # a head's largest weight is known only after all of its rows
     whole = np.zeros(room.shape, np.float32) if scale == "head" else None
     for first in range(0, len(room), step):
         last = min(queries, (first + step) * factors[0])
@@ -216,13 +216,13 @@ def _fill_head(
 def reduced(values: Floats, factors: tuple[int, int]) -> Floats:
     """Reduce [..., Q, K] by the maximum of blocks of ``factors`` rows and columns.
 
-    A NaN in a block makes it NaN.
+    A block with a NaN becomes NaN.
     """
     if factors == (1, 1) or not values.size:
         return values
     if values.size <= CACHED:
         return pooled(values, factors)
-    # head by head: intermediate results are still in the cache when they are read
+    # head by head, so that intermediate results stay in the CPU's cache
     return np.stack([pooled(head, factors) for head in values])
 
 
@@ -232,7 +232,7 @@ def pooled(cells: NDArray[Element], factors: tuple[int, int]) -> NDArray[Element
 
 
 def _thumbnails(weights: Floats, scale: Scale, factors: tuple[int, int]) -> Bytes:
-    """Return the codes of [..., Q, K], reduced; a row's maximum is over all keys."""
+    """Return the codes of [..., Q, K], reduced; row maxima are over all keys."""
     if scale == "row":
         return codes(reduced(shade(weights, scale)[0], factors))
     return codes(shade(reduced(weights, factors), scale)[0])

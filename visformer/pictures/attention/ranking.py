@@ -1,4 +1,4 @@
-"""The order of the overview: every head's measure, the most distinct heads first."""
+"""The order of the heads in the overview by a measure, the most distinct first."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ class Ranking:
 def ranking_parts(trace: Trace, kind: Kind, order: Order) -> Iterator[Ranking | None]:
     """Yield None after each head, then the Ranking; nothing for order "place".
 
-    Measured are the model's own weights of all tokens shown. Heads without a number
-    come last.
+    The measures are those of the model's own weights for all tokens shown. Heads whose
+    measure is not a number come last.
     """
     if order in ("place", "cell"):
         return
@@ -76,7 +76,7 @@ def ranking_parts(trace: Trace, kind: Kind, order: Order) -> Iterator[Ranking | 
             rank = value if order == "entropy" else -abs(value)
             ranked.append((math.isnan(value), rank, layer, head, caption))
             yield None
-    # NaN has no order: sort by a flag for it, then by place
+    # NaN cannot be compared: sort by a flag for it, then by place
     ranked.sort(key=lambda one: (one[0], 0.0 if one[0] else one[1], one[2], one[3]))
     yield Ranking(
         tuple((layer, head) for *_rank, layer, head, _caption in ranked),
@@ -90,14 +90,14 @@ def _name(layer: int, head: int) -> str:
 
 
 def order_words(order: Order, kind: Kind) -> str:
-    """Say exactly what the heads are ordered by; "" where they stand in their place."""
+    """State the measure that orders the heads; "" if they are in place."""
     if order == "alignment":
         return _(ALONG) if kind == "cross" else _(BESIDE)
     return _(WORDS[order]) if order in WORDS else ""
 
 
 def _measured(weights: Floats, order: Order, kind: Kind) -> tuple[float, str]:
-    """Return a head's measure, and its caption."""
+    """Return a head's measure and its caption."""
     if order == "entropy":
         value = entropy(weights)
     elif order == "maximum":

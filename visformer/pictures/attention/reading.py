@@ -48,9 +48,9 @@ from visformer.words import KIND_NAMES, head_words, layer_words, number
 
 NO_NUMBERS: Floats = np.zeros((0, 0), np.float32)
 UNDECODED = N_("Nothing is decoded yet: step forward to see the first row.")
-PALE = 0.3  # a largest weight below which a map from 0 to 1 shows hardly anything
+PALE = 0.3  # below this maximum, a map from 0 to 1 is too pale to read
 HIDDEN = N_("All tokens of this map are hidden.")
-LARGE = 1 << 20  # weights up to which a summary is made at once
+LARGE = 1 << 20  # weights: the limit for computing a summary at once
 LayerHeads = Iterable[tuple[int, int]]  # layers and heads
 
 
@@ -63,7 +63,7 @@ class Reading(Matrix):
     """
 
     kind: Kind
-    query_tokens: int  # of the sentence, hidden ones too
+    query_tokens: int  # of the sentence, including hidden ones
     key_tokens: int
     queries: Groups | None = None
     keys: Groups | None = None
@@ -72,12 +72,12 @@ class Reading(Matrix):
     rows: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     ends: tuple[str, str] = ("", "")
-    note: str = ""  # why there is nothing to show
+    note: str = ""  # why nothing is shown
     row_role: AttentionRole = "query"
     column_role: AttentionRole = "key"
 
     def cell(self, row: int, column: int) -> AttentionCell:
-        """Return the tokens of a row and column; of words, the first ones."""
+        """Return the tokens of a row and column; for words, the first ones."""
         query = self.queries[row][0] if self.queries is not None else row
         key = self.keys[column][0] if self.keys is not None else column
         return AttentionCell(self.kind, query, key)
@@ -89,21 +89,21 @@ class Reading(Matrix):
         return (rows[0], columns[0]) if rows and columns else None
 
     def rows_of(self, tokens: Sequence[int]) -> tuple[int, ...]:
-        """Return the rows that contain some of these queries."""
+        """Return the rows that contain any of these queries."""
         return _indices(self.queries, tokens)
 
     def columns_of(self, tokens: Sequence[int]) -> tuple[int, ...]:
-        """Return the columns that contain some of these keys."""
+        """Return the columns that contain any of these keys."""
         return _indices(self.keys, tokens)
 
     def nearest(self, cell: AttentionCell) -> tuple[int, int] | None:
-        """Return the row and column of a cell, or of the shown tokens next to it."""
+        """Return the row and column of a cell, or of the nearest tokens shown."""
         if not self.values.size:
             return None
         return _nearest(self.queries, cell.query), _nearest(self.keys, cell.key)
 
     def tints(self, cell: AttentionCell) -> Floats:
-        """Return the weight of the cell's query on every key token; 0 for hidden ones.
+        """Return the weight of the cell's query for every key token; 0 for hidden ones.
 
         Every token of a word has the word's weight.
         """
@@ -128,7 +128,7 @@ def reading(
 ) -> Reading | None:
     """Return a kind's attention as a look shows it.
 
-    None without a Trace, and while the summary of a long sentence is not ready.
+    None without a Trace, and until the summary of a long sentence is ready.
     """
     if trace is None:
         return None
@@ -177,7 +177,7 @@ def move(
     cell: AttentionCell,
     by: tuple[int, int],
 ) -> AttentionCell:
-    """Return the cell that is ``by`` rows and columns on, among those on screen."""
+    """Return the cell ``by`` rows and columns away, among those on screen."""
     rows, columns = by
     shown = reading(trace, selection, look, cell.kind)
     at = shown.nearest(cell) if shown is not None else None
@@ -191,12 +191,12 @@ def move(
 def _masked(trace: Trace, look: Look, kind: Kind, layer: int) -> Bools | None:
     """Return the cells that no layer of the summary may attend to.
 
-    None if a column is no longer the key that the mask is about.
+    None if the columns are not the keys that the mask refers to.
     """
     if look.summary == "rollout" and kind == "cross":
         return None
     layers = range(layer, layer + 1)
-    if trace.masks[kind].ndim == 3:  # layers differ
+    if trace.masks[kind].ndim == 3:  # layers have different masks
         layers = layers_taken(trace, look, kind, layer)
     allowed = trace.mask(kind, layers[0])
     for other in layers[1:]:
@@ -233,7 +233,7 @@ def _changed(shown: Reading, trace: Trace, look: Look) -> Reading:
 def _border(
     trace: Trace, kind: Kind, rows: Groups, columns: Groups
 ) -> tuple[int, int] | None:
-    """Return how many of the rows and columns that are left are of the prompt."""
+    """Return how many of the remaining rows and columns belong to the prompt."""
     whole = border(trace, kind)
     if whole is None:
         return None
@@ -245,7 +245,7 @@ def _border(
 
 
 def whole_labels(trace: Trace, kind: Kind, look: Look) -> BothLabels:
-    """Return the row and column labels that a look leaves of a whole Trace."""
+    """Return the row and column labels of a whole Trace under a look."""
     if look.raw:
         return labels(trace, kind)
     return _labels(trace, kind, token_groups(trace, kind, look), words=look.words)
@@ -266,7 +266,7 @@ def _renumbered(groups: Groups) -> Groups:
 def _labels(
     trace: Trace, kind: Kind, shown: tuple[Groups, Groups], *, words: bool
 ) -> BothLabels:
-    """Label rows and columns of one token each, or of a word's."""
+    """Label rows and columns, each a token or a word."""
     rows, columns = (
         tuple(
             _merged([names[at] for at in group], how) if words else names[group[0]]
@@ -303,7 +303,7 @@ def _indices(groups: Groups | None, tokens: Sequence[int]) -> tuple[int, ...]:
 
 
 def _nearest(groups: Groups | None, token: int) -> int:
-    """Return the index of a token's group, or of the nearest one shown."""
+    """Return the index of a token's group, or of the nearest visible one."""
     if groups is None:
         return token
     places = range(len(groups))
@@ -322,7 +322,7 @@ def attention_map(
 
 
 def matrix(shown: Reading, selection: Selection, title: str = "") -> Reading:
-    """Shade a Reading; ``title``: in place of its own."""
+    """Shade a Reading; ``title`` replaces its own."""
     values = shown.values
     shades, ends, note = shade(values, selection.scale)
     last = shown.rows_of((shown.query_tokens - 1,)) if values.size else ()
@@ -343,7 +343,7 @@ def matrix(shown: Reading, selection: Selection, title: str = "") -> Reading:
 def whole_codes(
     trace: Trace, selection: Selection, look: Look, kind: Kind
 ) -> Bytes | None:
-    """Return the codes [R, C] of a whole run's map; None where it is not known yet."""
+    """Return the codes [R, C] of a whole run's map; None until it is known."""
     whole = reading(trace, selection, look, kind)
     if whole is None or not whole.values.size:
         return None
@@ -351,18 +351,18 @@ def whole_codes(
 
 
 def offered_scale(values: Floats, scale: Scale) -> Scale | None:
-    """Return a range of colours that shows more where all is pale, or the way back."""
+    """Return a colour scale for a map that is too pale, or the default to return to."""
     if not values.size:
         return None
     if scale != "fixed":
         return "fixed" if scale in ("head", "row") else None
     if 0 < _largest(values) < PALE:
         return "head"
-    return "row" if maximum(values) < PALE else None  # a few dark cells, all else pale
+    return "row" if maximum(values) < PALE else None  # only a few dark cells
 
 
 def _offer(values: Floats, scale: Scale) -> str:
-    """Name the range of colours that is offered; "" for none."""
+    """Name the colour scale that is offered; "" for none."""
     match offered_scale(values, scale):
         case "fixed":
             return _("back to 0 to 1")
@@ -375,7 +375,7 @@ def _offer(values: Floats, scale: Scale) -> str:
 
 
 def _largest(values: Floats) -> float:
-    """Return the largest weight; NaN does not count."""
+    """Return the largest weight, ignoring NaN."""
     return float(np.fmax.reduce(values, axis=None, initial=0))
 
 
@@ -395,7 +395,7 @@ def shown_marks(shown: Reading, cell: AttentionCell | None) -> Marks:
 
 
 def layers_taken(trace: Trace, look: Look, kind: Kind, layer: int) -> range:
-    """Return the layers that a look takes together."""
+    """Return the layers that a look combines."""
     match look.summary:
         case "all":
             return range(trace.layers(kind))
@@ -405,10 +405,7 @@ def layers_taken(trace: Trace, look: Look, kind: Kind, layer: int) -> range:
 
 
 def done_words(trace: Trace, look: Look, kind: Kind, layer: int) -> str:
-    """Say how the weights were captured, and what the look does to them.
-
-    "" for one head's own, derived.
-    """
+    """Describe how weights were captured and processed; "" for one head, derived."""
     parts = (
         captured_words(trace, kind, layers_taken(trace, look, kind, layer)),
         *_done_parts(trace, look, kind),
@@ -435,7 +432,7 @@ def title_words(trace: Trace, selection: Selection, look: Look, kind: Kind) -> s
 
 
 def small_title(kind: Kind, layer: int, head: int) -> str:
-    """Name a kind and a head where there is little room."""
+    """Name a kind and a head where space is limited."""
     return _(
         "{kind} · L{layer} H{head}",
         kind=_(KIND_NAMES[kind]),
@@ -498,7 +495,7 @@ def _merge_words(look: Look, trace: Trace, kind: Kind) -> str:
 def summary(trace: Trace, kind: Kind, layer: int, how: Summary) -> Floats | None:
     """Return heads and layers as one matrix [Q, K].
 
-    None if that takes long: then ``summary_parts`` makes it, and this finds it.
+    None if it takes long: ``summary_parts`` then computes and caches it.
     """
     kept = _kept(trace, kind, _details(trace, kind, layer, how))
     if kept is not None or is_large_summary(trace, kind, how):
@@ -509,12 +506,12 @@ def summary(trace: Trace, kind: Kind, layer: int, how: Summary) -> Floats | None
 
 
 def is_impossible(trace: Trace, kind: Kind, how: Summary) -> bool:
-    """Tell whether a summary needs a kind of attention that is not there."""
+    """Whether a summary needs a kind of attention that the Trace lacks."""
     return how == "rollout" and kind == "cross" and "encoder" not in trace.kinds
 
 
 def is_large_summary(trace: Trace, kind: Kind, how: Summary) -> bool:
-    """Tell whether making the matrix takes too long for one step."""
+    """Whether computing the matrix takes too long for one step."""
     whole = trace.whole
     cells = size(whole, kind) * (1 if how in ("mean", "max") else whole.layers(kind))
     if kind == "cross" and how == "rollout":
@@ -523,7 +520,7 @@ def is_large_summary(trace: Trace, kind: Kind, how: Summary) -> bool:
 
 
 def summary_parts(trace: Trace, kind: Kind, layer: int, how: Summary) -> Iterator[None]:
-    """Make the matrix and cache it, yielding after each head."""
+    """Compute the matrix and cache it, yielding after each head."""
     heads, layers = range(trace.heads(kind)), range(trace.layers(kind))
     layer_heads = [(layer, head) for head in heads]
     result: Floats | None = None
@@ -546,7 +543,7 @@ def summary_parts(trace: Trace, kind: Kind, layer: int, how: Summary) -> Iterato
 
 
 def _rollout(trace: Trace, kind: Kind, layer: int) -> Iterator[Floats | None]:
-    """Roll out layers 0 to ``layer``; cross attention reads the whole encoder's."""
+    """Roll out layers 0 to ``layer``; cross-attention times the whole encoder's."""
     if kind != "cross":
         yield from _rolled(trace, kind, layer + 1)
         return
@@ -585,7 +582,7 @@ def _weights(trace: Trace, kind: Kind, layer_heads: LayerHeads) -> Iterator[Floa
         yield head_weights(trace, kind, layer, head)
 
 
-# ---- the last one of each kind is kept ---------------------------------------------
+# ---- the cache keeps the last summary of each kind ----------------------------------
 
 
 def _kept(trace: Trace, name: str, details: Hashable) -> Floats | None:
@@ -599,6 +596,6 @@ def _keep(trace: Trace, name: str, details: Hashable, matrix: Floats) -> None:
 
 
 def _details(trace: Trace, kind: Kind, layer: int, how: Summary) -> Hashable:
-    """Return what a summary of a run depends on; the encoder's has no steps."""
+    """Return everything a summary depends on: for the encoder, not the step."""
     at_layer = None if how == "all" else layer
     return how, at_layer, None if kind == "encoder" else len(trace)

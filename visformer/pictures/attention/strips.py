@@ -36,7 +36,7 @@ from visformer.values.reading_order import reads_later
 from visformer.values.step import step_origins
 from visformer.values.trace import Trace
 
-MOST_LATER = 64  # tokens after the current step's that are shown
+MOST_LATER = 64  # tokens shown after the current step's
 
 
 class Chip(NamedTuple):
@@ -47,21 +47,21 @@ class Chip(NamedTuple):
     tint: float  # attention paid to it by the row in focus, in [0, 1]; NaN kept
     current: bool  # the current step chose it
     marked: bool  # the query or key of the cell in focus
-    done: str = ""  # whose weight tints, and what was done to it, in words
-    fed: str = ""  # forced or fed: what the model would have said, in words
-    below: str = ""  # in short: whether the model would have said the same
-    loss: float | None = None  # −ln p in nats, of a token of a reference
+    done: str = ""  # which row's weight is the tint, and how it was changed
+    fed: str = ""  # for a teacher-forced token: what the model predicted
+    below: str = ""  # in short: whether the model predicted the same
+    loss: float | None = None  # −ln p in nats, for a token of a reference
     later: bool = False  # written after the current step
     filled: bool = False  # masked, and the best tokens in its place are known
     read: bool = False  # by the row in focus: its tint is a weight
-    joins: bool = False  # it goes on the word of the chip before it
+    joins: bool = False  # it continues the word of the previous chip
 
 
 def focus(trace: Trace, selection: Selection) -> AttentionCell | None:
     """Return the row whose attention tints the strips.
 
-    It is that of the cell in focus, or what the current step reads: of the source if
-    there is cross-attention, otherwise of the sequence itself.
+    It is the row of the cell in focus, or what the current step reads: the source if
+    there is cross-attention, otherwise the sequence itself.
     """
     if selection.cell is not None:
         return selection.cell
@@ -87,7 +87,7 @@ def _tints(
 def _done(
     trace: Trace, selection: Selection, look: Look, reads: tuple[Kind, ...]
 ) -> str:
-    """Say which row's weights tint this strip, and what was done to them."""
+    """Say which row's weights tint this strip, and how they were changed."""
     cell = focus(trace, selection)
     if cell is None:
         return ""
@@ -102,7 +102,7 @@ def _done(
 
 
 def source_line(trace: Trace) -> str:
-    """Return what stands in the source line: a decoder that ran alone has a prompt."""
+    """Return the text of the source line; for a decoder-only run, its prompt."""
     if trace.source_text or has_source(trace):
         return trace.source_text
     prompt = trace.target[: trace.prompt]
@@ -112,9 +112,9 @@ def source_line(trace: Trace) -> str:
 def source_strip(
     trace: Trace | None, selection: Selection, look: Look, masked: int | None = None
 ) -> tuple[Chip, ...]:
-    """Return the source tokens; of a decoder that ran alone, its prompt.
+    """Return the source tokens; for a decoder-only run, its prompt.
 
-    ``masked``: the masked token whose candidates are shown.
+    ``masked`` is the masked token whose candidates are shown.
     """
     if trace is None:
         return ()
@@ -136,8 +136,8 @@ def target_strip(
 ) -> tuple[Chip, ...]:
     """Return the target tokens read so far, then the current step's choice.
 
-    Of a decoder that ran alone, only what follows its prompt. ``ahead``: the whole run
-    where what is not yet stepped to is shown too.
+    For a decoder-only run, only those after the prompt. ``ahead`` is the whole run if
+    tokens of later steps are shown too.
     """
     if trace is None or not len(trace):
         return ()
@@ -149,10 +149,10 @@ def target_strip(
 
 
 def _later(trace: Trace, ahead: Trace | None) -> tuple[Chip, ...]:
-    """Return what follows the current step, where it is shown.
+    """Return the tokens after the current step, if they are shown.
 
-    All that a reference feeds is known before it is read; of what is ahead there are as
-    many as may have room.
+    All tokens of a reference are known in advance; of decoded ones, only as many are
+    shown as may fit.
     """
     whole, most = trace.whole, None
     if not is_taught(whole):
@@ -166,10 +166,10 @@ def _later(trace: Trace, ahead: Trace | None) -> tuple[Chip, ...]:
 def _after(
     trace: Trace, row: int, *, current: bool = False, later: bool = False
 ) -> Chip:
-    """Return the chip of a step's own token, which is after all rows shown."""
+    """Return the chip of a step's own token, which follows all rows shown."""
     step = trace.steps[row]
     token = name(step.token, marks(trace, "target"))
-    in_pass = later or row + 1 < len(trace.whole)  # so that a row may have read it
+    in_pass = later or row + 1 < len(trace.whole)  # a row may have read it
     unread = "" if in_pass and reads_later(trace) else _("no row has read it yet")
     joins = row + 1 in joined_tokens(trace, "target")
     chip = Chip(token, step.id, 0.0, current, False, unread, later=later, joins=joins)
@@ -183,7 +183,7 @@ class _Fed(TypedDict):
 
 
 def _fed(trace: Trace, row: int) -> _Fed:
-    """Say of a forced or fed token what the model would have said."""
+    """Say what the model predicted instead of a teacher-forced token."""
     return kept_of_step(trace, row, "fed", _fed_words)
 
 
@@ -199,7 +199,7 @@ def _fed_words(trace: Trace, row: int) -> _Fed:
 
 
 def first_chip(trace: Trace) -> int:
-    """Return which target token the target strip begins with."""
+    """Return the index of the first target token of the target strip."""
     return 0 if has_source(trace) else trace.prompt
 
 
@@ -219,7 +219,7 @@ def _sequence(trace: Trace, selection: Selection, look: Look) -> tuple[Chip, ...
 def _chips(
     trace: Trace, selection: Selection, look: Look, side: SentenceSide, marked: set[int]
 ) -> list[Chip]:
-    """Return a side's tokens, tinted by what the row in focus reads of them."""
+    """Return a side's tokens, tinted by the weights of the row in focus."""
     reads: tuple[Kind, ...] = ("decoder",)
     ids = trace.target_ids
     if side == "source":

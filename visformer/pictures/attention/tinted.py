@@ -26,30 +26,30 @@ class TintedPiece:
     """Some characters of the text."""
 
     text: str
-    spaced: bool  # a space stands before it
+    spaced: bool  # a space precedes it
     shade: float | None  # in [0, 1] or NaN; None: not tinted
     masked: bool
     chosen: bool
-    after_prompt: bool = False  # the first piece after the prompt: a line before it
+    after_prompt: bool = False  # the first piece after the prompt, drawn after a line
 
 
 @dataclass(frozen=True, slots=True)
 class Tinted:
-    """Both sides of a kind: one holds the chosen token, the other is tinted by it."""
+    """Both sides of a kind: one has the chosen token, the other is tinted by it."""
 
     queries: tuple[TintedPiece, ...]
     keys: tuple[TintedPiece, ...]
-    query_words: str  # what the text of the queries shows
+    query_words: str  # a caption for the text of the queries
     key_words: str
 
 
 def tinted(
     trace: Trace, shown: Reading, matrix: Matrix, marked: Marks, by: TokenRole
 ) -> Tinted:
-    """Return the texts; without a mark the last target row, or a telling source row.
+    """Return the texts; by default the last target row, or a characteristic source row.
 
-    ``by`` "query": the keys are tinted by what the chosen query reads; "key": the
-    queries are tinted by how much each reads the chosen key.
+    ``by`` "query" tints the keys by what the chosen query reads; "key" tints the
+    queries by how much each reads the chosen key.
     """
     rows, columns = len(matrix.rows), len(matrix.columns)
     if not matrix.values.size:
@@ -92,7 +92,7 @@ def _pieces(
     labels = shown.rows if side == "query" else shown.columns
     end = (shown.border or (0, 0))[side == "key"]
     pieces: list[TintedPiece] = []
-    loose = True  # the next piece has a space before it in any case
+    loose = True  # a space precedes the next piece in any case
     for at, label in enumerate(labels):
         first = (groups[at][0] if groups is not None else at) + skipped
         special = label.startswith("<") and label.endswith(">") and len(label) > 2

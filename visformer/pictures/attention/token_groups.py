@@ -1,4 +1,4 @@
-"""Which tokens a look leaves, and which of them share a row or column."""
+"""Which tokens a look keeps, and which of them share a row or column."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from visformer.values.trace import Trace
 def token_groups(trace: Trace, kind: Kind, look: Look) -> tuple[Groups, Groups]:
     """Return the tokens of each remaining row and column.
 
-    A row goes where the token that names it is hidden. A word stays whole as long as
-    one of its tokens does.
+    A row is left out if the token that names it is hidden. A word stays whole as long
+    as one of its tokens is visible.
     """
     reads, is_read = SIDES[kind]
     first = int(writes(trace, kind))
@@ -26,9 +26,9 @@ def token_groups(trace: Trace, kind: Kind, look: Look) -> tuple[Groups, Groups]:
 
 
 def _groups(trace: Trace, side: SentenceSide, look: Look, first: int) -> Groups:
-    """Group a side's tokens from ``first`` on, counted from there; none that is hidden.
+    """Group a side's visible tokens from ``first`` on, counted from there.
 
-    Of the target there is one more from 1 on: what the last step chose.
+    The target has one more token if ``first`` is 1: the choice of the last step.
     """
     hidden = hidden_tokens(trace, side)
     gone = set().union(*(hidden[name] for name in look.hide))
@@ -45,15 +45,15 @@ def _groups(trace: Trace, side: SentenceSide, look: Look, first: int) -> Groups:
 
 
 def side_tokens(trace: Trace, side: SentenceSide) -> tuple[str, ...]:
-    """Return a side's tokens; those of the target end with what was chosen last."""
+    """Return a side's tokens; those of the target end with the last choice."""
     return trace.source if side == "source" else written(trace)
 
 
 def hidden_tokens(trace: Trace, side: SentenceSide) -> dict[TokenGroup, set[int]]:
     """Return the indices of each group of tokens that can be hidden.
 
-    Special: beginning and end of a sentence. A target that begins with the pad (Marian)
-    begins with a special token, not with a pad.
+    Special tokens begin and end a sentence. If a target begins with the pad (Marian),
+    that counts as a special token, not as padding.
     """
     model, ids = trace.model, trace.source_ids.tolist()
     pads = set(np.flatnonzero(trace.pads(side)).tolist())
@@ -74,13 +74,13 @@ def _words(trace: Trace, side: SentenceSide) -> Groups:
 
 
 def glued(trace: Trace, side: SentenceSide) -> frozenset[int]:
-    """Return a side's tokens that begin no word although they are marked as if."""
+    """Return a side's tokens that are marked as word beginnings but begin no word."""
     return glued_source(trace) if side == "source" else glued_target(trace)
 
 
 def joined_tokens(trace: Trace, side: SentenceSide) -> frozenset[int]:
-    """Return a side's tokens that go on the word of the token before them."""
-    if side == "source":  # the same at every step
+    """Return a side's tokens that continue the word of the previous token."""
+    if side == "source":  # constant over all steps
         name, of = "joined", (trace.source,)
         return trace.memo.made(of, name, lambda: joined(_words(trace, side)))
     if trace not in _JOINED:

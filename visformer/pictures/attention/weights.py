@@ -1,12 +1,12 @@
-"""Attention weights for pictures: derived once, cached with their run.
+"""Attention weights for pictures: derived once and cached with their run.
 
-A Trace that grows shares its storage with the shorter ones, and its rows do not change.
-So weights are derived once, new rows are added, and an earlier step is a slice. That is
-exact if no query gives weight to a later key; if one does, the weights are derived for
-the rows shown. Of a long run only the first rows are derived, up to the next power of
-two: its later rows may not even have been read from their file. Of a short sentence a
-layer's heads are derived together, and those of all layers once all were asked for:
-calling numpy takes longer than its arithmetic.
+A growing Trace shares its storage with the shorter ones, and its rows do not change. So
+weights are derived once, new rows are added, and an earlier step is a slice. This is
+exact if no query gives weight to a later key; otherwise the weights are derived for the
+rows shown. For a long run only the first rows are derived, up to the next power of two:
+later rows may not have been read from their file yet. For a short sentence the heads of
+a layer are derived together, and those of all layers once all have been requested,
+since calling numpy takes longer than its arithmetic.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from visformer.values.attention_heads import ALL, weights_of
 from visformer.values.facts import Kind
 from visformer.values.trace import Trace
 
-TOGETHER = 1 << 20  # numbers up to which heads are derived together
-GROWTH = 64  # rows and columns that there is room for when a run grows
-FEWEST = 64  # rows derived at once of a run that has as many
-WHOLE_HEAD = 1 << 21  # numbers of a head up to which the overview caches it
+TOGETHER = 1 << 20  # numbers: the limit for deriving heads together
+GROWTH = 64  # rows and columns reserved when a run grows
+FEWEST = 64  # rows derived at once, if a run has as many
+WHOLE_HEAD = 1 << 21  # numbers: the limit for caching a head for the overview
 
-WeightsKey = tuple[Kind, int | None, int | None]  # kind; layer and head, or all
+WeightsKey = tuple[Kind, int | None, int | None]  # kind; layer and head, or None: all
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _KeptWeights:
-    """Weights [N, Q, K] of N heads, layer after layer, and a run's first Q rows."""
+    """Weights [N, Q, K] of N heads, layer by layer, for a run's first Q rows."""
 
     weights: Floats
-    sliceable: bool  # later keys have no weight: fewer keys give the same numbers
-    room: Floats  # [N, Q or more, K or more], 0 beyond them: rows to come go there
+    sliceable: bool  # later keys have no weight, so a slice of the keys is exact
+    room: Floats  # [N, Q or more, K or more], zeros beyond them for later rows
 
 
 def layers_weights(
@@ -68,9 +68,9 @@ def row_weights(trace: Trace, kind: Kind, layer: int, head: int, rows: slice) ->
 
 
 def keeps_rows(trace: Trace, kind: Kind) -> bool:
-    """Tell whether later keys leave the weights of a kind's rows as they are.
+    """Whether later keys leave the weights of a kind's earlier rows unchanged.
 
-    For a short sentence; all its weights are derived.
+    Derives all weights, so only for short sentences.
     """
     if kind != "decoder":
         return True
@@ -83,13 +83,13 @@ def keeps_rows(trace: Trace, kind: Kind) -> bool:
 
 
 def size(trace: Trace, kind: Kind) -> int:
-    """Return Q x K, how many numbers one head of a kind has."""
+    """Return Q x K, the size of one head of a kind."""
     queries, keys = trace.tokens(kind)
     return len(queries) * len(keys)
 
 
 def _are_few(trace: Trace, kind: Kind, layers: int) -> bool:
-    """Tell whether the heads of this many layers may be derived at once."""
+    """Whether the heads of ``layers`` layers may be derived at once."""
     return size(trace.whole, kind) * trace.heads(kind) * layers <= TOGETHER
 
 
@@ -101,7 +101,7 @@ def _keys(trace: Trace, kind: Kind, layers: range) -> list[WeightsKey]:
 
 
 def _home(trace: Trace, kind: Kind, layer: int, head: int) -> tuple[WeightsKey, int]:
-    """Return the cache key of a head, and its index among the weights cached by it."""
+    """Return the cache key of a head, and its index in that entry."""
     every = kind, None, None
     if _are_few(trace, kind, trace.layers(kind)):
         if trace.memo.find(trace.storage, every) is not None:
@@ -121,7 +121,7 @@ def _weights(trace: Trace, key: WeightsKey) -> Floats:
     if kept is None or kept.weights.shape[1] < queries:
         _extend(kept, whole, key)
     weights = _kept(trace, key)
-    if weights is None:  # later keys have weight: of these rows alone
+    if weights is None:  # later keys have weight: derive these rows separately
         weights = read_only(_derived(trace, key, ALL))
         name = (*key, len(trace))
         kept = _KeptWeights(weights, False, weights)
@@ -141,7 +141,7 @@ def _kept(trace: Trace, key: WeightsKey) -> Floats | None:
 
 
 def _extend(kept: _KeptWeights | None, whole: Trace, key: WeightsKey) -> None:
-    """Derive the rows that are not cached, and cache all."""
+    """Derive and cache the missing rows."""
     done = kept.weights.shape[1] if kept is not None and kept.sliceable else 0
     done = done if _rows_stay(whole, key, done) else 0
     weights = _derived(whole, key, slice(done, None))  # [N, Q - Q', K]
@@ -156,7 +156,7 @@ def _extend(kept: _KeptWeights | None, whole: Trace, key: WeightsKey) -> None:
 
 
 def _derived(trace: Trace, key: WeightsKey, rows: slice) -> Floats:
-    """Return the weights of some rows of heads, layer after layer, [N, rows, K]."""
+    """Return the weights of some rows of heads, layer by layer, [N, rows, K]."""
     kind, layer, head = key
     if layer is not None:
         return trace.attention_heads(kind, layer, head).weights(rows)
@@ -169,8 +169,8 @@ def _fits(shape: tuple[int, ...], room: Floats) -> bool:
 
 
 def _with_room(shape: tuple[int, int, int], old: Floats | None) -> Floats:
-    """Return zeros [N, Q', K'] for at least ``shape``, with what there was before."""
-    if old is None:  # a run that is whole does not grow
+    """Return zeros [N, Q', K'] of at least ``shape``, with the old numbers copied."""
+    if old is None:  # a complete run does not grow
         return np.zeros(shape, np.float32)
     heads, rows, columns = shape
     wide = columns if columns == old.shape[2] else columns + GROWTH
@@ -180,14 +180,14 @@ def _with_room(shape: tuple[int, int, int], old: Floats | None) -> Floats:
 
 
 def doubled(least: int, count: int) -> int:
-    """Return ``least``, or twice that, or four times, ...: the first from ``count``."""
+    """Double ``least`` until it is at least ``count``."""
     while least < count:
         least *= 2
     return least
 
 
 def _rows_stay(whole: Trace, key: WeightsKey, rows: int) -> bool:
-    """Tell whether later keys leave the weights of the first rows as they are."""
+    """Whether later keys leave the weights of the first rows unchanged."""
     kind, layer, _ = key
     if kind != "decoder":
         return True
@@ -197,13 +197,13 @@ def _rows_stay(whole: Trace, key: WeightsKey, rows: int) -> bool:
         return False
     every = np.asarray(whole.masks[kind]) if layer is None else whole.mask(kind, layer)
     mask = every[..., :rows, :]
-    # a row that may attend to nothing may give every key the same weight
+    # a row that may attend to nothing may weight all keys equally, later ones included
     return bool(mask[..., :rows].any(-1).all()) and not mask[..., rows:].any()
 
 
 def _reads_later(weights: Floats, first: int) -> bool:
-    """Tell whether a row of [N, rows, K], counted from ``first``, reads a later key."""
+    """Whether a row of [N, rows, K], counted from ``first``, reads a later key."""
     after = later(weights.shape[1], weights.shape[2], first)
-    if not after.any():  # of the last row alone
+    if not after.any():  # only the last row
         return False
     return any(bool((head[after] > 0).any()) for head in weights)

@@ -90,7 +90,7 @@ def mask_stage(subject: Subject) -> StagePicture:
 
 
 def _mask_formula(subject: Subject, mask: Bools) -> str:
-    """Say what masking does to a score, and what weight the masked keys have."""
+    """Say how masking changes a score, and what weight masked keys have."""
     value = masked_value_text(subject.facts.masked_value)
     kept = subject.weights[subject.queries][~mask]
     if not kept.size:
@@ -114,7 +114,7 @@ def _mask_formula(subject: Subject, mask: Bools) -> str:
 
 
 def _mask_words(subject: Subject, score: float, allowed: Bools) -> str:
-    """Say what becomes of the cell's score; ``allowed`` [K]: the query's mask."""
+    """Say what happens to the cell's score; ``allowed`` [K] is the query's mask."""
     reads = ngettext(
         "This query may attend to {allowed:,} of {n:,} key.",
         "This query may attend to {allowed:,} of {n:,} keys.",
@@ -137,10 +137,10 @@ def _mask_words(subject: Subject, score: float, allowed: Bools) -> str:
 
 
 def softmax_stage(subject: Subject) -> StagePicture:
-    """Show the masked scores turned into weights, and check the result."""
+    """Show how the masked scores become weights, and check the result."""
     forbidden, masked = ~_mask(subject), _masked(subject)
     exact = _exact_row(subject)
-    if np.isnan(subject.weights[subject.query]).any():  # the model's own are not exact
+    if np.isnan(subject.weights[subject.query]).any():  # recomputing cannot match them
         exact = masked[subject.at].astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
         exponents = np.exp(exact - exact.max())

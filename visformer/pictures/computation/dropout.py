@@ -1,4 +1,4 @@
-"""Dropout: one row of the feed-forward's output in evaluation and in training mode."""
+"""Dropout: one row of the feed-forward output in evaluation and in training mode."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from visformer.values.arrays import Floats
 from visformer.words import dimension_words, number
 
 USUAL = 0.1  # of the base model of Vaswani et al. 2017, section 5.4
-DRAWS = 1000  # whose mean is shown
+DRAWS = 1000  # number of draws averaged
 
 
 def own_rate(rates: tuple[float, ...]) -> float:
-    """Return the rate that is shown first: the model's, where it is one above 0."""
+    """Return the rate shown first: the model's, if it has a single one above 0."""
     return rates[0] if len(rates) == 1 and rates[0] else USUAL
 
 
 def rate_words(rates: tuple[float, ...], rate: float | None) -> str:
-    """Say where the rate is from: the model's files, the paper, or the user."""
+    """State the origin of the rate: the model's files, the paper, or the user."""
     if rate is not None:
         return _("You chose p = {p}.", p=number(rate))
     if not rates:
@@ -57,14 +57,14 @@ def rate_words(rates: tuple[float, ...], rate: float | None) -> str:
 def kept(shape: tuple[int, int], rate: float, seed: int) -> Floats:
     """Draw a mask, float32 [rows, D]: 0 with probability ``rate``, otherwise 1.
 
-    A row that is added leaves those before it as they were.
+    Adding rows leaves the earlier ones unchanged.
     """
     drawn = np.random.default_rng(seed).random(shape, np.float32)
     return (drawn >= np.float32(rate)).astype(np.float32)
 
 
 def dropout_stage(subject: Subject) -> StagePicture:
-    """Show what training would drop of the feed-forward's output, and its mean."""
+    """Show what training would drop from the feed-forward output, and the mean."""
     options, at = subject.options, subject.at
     rate = own_rate(subject.dropout) if options.rate is None else options.rate
     added = subject.cut(subject.rows().feed_forward.residual.added)
@@ -120,7 +120,7 @@ def dropout_stage(subject: Subject) -> StagePicture:
 def _words(
     subject: Subject, rate: float, added: Floats, mask: Floats, mean: Floats
 ) -> str:
-    """Say where p is from, and what becomes of the row and of one of its numbers."""
+    """State the origin of p, and what happens to the row and one of its numbers."""
     at, d = subject.at, subject.dimension("model", added.shape[1])
     value = float(added[at, d])
     fields = {

@@ -35,7 +35,7 @@ from visformer.words import (
 
 
 def w1_stage(subject: Subject) -> StagePicture:
-    """Show the stream projected to the inner units."""
+    """Show the projection of the stream to the inner units."""
     rows, at = subject.rows(), subject.at
     feed, weights = rows.feed_forward, rows.parameters.feed_forward
     reads, linear = feed.residual.reads, weights.w1
@@ -88,7 +88,7 @@ def _w1_formula(subject: Subject) -> str:
 
 
 def activation_stage(subject: Subject) -> StagePicture:
-    """Show the inner units after the activation and, where there is one, the gate."""
+    """Show the inner units after the activation and, if there is one, the gate."""
     feed, at, model = subject.rows().feed_forward, subject.at, subject.trace.model
     config = model.config
     name = ACTIVATION_NAMES[config.activation]
@@ -156,7 +156,7 @@ def _inactive_words(subject: Subject, active: Floats, activation: str) -> str:
 
 
 def w2_stage(subject: Subject) -> StagePicture:
-    """Show the inner units projected back to the width of the stream."""
+    """Show the projection of the inner units back to the width of the stream."""
     rows, at = subject.rows(), subject.at
     feed, linear = rows.feed_forward, rows.parameters.feed_forward.w2
     added = feed.residual.added
@@ -198,7 +198,7 @@ def w2_stage(subject: Subject) -> StagePicture:
 
 
 def feed_residual_stage(subject: Subject) -> StagePicture:
-    """Show the layer's output, and how far it is from the model's own."""
+    """Show the layer's output, and its difference from the model's own."""
     rows, at = subject.rows(), subject.query
     residual = rows.feed_forward.residual
     picture = residual_picture(subject, residual, _("the feed-forward sublayer"))
@@ -267,7 +267,7 @@ def sublayers_stage(subject: Subject) -> StagePicture:
 def _sublayer_maps(
     subject: Subject, parts: list[tuple[str, Residual]]
 ) -> tuple[StageMap, ...]:
-    """Return how long what each sublayer adds is, and its numbers in one range."""
+    """Return the sizes of what each sublayer adds, and its numbers on one scale."""
     first = parts[0][1]
     sizes = [size(first.x), *(size(part.added) for _name, part in parts)]
     lengths = bars(

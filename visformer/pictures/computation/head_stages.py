@@ -26,7 +26,7 @@ from visformer.pictures.computation.subject import Subject, sharing_words
 from visformer.values.facts import Kind
 from visformer.words import dimension_words, number
 
-FIRST = 3  # of the weighted values, the largest ones, are named in words
+FIRST = 3  # the largest weighted values, which are named in words
 SUBLAYERS: dict[Kind, str] = {
     "encoder": N_("the encoder's self-attention"),
     "decoder": N_("the decoder's self-attention"),
@@ -136,7 +136,7 @@ def concat_stage(subject: Subject) -> StagePicture:
 
 
 def output_stage(subject: Subject) -> StagePicture:
-    """Show the concatenated heads projected back into the stream."""
+    """Show the projection of the concatenated heads back into the stream."""
     rows = subject.rows()
     part, linear = (
         rows.attention(subject.kind),
@@ -186,7 +186,7 @@ def residual_stage(subject: Subject) -> StagePicture:
 def residual_picture(
     subject: Subject, residual: Residual, sublayer: str
 ) -> StagePicture:
-    """Show a sublayer's residual connection and norm; ``sublayer`` names it."""
+    """Show a sublayer's residual connection and norm; ``sublayer`` is its name."""
     model, at = subject.trace.model, subject.at
     x, added, total = (
         subject.cut(part) for part in (residual.x, residual.added, residual.summed)

@@ -1,4 +1,4 @@
-"""Layer norm and batch norm of the four numbers that a tutorial does by hand."""
+"""Layer norm and batch norm of four numbers that a tutorial computes by hand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EXAMPLE: Floats = np.array([[1, 2], [2, 3]], np.float32)  # two tokens, two feat
 
 
 def example_picture() -> StagePicture:
-    """Show both norms of ``EXAMPLE``, exactly: with eps = 0, without gamma and beta."""
+    """Show both norms of ``EXAMPLE`` exactly, with eps = 0, without gamma and beta."""
     own, batch = layer_standard(EXAMPLE, 0).values, batch_standard(EXAMPLE, 0).values
     norms = _("layer norm"), _("batch norm")
     return StagePicture(
@@ -47,7 +47,7 @@ def example_picture() -> StagePicture:
 
 
 def _map(sign: str, name: str, values: Floats) -> StageMap:
-    """Describe a map of four numbers; no place in it is one of the sentence."""
+    """Return a map of four numbers, which are not linked to the sentence."""
 
     def make() -> Matrix:
         shading = signed_shading(values, 3.0)

@@ -1,4 +1,4 @@
-"""The model's norm in formulas, words and a table, and beside batch norm."""
+"""The model's norm as formula, text and table, compared with batch norm."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def norm_steps(
 
 
 def norm_numbers(model: ModelFacts, x: Floats) -> str:
-    """Say what the norm does to one row [D]."""
+    """Describe the effect of the norm on one row [D]."""
     made = standard(model, x)
     mean, deviation = number(float(made.mean[0])), number(float(made.deviation[0]))
     if model.config.norm == "rms":
@@ -103,7 +103,7 @@ def norms_stage(subject: Subject) -> StagePicture:
 
 
 def _norms_formula(subject: Subject, tokens: int) -> str:
-    """State both norms' formulas, and the numbers that each normalises together."""
+    """State both formulas, and the numbers that each norm averages."""
     config = subject.trace.model.config
     if config.norm == "rms":
         return ngettext(

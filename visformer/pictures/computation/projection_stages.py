@@ -33,7 +33,7 @@ LETTERS: dict[Projected, str] = {"query": "Q", "key": "K", "value": "V"}
 
 
 def input_stage(subject: Subject) -> StagePicture:
-    """Show the rows from which queries, keys and values are projected."""
+    """Show the rows that queries, keys and values are projected from."""
     rows, model = subject.rows(), subject.trace.model
     residual = rows.attention(subject.kind).residual
     maps = [*_embedding(subject, residual.x)]
@@ -90,7 +90,7 @@ def _input_formula(subject: Subject) -> str:
 
 
 def _embedding(subject: Subject, x: Floats) -> tuple[StageMap, ...]:
-    """Split the first layer's input, if the table of positions is known."""
+    """Split the first layer's input, if the position table is known."""
     if subject.positions is None or subject.layer or subject.kind == "cross":
         return ()
     if not adds_positions(subject.trace.model, subject.trace.intervention.positions):
@@ -123,7 +123,7 @@ def _input_words(subject: Subject) -> str:
     return _(_EMBEDDED[added, model.config.embedding_scale], token=token)
 
 
-_EMBEDDED = {  # whether positions are added, whether embeddings are scaled
+_EMBEDDED = {  # by whether positions are added, and whether embeddings are scaled
     (True, True): N_(
         "{token}: x is embedding + position (x − position is the scaled embedding)."
     ),
@@ -189,7 +189,7 @@ def _source(subject: Subject, part: Projected) -> str:
 
 
 def _projection_maps(subject: Subject, part: Projected) -> tuple[StageMap, ...]:
-    """Describe what is read, the weight, and the result; the last two in one hue."""
+    """Return input, weight and result; the last two in the hue of the part."""
     letter, rows = LETTERS[part], subject.rows()
     side: Axis = "query" if part == "query" else "key"
     whole = getattr(rows.attention_weights(subject.kind), part)
@@ -210,7 +210,7 @@ def _projection_maps(subject: Subject, part: Projected) -> tuple[StageMap, ...]:
 
 
 def _equation(subject: Subject, part: Projected) -> str:
-    """Write how a part is made, with its bias if it has one."""
+    """Write the equation of a part, with its bias if it has one."""
     letter = LETTERS[part]
     weights = getattr(subject.rows().attention_weights(subject.kind), part)
     bias = "" if weights.bias is None else f" + b_{letter}"
@@ -255,7 +255,7 @@ def projections_stage(subject: Subject) -> StagePicture:
 
 
 def _projected(subject: Subject, part: Projected) -> tuple[Floats, Floats, int]:
-    """Return what a projection reads, its result, and the cell's row of both."""
+    """Return a projection's input and result, and the cell's row in both."""
     trace, rows = subject.trace, subject.rows()
     where = subject.layer, subject.head
     if part == "query":

@@ -1,4 +1,4 @@
-"""The stage that scales the products of queries and keys, and adds a bias to them."""
+"""The stage that scales the products of queries and keys, and adds a bias."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from visformer.words import decimals, number, probability
 
 
 def scale_stage(subject: Subject) -> StagePicture:
-    """Show the products times the scale, what is added, and what the scale changes."""
+    """Show the scaled products, what is added, and the effect of the scale."""
     products, scaled = products_of(subject), _scaled(subject)
     name = _scaled_name(subject.trace, subject.kind, subject.layer)
     cells: tuple[Axis, Axis] = ("query", "key")
-    # one range of colours for both, or they would look the same
+    # one colour range for both, or they would look the same
     reach = max(largest(products), largest(scaled))
 
     def matrix(sign: str, title: str, values: Floats) -> StageMap:
@@ -170,7 +170,7 @@ def _words(subject: Subject, product: float) -> str:
 
 
 def head_of(subject: Subject) -> AttentionHeads:
-    """Return what the head's scores and weights are computed from."""
+    """Return the inputs of the head's scores and weights."""
     return subject.trace.attention_heads(subject.kind, subject.layer, subject.head)
 
 
@@ -190,7 +190,7 @@ def scores_of(subject: Subject) -> Floats:
 
 
 def added_to(subject: Subject, rows: slice) -> Floats | None:
-    """Return what is added to some rows of scores, [rows, K]; None if nothing is."""
+    """Return what is added to some rows of scores, [rows, K]; None if nothing."""
     head = head_of(subject)
     if head.added is None:
         return None
@@ -199,23 +199,23 @@ def added_to(subject: Subject, rows: slice) -> Floats | None:
 
 
 def only(heads: Floats) -> Floats:
-    """Return the one head's matrix of [1, rows, K]."""
+    """Return the single head's matrix of [1, rows, K]."""
     head: Floats = heads[0]
     return head
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScaleEffect:
-    """A block's scores and weights with the run's scale and with the other one."""
+    """A block's scores and weights with the run's scale and with another one."""
 
-    used: bool  # the run scales: the other scale is 1; else it is 1 / sqrt(d)
-    scores: tuple[Floats, Floats]  # [rows, K] before the mask: without scale, with it
+    used: bool  # whether the run scales: the other scale is then 1, else 1 / sqrt(d)
+    scores: tuple[Floats, Floats]  # [rows, K], before the mask: unscaled, scaled
     weights: tuple[Floats, Floats]  # [rows, K] in the same order
     allowed: Bools  # [rows, K]
 
 
 def scale_effect(subject: Subject) -> ScaleEffect:
-    """Compute the block's weights as they would be without scale, and with it."""
+    """Compute the block's weights without scale and with it."""
     trace, kind, layer = subject.trace, subject.kind, subject.layer
     head, rows = trace.attention_heads(kind, layer, subject.head), subject.queries
     scale, products = trace.scale(kind, layer), head.products(rows)[0]
@@ -234,7 +234,7 @@ def scale_effect(subject: Subject) -> ScaleEffect:
 
 
 def effect_maps(subject: Subject, effect: ScaleEffect) -> list[StageMap]:
-    """Describe the weights without scale and with it, in the same colours."""
+    """Return the weights without scale and with it, in the same colours."""
     scale: Scale = "log" if subject.scale == "log" else "fixed"
 
     def one(sign: str, name: str, at: int) -> StageMap:
@@ -255,7 +255,7 @@ def effect_maps(subject: Subject, effect: ScaleEffect) -> list[StageMap]:
 
 
 def effect_words(subject: Subject, effect: ScaleEffect) -> str:
-    """Say what the cell's row would be with the other scale, in numbers."""
+    """Describe the cell's row with the other scale, in numbers."""
     at = subject.at
     allowed = effect.allowed[at]
     if not allowed.any() or not all(

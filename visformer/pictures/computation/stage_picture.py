@@ -1,7 +1,7 @@
-"""What a stage's picture consists of: matrices, numbers, words.
+"""The parts of a stage's picture: matrices, numbers and text.
 
-A picture is a few matrices side by side, a formula, the selected cell's numbers in
-words, and the same numbers as a table.
+A picture consists of a few matrices side by side, a formula, the selected cell's
+numbers in words, and the same numbers as a table.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ from visformer.values.arrays import Bools, Floats
 from visformer.values.layer_weights import Linear
 from visformer.words import number
 
-FIRST_TERMS = 3  # of a sum, written out
+FIRST_TERMS = 3  # terms of a sum that are written out
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class StageMap:
-    """One matrix of a stage; made only if ``key`` differs from what is on screen."""
+    """One matrix of a stage, computed only if ``key`` differs from that on screen."""
 
     sign: str  # before it: "×", "=", "→"; "" for the first
     key: tuple[object, ...]
     make: Callable[[], Matrix]
-    axes: tuple[Axis, Axis]  # what a row and a column are
+    axes: tuple[Axis, Axis]  # meaning of rows and columns
     first: tuple[int, int] = (0, 0)  # the index of its first row and column
-    room: tuple[Room, Room] = (NO_ROOM, NO_ROOM)  # for rows and columns
+    room: tuple[Room, Room] = (NO_ROOM, NO_ROOM)  # reserved rows and columns
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class StagePicture:
-    """All that one stage shows for one cell."""
+    """Everything that one stage shows for one cell."""
 
     formula: str
     maps: tuple[StageMap, ...]
     words: str
     table: Numbers
-    columns: int = 0  # of the grid of maps; 0: as many as have room
+    columns: int = 0  # of the grid of maps; 0: as many as fit
 
 
 ROLES: dict[Axis, AttentionRole] = {"query": "query", "key": "key"}
@@ -65,7 +65,7 @@ AXES: dict[Axis, str] = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shading:
-    """How numbers are coloured; the fields are those of Matrix."""
+    """The colours of numbers; the fields are those of Matrix."""
 
     shade: Floats
     ends: tuple[str, str]
@@ -87,12 +87,12 @@ def stage_map(
     whole: bool = False,
     role: AttentionRole = "",
 ) -> StageMap:
-    """Describe a matrix of a stage.
+    """Return a matrix of a stage.
 
-    ``key``: what it depends on, if that is less than the sentence. ``forbidden``: the
-    cells that the mask forbids. ``colours``: how it is coloured, if not from minus to
-    plus its own largest magnitude. ``whole``: its rows are all keys, not a block.
-    ``role``: of the matrix itself, such as the keys'.
+    ``key`` is what it depends on, by default the sentence. ``forbidden`` are the cells
+    that the mask forbids. ``colours`` are by default a diverging scale up to its own
+    largest magnitude. With ``whole`` its rows are all keys, not a block. ``role`` is
+    that of the matrix itself, such as the keys'.
     """
     at = subject.kind, subject.layer, subject.head
     around = subject.queries.start, subject.keys.start
@@ -137,20 +137,20 @@ def stage_map(
 
 
 def _signed(values: Floats, forbidden: Bools | None) -> Shading:
-    """Shade from minus to plus the largest magnitude among the allowed cells."""
+    """Shade on a diverging scale up to the largest magnitude of the allowed cells."""
     return signed_shading(
         values, largest(values if forbidden is None else values[~forbidden])
     )
 
 
 def signed_shading(values: Floats, top: float) -> Shading:
-    """Shade from minus to plus ``top``."""
+    """Shade on a diverging scale up to ``top``."""
     ends = number(-top, 3), f"+{number(top, 3)}"
     return Shading(signed_shade(values, top), ends, signed=True)
 
 
 def _axis(subject: Subject, axis: Axis) -> str:
-    """Say what stands along an axis."""
+    """Return the label of an axis."""
     if axis in AXES:
         return _(AXES[axis])
     return maps.axes(subject.trace, subject.kind)[axis == "key"]
@@ -164,7 +164,7 @@ def _labels(subject: Subject, axis: Axis, count: int) -> tuple[str, ...]:
 
 
 def _title(subject: Subject, name: str, values: Floats, axes: tuple[Axis, Axis]) -> str:
-    """Write a matrix's name, its whole shape, and which of its rows are drawn."""
+    """Write a matrix's name, its full shape, and which of its rows are drawn."""
     rows = len(subject.labels(axes[0], len(values)))
     title = f"{name} [{rows}, {values.shape[1]}]"
     if rows == len(values):
@@ -188,9 +188,9 @@ def queries(
     top: float | None = None,
     role: AttentionRole = "",
 ) -> StageMap:
-    """Describe a matrix with one row per query, cut to the rows that are shown.
+    """Return a matrix with one row per query, cut to the rows that are shown.
 
-    ``top``: the magnitude of the strongest colour, by default the matrix's largest.
+    ``top`` is the magnitude of the strongest colour, by default the matrix's largest.
     """
 
     def colours() -> Shading:
@@ -207,9 +207,9 @@ def queries(
 def bars(
     subject: Subject, sign: str, name: str, columns: Sequence[str], sizes: Floats
 ) -> StageMap:
-    """Describe a bar for each number, none of which is negative, on one scale.
+    """Return bars for nonnegative numbers on one scale.
 
-    ``sizes`` [rows, C] are those of the rows that are shown.
+    ``sizes`` [rows, C] are those of the rows shown.
     """
     top = float(np.nanmax(sizes, initial=0)) or 1.0
     whole = _("a whole cell is {size}", size=number(top, 3))
@@ -223,7 +223,7 @@ def bars(
 
 
 def of_tokens(one: StageMap) -> StageMap:
-    """Describe a matrix outside attention: its rows are tokens, which ask nothing."""
+    """Return a matrix whose rows are tokens instead of queries."""
 
     def make() -> Matrix:
         made = one.make()
@@ -235,7 +235,7 @@ def of_tokens(one: StageMap) -> StageMap:
 
 
 def weights_map(subject: Subject, sign: str) -> StageMap:
-    """Describe the weights, coloured as on the Attention tab."""
+    """Return the weights, coloured as on the Attention tab."""
     rows = subject.queries
     weights = subject.weights[rows]
     return stage_map(
@@ -257,7 +257,7 @@ def vectors(
     *,
     by: Literal["row", "column", "all"] = "row",
 ) -> Numbers:
-    """Return vectors below each other, with one column per token or dimension."""
+    """Stack vectors, with one column per token or dimension."""
     stacked = np.stack(list(values))  # [rows, columns]
     return Numbers(
         rows=tuple(names),
@@ -292,7 +292,7 @@ def with_bias(product: str, linear: Linear, bias: str) -> str:
 
 
 def terms(left: Floats, right: Floats) -> str:
-    """Write out the first terms of a sum of products, and how many there are."""
+    """Write out the first terms of a sum of products, and the number of terms."""
     pairs = list(zip(left[:FIRST_TERMS], right[:FIRST_TERMS], strict=True))
     written = " + ".join(f"{_factor(a)}·{_factor(b)}" for a, b in pairs)
     if len(left) <= FIRST_TERMS:
@@ -315,7 +315,7 @@ def _factor(value: float) -> str:
 
 
 def difference(one: Floats, other: Floats) -> str:
-    """Write the largest difference between two computations of the same numbers."""
+    """Format the largest difference between two computations of the same numbers."""
     if not one.size:
         return "0"
     return number(float(np.abs(one - other).max()), 1)

@@ -1,4 +1,4 @@
-"""The stages of the Computation tab, in order: to add one, add its entry to STAGES.
+"""The stages of the Computation tab, in order; STAGES has an entry for each.
 
 A stage is one step of the arithmetic from a layer's input to its output. Its entry
 holds its name, its title, its page and the function that makes its picture.
@@ -44,7 +44,7 @@ from visformer.pictures.computation.subject import Subject
 from visformer.values.facts import STACK_OF, Kind
 from visformer.values.trace import Trace
 
-# Translated where they are shown, as are the pages and the titles of the stages.
+# Translated when shown, like the pages and the titles of the stages.
 WAITING = N_(
     "This stage needs the layer's weights, which are not here yet: the engine is still "
     "starting, or it has another model open."
@@ -66,11 +66,11 @@ PAGES: dict[StagePage, str] = {
 class Stage(NamedTuple):
     """One step of the arithmetic."""
 
-    name: str  # in the State and for ``render --stage``
+    name: str  # in the State and in ``render --stage``
     title: str  # on its tab
     page: StagePage
     make: Callable[[Subject], StagePicture]
-    weighs: bool = True  # it needs the layer's weights besides the Trace
+    weighs: bool = True  # whether it needs the layer's weights
 
 
 STAGES = (
@@ -103,7 +103,7 @@ def stage_names() -> tuple[str, ...]:
 
 
 def stage_of(name: str) -> Stage:
-    """Return the stage of a name."""
+    """Return the stage with a name."""
     return next(stage for stage in STAGES if stage.name == name)
 
 
@@ -113,7 +113,7 @@ def stages_on(page: StagePage) -> tuple[Stage, ...]:
 
 
 def neighbour(name: str, by: int) -> str:
-    """Return the name of the stage ``by`` places on, stopping at the first and last."""
+    """Return the name of the stage ``by`` places further, clamped at both ends."""
     names = stage_names()
     return names[max(0, min(len(names) - 1, names.index(name) + by))]
 
@@ -121,7 +121,7 @@ def neighbour(name: str, by: int) -> str:
 def titles_on(
     page: StagePage, trace: Trace | None, kind: Kind, layer: int
 ) -> tuple[str, ...]:
-    """Return the titles on the tabs of a page's stages, for one layer of a Trace."""
+    """Return the tab titles of a page's stages, for one layer of a Trace."""
     own = {"scale": scale_title(trace, kind, layer)}
     known = None if trace is None else trace.model.known
     if known is not None and known.norm == "rms":
@@ -130,7 +130,7 @@ def titles_on(
 
 
 def picture(stage: Stage, looked_at: Subject) -> StagePicture | str:
-    """Return a stage's picture; a sentence if what it needs is not there."""
+    """Return a stage's picture, or a sentence if its data are missing."""
     if not stage.weighs:
         return _made(stage, looked_at)
     model, stack = looked_at.trace.model, STACK_OF[looked_at.kind]
@@ -149,7 +149,7 @@ def picture(stage: Stage, looked_at: Subject) -> StagePicture | str:
 
 def _made(stage: Stage, looked_at: Subject) -> StagePicture:
     alone = stage.page == "feed_forward"
-    with np.errstate(over="ignore", invalid="ignore"):  # NaN and ∞ are shown
+    with np.errstate(over="ignore", invalid="ignore"):  # NaN and ∞ are drawn
         made = stage.make(replace(looked_at, alone=alone))
     if not alone:
         return made
@@ -157,16 +157,16 @@ def _made(stage: Stage, looked_at: Subject) -> StagePicture:
 
 
 def no_cell_words(trace: Trace | None) -> str:
-    """Say why there is no cell."""
+    """Explain why there is no cell."""
     if trace is None:
         return _(NOT_RUN)
     return _(NOTHING if "encoder" in trace.kinds else NOTHING_YET)
 
 
 def heading(looked_at: Subject, page: StagePage = "attention") -> str:
-    """Say which cell is shown, and why this one if the user has selected none.
+    """Name the cell shown, and explain the default cell if none is selected.
 
-    The feed-forward network takes one token at a time: there is no cell to name.
+    The feed-forward network processes tokens separately and has no cell.
     """
     if page == "feed_forward":
         return ""

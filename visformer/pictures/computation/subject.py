@@ -1,4 +1,4 @@
-"""What the Computation tab shows: a cell, its layer's rows, and their names."""
+"""The subject of the Computation tab: a cell, its layer's rows, and their names."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from visformer.values.score_bias import NO_WEIGHT
 from visformer.values.trace import Trace
 
 Projected = Literal["query", "key", "value"]
-BLOCK = 64  # rows drawn at once: a longer sentence is shown one block at a time
+BLOCK = 64  # rows drawn at once; longer sentences are shown in blocks
 UNITS: dict[Axis, str] = {  # counted from 0
     "model": N_("dim"),
     "head": N_("dim"),
@@ -41,10 +41,10 @@ UNITS: dict[Axis, str] = {  # counted from 0
 
 
 class Room(NamedTuple):
-    """What a map keeps free along an axis."""
+    """The space that a map reserves along an axis."""
 
-    least: int  # rows or columns that there is room for
-    names: tuple[str, ...]  # those that there will be, as far as it is known
+    least: int  # number of rows or columns reserved
+    names: tuple[str, ...]  # their names as far as known
 
 
 NO_ROOM = Room(0, ())
@@ -60,19 +60,19 @@ class Subject:
     head: int
     query: int
     key: int
-    chosen: bool  # False: the user has selected no cell, this one is the default
+    chosen: bool  # False if no cell is selected and this is the default
     scale: Scale  # of the weights' colours
-    layer_rows: LayerRows | None = None  # None: the layer's weights have not arrived
+    layer_rows: LayerRows | None = None  # None until the layer's weights arrive
     positions: Floats | None = None  # the model's own encodings, [P, D]
-    dimensions: Mapping[Axis, int] = field(default_factory=dict)  # selected, by axis
-    grows: bool = False  # the run is being decoded
-    alone: bool = False  # each token is taken by itself: it reads nothing
+    dimensions: Mapping[Axis, int] = field(default_factory=dict)  # selected indices
+    grows: bool = False  # whether the run is being decoded
+    alone: bool = False  # whether tokens are processed separately (feed-forward)
     options: StageOptions = AT_FIRST
-    dropout: tuple[float, ...] = ()  # rates of its training, as its files name them
+    dropout: tuple[float, ...] = ()  # training rates stated in the model's files
 
     @property
     def weights(self) -> Floats:
-        """The weights that the Attention tab shows, [Q, K]."""
+        """The weights shown on the Attention tab, [Q, K]."""
         return head_weights(self.trace, self.kind, self.layer, self.head)
 
     @property
@@ -97,7 +97,7 @@ class Subject:
 
     @property
     def captured(self) -> bool:
-        """Whether the weights are the model's own, not derived from the scores."""
+        """Whether the weights were captured, not derived from the scores."""
         return self.trace.is_captured(self.kind, self.layer)
 
     def changed(self, *points: ActingPoint) -> str:
@@ -108,11 +108,11 @@ class Subject:
 
     @property
     def facts(self) -> AttentionFacts:
-        """The facts that hold for all layers of this kind of attention."""
+        """The facts about this kind of attention, the same in all layers."""
         return self.trace.model.attention[self.kind]
 
     def columns(self, part: Projected) -> slice:
-        """Return the head's columns among those of all heads that have the part."""
+        """Return the head's columns among those of all heads for a part."""
         facts, head = self.facts, self.head
         size = facts.value_size if part == "value" else facts.head_size
         if part != "query":
@@ -126,10 +126,10 @@ class Subject:
         return slice(self.head * size, (self.head + 1) * size)
 
     def room(self, axis: Axis, *, whole: bool = False) -> Room:
-        """Return what a map of tokens keeps free, so that most steps move nothing.
+        """Return the space reserved in a map of tokens, so that few steps move anything.
 
-        That is the next power of two, but no more than the run has; while it is
-        decoded nobody knows. ``whole``: all tokens are shown, not a block of them.
+        It is the next power of two, limited to the run's length once decoding has
+        ended. With ``whole`` the map shows all tokens, not a block.
         """
         if axis not in ("query", "key"):
             return NO_ROOM
@@ -145,46 +145,46 @@ class Subject:
         return Room(shown.stop - shown.start, names[shown])
 
     def dimension(self, axis: Axis, size: int) -> int:
-        """Return the selected index along an axis of ``size``; 0 if none is."""
+        """Return the selected index along an axis of ``size``, by default 0."""
         at = self.dimensions.get(axis, 0)
         return at if at < size else 0
 
     def rows(self) -> LayerRows:
-        """Return the layer's sublayers; ValueError before the weights arrive."""
+        """Return the layer's sublayers; ValueError until the weights arrive."""
         if self.layer_rows is None:
             raise ValueError("the layer's weights have not arrived.")
         return self.layer_rows
 
     def cut(self, numbers: Floats) -> Floats:
-        """Cut a block's numbers down to the rows that are shown."""
+        """Return the rows of the block that are shown."""
         return numbers[: self.queries.stop - self.queries.start]
 
     def names(self, axis: Axis, size: int = 0) -> tuple[str, ...]:
         """Name the columns of a table along an axis: the keys, or dim 0 and so on.
 
-        ``size``: how many dimensions there are.
+        ``size`` is the number of dimensions.
         """
         labels = self.labels(axis, size)
         return named(unit_of(axis), labels) if axis in UNITS else labels
 
     def labels(self, axis: Axis, size: int = 0) -> tuple[str, ...]:
-        """Label all rows or columns of a map along an axis, ``size`` dimensions."""
+        """Label all rows or columns of a map along an axis of ``size`` dimensions."""
         if axis in ("query", "key"):
             return self._tokens[axis == "key"]
         return _counted(size)
 
     @cached_property
     def _tokens(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The labels of queries and of keys, made once for all maps."""
+        """The labels of queries and keys, shared by all maps."""
         return labels(self.trace, self._named_as)
 
     @property
     def _named_as(self) -> Kind:
-        """The kind whose rows have the names; a token alone is named by itself."""
+        """The kind that names the rows; without attention, tokens name themselves."""
         return "decoder" if self.alone and self.kind == "cross" else self.kind
 
     def token(self, axis: Literal["query", "key"]) -> str:
-        """Name the cell's query or key and its place."""
+        """Name the cell's query or key and its position."""
         if axis == "key":
             return key_placed(self.trace, self.kind, self.key)
         return row_placed(self.trace, self._named_as, self.query)
@@ -211,7 +211,7 @@ def sharing_words(subject: Subject) -> str:
 
 
 def unit_of(axis: Axis) -> str:
-    """Return the word before an index along an axis; "" for tokens."""
+    """Return the unit before an index along an axis; "" for tokens."""
     return _(UNITS[axis]) if axis in UNITS else ""
 
 
@@ -232,10 +232,10 @@ def subject(
     options: StageOptions = AT_FIRST,
     dropout: tuple[float, ...] = (),
 ) -> Subject | None:
-    """Return what is shown; None if there is no row yet.
+    """Return the subject; None if there is no row yet.
 
-    ``parameters``: the weights of some layers; the selected one's are used.
-    ``grows``: the run is being decoded. ``dropout``: rates of the model's training.
+    ``parameters`` are the weights of some layers, of which the selected one's are used.
+    ``grows`` means that the run is being decoded; ``dropout`` are the training rates.
     """
     kind = selection.kind
     if trace is None or not trace.tokens(kind)[0]:
@@ -263,7 +263,7 @@ def subject(
 def focus(trace: Trace, selection: Selection) -> AttentionCell:
     """Return the cell that is shown.
 
-    If none of this kind is selected: the last query and the key that it reads most.
+    By default, the last query and the key that it reads most.
     """
     kind, cell = selection.kind, selection.cell
     if cell is not None and cell.kind == kind:
@@ -279,7 +279,7 @@ def focus(trace: Trace, selection: Selection) -> AttentionCell:
 def fitting(
     trace: Trace, selection: Selection, parameters: tuple[LayerParameters, ...]
 ) -> LayerParameters | None:
-    """Return those weights of some layers that are the selected layer's."""
+    """Return the selected layer's weights, if they are among ``parameters``."""
     here = STACK_OF[selection.kind], selection.layer
     return next(
         (
@@ -292,7 +292,7 @@ def fitting(
 
 
 def _is_of(layer: LayerParameters, trace: Trace) -> bool:
-    """Tell whether weights are of a Trace's model, which is found out once."""
+    """Whether weights belong to a Trace's model; the result is cached."""
     models = layer.model, trace.model
     return trace.memo.made(models, "one model", lambda: layer.belong_to(trace.model))
 
@@ -309,9 +309,9 @@ def missing(
 def layer_rows(trace: Trace, parameters: LayerParameters, query: int) -> LayerRows:
     """Return a layer's sublayers for the block of rows around a query.
 
-    The last block is kept with the run while cells, heads and steps change: where
-    later steps do not change earlier rows, the whole run's rows serve every step. The
-    blocks of two neighbouring layers are kept, for who goes to and fro between them.
+    Results are cached while cells, heads and steps change: if later steps do not change
+    earlier rows, the rows of the whole run serve every step. The cache holds the blocks
+    of two layers, for switching between neighbours.
     """
     name = "layer rows", parameters.layer % 2
     stack, model = parameters.stack, parameters.model.config
@@ -326,7 +326,7 @@ def layer_rows(trace: Trace, parameters: LayerParameters, query: int) -> LayerRo
         and (len(kept.trace) == len(whole) or whole is not trace)
     ):
         return kept
-    # in a cycle with its own memo a run would be held until the next full collection
+    # a cycle with its own cache would keep a run alive until a full collection
     apart = replace(whole, memo=Memo(), cut_from=None)
     fresh = LayerRows(apart, parameters, rows)
     numbers = (rows.stop - rows.start) * (12 * model.d_model + 4 * model.feed_forward)

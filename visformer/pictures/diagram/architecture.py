@@ -1,4 +1,4 @@
-"""The model as a diagram, for this sentence and step; the inside of a chosen block.
+"""The model as a diagram for this sentence and step, with the inside of a chosen block.
 
 It follows figure 1 of "Attention Is All You Need" (Vaswani et al. 2017).
 """
@@ -26,9 +26,9 @@ from visformer.values.facts import STACK_OF, ModelFacts
 from visformer.values.memo import Memo
 from visformer.values.trace import Trace
 
-NARROWEST = 132.0  # characters: with less room the diagram scrolls
-SHORTEST, LONGEST = 0.82, 1.6  # lines: the length of an arrow with words beside it
-_APART = Memo(most=256)  # how far the parts of a model's diagram stand apart
+NARROWEST = 132.0  # characters: narrower diagrams scroll
+SHORTEST, LONGEST = 0.82, 1.6  # lines: length of an arrow with words beside it
+_APART = Memo(most=256)  # the spacing of a model's diagram
 
 
 def architecture(
@@ -43,9 +43,9 @@ def architecture(
 ) -> Drawing | None:
     """Return the diagram of a Trace's model or, without one, of the ``opened`` model.
 
-    ``chosen``: the block whose inside is shown. ``columns`` and ``lines``: the room in
-    characters and lines; the diagram may be larger. No layer is opened in the stacks in
-    ``closed``; in the others the selection's layer is. Without a model: None.
+    ``chosen`` is the block whose inside is shown; ``columns`` and ``lines`` are the
+    space in characters and lines, which the diagram may exceed. Stacks in ``closed``
+    show no layer; in the others the selected layer is opened. None without a model.
     """
     model = model_of(trace, opened)
     if model is None:
@@ -83,9 +83,9 @@ def _apart(
 
 
 def _first(model: ModelFacts, selection: Selection, closed: frozenset[str]) -> str:
-    """Return the block whose inside is shown before the user chooses one.
+    """Return the block whose inside is shown until the user chooses one.
 
-    It is the attention that is looked at, or the last kind that the model has.
+    It is the focused attention, or that of the last kind that the model has.
     """
     kind = selection.kind if selection.kind in model.kinds else model.kinds[-1]
     stack = STACK_OF[kind]
@@ -96,7 +96,7 @@ def _first(model: ModelFacts, selection: Selection, closed: frozenset[str]) -> s
 
 
 def _exists(model: ModelFacts, chosen: str) -> bool:
-    """Whether a model has a block, and enough is known of it to show it."""
+    """Whether a model has a block that can be shown."""
     path = block_path(chosen)
     if path.layer is None:
         known = ("source_tokens", "target_tokens", "prediction")
@@ -118,7 +118,7 @@ def _joined(
     zoomed: float,
     lines: float,
 ) -> Drawing:
-    """Join the columns and put the chosen block's inside beside them."""
+    """Join the columns and put the inside of the chosen block beside them."""
     _connect(stacks)
     boxes = [*stacks.left.boxes, *stacks.right.boxes]
     beside = width - zoomed - MARGIN
@@ -148,7 +148,7 @@ def _joined(
 
 
 def _connect(stacks: Stacks) -> None:
-    """Lead the encoder's output to every decoder layer, the next token back in."""
+    """Draw the encoder's output to every decoder layer, and the next token back in."""
     left, decoder = stacks.left, stacks.right
     bus, top = left.x + left.width + BUS / 2 - 1, left.y
     used = stacks.trace is not None and len(stacks.trace) > 0
@@ -172,10 +172,7 @@ def _connect(stacks: Stacks) -> None:
 
 
 def _about(said: str, stacks: Stacks) -> tuple[list[Box], list[str]]:
-    """Describe the step and the model above the encoder.
-
-    The second value is what did not fit there.
-    """
+    """Describe the step and the model above the encoder; also returns what is left."""
     encoder, room = stacks.left, stacks.left.y - 1.2
     output = shape(stacks.source, width_of(stacks.model, "encoder"))
     boxes = []
@@ -199,7 +196,7 @@ def _about(said: str, stacks: Stacks) -> tuple[list[Box], list[str]]:
 def _below(
     left: list[str], x: float, y: float, width: float, bottom: float
 ) -> list[Box]:
-    """Return the rest of the description, at the bottom, if there is room."""
+    """Return the rest of the description at the bottom, if it fits."""
     boxes: list[Box] = []
     for words in left:
         boxes += paragraph(x, boxes[-1].y + 1.2 if boxes else 0.0, width, words)

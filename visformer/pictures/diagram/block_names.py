@@ -1,4 +1,4 @@
-"""The ids of a model's blocks, and what people call them."""
+"""The ids and the names of a model's blocks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from visformer.values.facts import Kind
 from visformer.words import layer_words
 
 STACKS = {"encoder": N_("encoder"), "decoder": N_("decoder")}
-PARTS = {  # of a layer, in a list
+PARTS = {  # of a layer, in lists
     "self_attention": N_("self-attention"),
     "self_attention_norm": N_("self-attention norm"),
     "cross_attention": N_("cross-attention"),
@@ -17,7 +17,7 @@ PARTS = {  # of a layer, in a list
     "feed_forward": N_("feed-forward"),
     "feed_forward_norm": N_("feed-forward norm"),
 }
-OUTSIDE = {  # of the layers, in a list
+OUTSIDE = {  # the layers, in lists
     "source_embedding": N_("source embedding"),
     "target_embedding": N_("target embedding"),
     "source_positions": N_("source positions"),
@@ -40,7 +40,7 @@ _PART_TITLES = {
     "feed_forward.add": N_("Residual connection of the feed-forward network"),
     "feed_forward_norm": N_("Norm of the feed-forward network"),
 }
-_DECODER_TITLES = {  # where they differ from the encoder's
+_DECODER_TITLES = {  # that differ from the encoder's
     "self_attention": N_("Masked multi-head attention"),
     "self_attention.mask": N_("Mask of the masked multi-head attention"),
     "self_attention.add": N_("Residual connection of the masked multi-head attention"),
@@ -101,7 +101,7 @@ def title(id: str) -> str:
 def block_words(id: str) -> str:
     """Name a block in a list, its layer from 1: encoder layer 2 self-attention.
 
-    A name that only a file uses is kept, with spaces.
+    Names that only a file uses are kept, with spaces.
     """
     path = block_path(id)
     if path.layer is None or path.stack not in STACKS:

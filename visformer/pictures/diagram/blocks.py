@@ -1,4 +1,4 @@
-"""What the diagram knows of a model's blocks: their parameters, and where to go."""
+"""The parameters of a model's blocks, and where their numbers are shown."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from visformer.pictures.picture import Table
 from visformer.values.facts import BlockParameters, Kind, ModelFacts, StackName
 from visformer.values.trace import Trace
 
-MOST_THIN = 7  # closed layers drawn one by one; if there are more, some share a box
-# Where a block's numbers are: its name without the layer -> tab and stage.
+MOST_THIN = 7  # closed layers drawn separately; beyond that, some share a box
+# Where a block's numbers are shown: its name without the layer -> tab and stage.
 _CHANGES: dict[str, Goal] = {
     "attention": {"tab": "attention"},
     "attention.mask": {"tab": "masks"},
@@ -34,9 +34,9 @@ _CHANGES: dict[str, Goal] = {
 
 
 def goal(id: str) -> Goal:
-    """Return where a block's numbers are; {} if it has none.
+    """Return where a block's numbers are shown; {} if it has none.
 
-    A whole layer is selected without leaving the diagram.
+    Whole layers are selected without leaving the diagram.
     """
     path = block_path(id)
     if path.layer is None:
@@ -49,10 +49,10 @@ def goal(id: str) -> Goal:
 
 
 def model_of(trace: Trace | None, opened: ModelFacts | None) -> ModelFacts | None:
-    """Return what is known of the model on screen.
+    """Return the facts of the model on screen.
 
-    A Trace from an older file does not list its blocks; the same model, if it is open,
-    does.
+    A Trace from an older file does not list its blocks; they are taken from the same
+    model if it is open.
     """
     if trace is None:
         return opened
@@ -72,11 +72,11 @@ class Counts:
         return bool(self._parts)
 
     def total(self, start: str) -> int:
-        """Count a block's parameters and those of all blocks inside it."""
+        """Count the parameters of a block, including all blocks inside it."""
         return self._totals.get(start, 0)
 
     def words(self, block: str) -> str:
-        """Say how many parameters a block has, and what it shares; "" if unknown."""
+        """Say how many parameters a block has and which it shares; "" if unknown."""
         if not self._parts:
             return ""
         part = self._parts.get(block)
@@ -93,14 +93,14 @@ class Counts:
         )
 
     def named(self, block: str) -> str:
-        """Name a block, with its parameters if they are known."""
+        """Name a block, with its number of parameters if known."""
         parameters = self.words(block)
         if not parameters:
             return title(block)
         return _("{block}: {parameters}", block=title(block), parameters=parameters)
 
     def short(self, block: str) -> str:
-        """Return a block's count alone, or that it is shared; "" if unknown."""
+        """Return a block's parameter count, or that it is shared; "" if unknown."""
         if not self._parts:
             return ""
         part = self._parts.get(block)
@@ -111,11 +111,11 @@ class Counts:
         return f"{self.total(block):,}"
 
 
-@lru_cache(maxsize=4)  # models; each part of a diagram asks
+@lru_cache(maxsize=4)  # models; asked for every part of a diagram
 def _counted(
     blocks: tuple[BlockParameters, ...],
 ) -> tuple[Mapping[str, BlockParameters], Mapping[str, int]]:
-    """Return each block by its name, and the sums, also of what blocks are inside."""
+    """Return each block by name, and the sums including inner blocks."""
     totals: defaultdict[str, int] = defaultdict(int)
     for part in blocks:
         inner = part.block.split(".")
@@ -127,7 +127,7 @@ def _counted(
 def names(model: ModelFacts, stack: str, layer: int) -> tuple[str, ...]:
     """Return the sublayers of a layer, in the order of the data flow.
 
-    ``"other"`` stands for everything in it that is not known.
+    ``"other"`` stands for all unknown parts.
     """
     kinds = kinds_of(stack)
     there = (kind for kind in kinds if layer < model.layers(kind))
@@ -143,12 +143,12 @@ def kinds_of(stack: str) -> tuple[Kind, ...]:
 
 
 def depth(model: ModelFacts, stack: str) -> int:
-    """Return how many layers a stack has, judging by its attention."""
+    """Return the number of layers of a stack with attention."""
     return max(model.layers(kind) for kind in kinds_of(stack))
 
 
 def width_of(model: ModelFacts, stack: str) -> int | str:
-    """Return the width of a stack's residual stream, or a letter if it is unknown."""
+    """Return the width of a stack's residual stream, or a letter if unknown."""
     name: StackName = "encoder" if stack == "encoder" else "decoder"
     facts = model.stacks.get(name)
     return "D" if facts is None else facts.d_model
@@ -160,7 +160,7 @@ def shape(*sizes: int | str) -> str:
 
 
 def lengths(trace: Trace | None) -> tuple[int | str, int | str]:
-    """Return this sentence's source and target length, or letters if there is none."""
+    """Return the sentence's source and target length, or letters without a sentence."""
     if trace is None:
         return "S", "T"
     return len(trace.source), len(trace)
@@ -185,8 +185,8 @@ def counts_table(model: ModelFacts | None) -> Table | None:
 def runs(count: int, opened: int) -> Iterator[tuple[int, int]]:
     """Yield the first and last layer of each box of a stack, from the bottom.
 
-    If there are few, each layer has its own box; otherwise those in the middle, away
-    from the opened one, share boxes.
+    A few layers have a box each; of many, those in the middle, away from the opened
+    one, share boxes.
     """
     kept = {0, 1, count - 2, count - 1, opened - 1, opened, opened + 1}
     layer = 0

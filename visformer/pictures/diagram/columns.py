@@ -29,7 +29,7 @@ Line = Literal["flow", "residual", "memory", "next"]
 Point = tuple[float, float]
 
 BLOCK = 1.3  # lines: the height of a block
-SMALL = 0.8  # of the text's size: words beside arrows
+SMALL = 0.8  # relative size of words beside arrows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,12 +41,12 @@ class Box:
     width: float
     height: float = BLOCK
     title: str = ""
-    detail: str = ""  # on the right; left out if both do not fit
+    detail: str = ""  # on the right; omitted if both do not fit
     style: Style = "block"
-    id: str = ""  # of a block that can be chosen, named as in the parameters
-    words: str = ""  # what it is, for screen readers
+    id: str = ""  # of a selectable block, named as in the parameters
+    words: str = ""  # description for screen readers
     strong: bool = False  # on the current step's path
-    stack: int = 1  # how many times it is drawn, one behind the other
+    stack: int = 1  # how many copies are drawn, one behind the other
     role: AttentionRole = ""
 
     @property
@@ -68,11 +68,11 @@ class Arrow:
     line: Line = "flow"
     strong: bool = False
     head: bool = True
-    role: AttentionRole = ""  # of what flows along it
+    role: AttentionRole = ""  # of the data that flow along it
 
 
 class Goal(TypedDict, total=False):
-    """Where the numbers of a block are: the tab, and what to select in it."""
+    """Where a block's numbers are: the tab, and what to select in it."""
 
     tab: str
     stage: str
@@ -88,14 +88,14 @@ class Drawing:
     height: float  # in lines
     boxes: tuple[Box, ...]
     arrows: tuple[Arrow, ...]
-    beside: float = 0.0  # where the chosen block's inside begins, in characters
+    beside: float = 0.0  # left edge of the chosen block's inside, in characters
     chosen: str = ""  # the block whose inside is shown
-    path: tuple[Point, ...] = ()  # the way of the current step's newest row
-    sentence: str = ""  # the current step in words
+    path: tuple[Point, ...] = ()  # the path of the current step's newest row
+    sentence: str = ""  # describes the current step
     goes: Mapping[str, Goal] = field(default_factory=dict)  # by block id
 
     def at(self, x: float, y: float) -> str:
-        """Return the id of the foremost box at a point; "" if there is none."""
+        """Return the id of the topmost box at a point; "" if there is none."""
         ids = (box.id for box in reversed(self.boxes) if box.id and box.holds(x, y))
         return next(ids, "")
 
@@ -103,7 +103,7 @@ class Drawing:
         return next((box for box in self.boxes if box.id == id), None)
 
     def walk(self, id: str, across: int, down: int) -> str:
-        """Return the nearest block in a direction, or the same if there is none."""
+        """Return the nearest block in a direction, or the same one if there is none."""
         blocks = [box for box in self.boxes if box.id]
         start = self.box(id)
         if start is None:
@@ -122,14 +122,14 @@ class Drawing:
 
 @dataclass(slots=True)
 class Column:
-    """Builds upwards, as the data flow: each part is put on top of the last one."""
+    """Builds a column upwards, as data flow: each part is put on top of the last."""
 
     x: float  # left edge
     width: float
-    gap: float  # lines: the length of an arrow that has words beside it
-    y: float  # the bottom of the next part: less and less, upwards
+    gap: float  # lines: length of an arrow with words beside it
+    y: float  # the bottom of the next part; decreases upwards
     strong: bool = False
-    gaps: int = 0  # how many arrows are ``gap`` long
+    gaps: int = 0  # number of arrows of length ``gap``
     boxes: list[Box] = field(default_factory=list)
     arrows: list[Arrow] = field(default_factory=list)
 
@@ -188,7 +188,7 @@ class Column:
     def add(self, id: str, start: float, lane: float, words: str) -> Box:
         """Put the residual's + on top; its line leaves the spine at y = ``start``.
 
-        ``lane``: the x at which the line runs up.
+        ``lane`` is the x at which the line runs up.
         """
         self.y -= ADD
         middle = self.y + ADD / 2
@@ -226,7 +226,7 @@ def text(
     small: bool = False,
     strong: bool = False,
 ) -> Box:
-    """Return words without a box; small ones are faint."""
+    """Return text without a box; small text is faint."""
     detail = words if small else ""
     title = "" if small else words
     style: Style = "head" if strong else "text"
@@ -244,7 +244,7 @@ def text(
 def paragraph(
     x: float, y: float, width: float, words: str, *, strong: bool = False
 ) -> list[Box]:
-    """Return words broken into lines; strong ones are wider."""
+    """Return text broken into lines; strong text is wider."""
     room = max(8, int(width * (0.84 if strong else 0.96)))
     return [
         text(x, y + 1.05 * at, width, line, strong=strong)
@@ -252,7 +252,7 @@ def paragraph(
     ]
 
 
-@lru_cache(maxsize=256)  # most words of a diagram are those of the step before
+@lru_cache(maxsize=256)  # most words recur from step to step
 def _wrapped(words: str, width: int) -> tuple[str, ...]:
     return tuple(textwrap.wrap(words, width))
 
@@ -273,12 +273,12 @@ def chips(
 ) -> list[Box]:
     """Return as many of the last tokens as fit, side by side.
 
-    The one at ``strong`` is emphasised; those of ``joined`` touch the one before. An
-    ellipsis marks what is left out before.
+    The token at ``strong`` is emphasised; tokens in ``joined`` touch the previous one.
+    An ellipsis stands for omitted tokens.
     """
     sizes = [min(14.0, characters(token) + 2.5) for token in tokens]
     if sizes and 0 <= strong < len(sizes):
-        sizes[strong] = min(16.0, 1.2 * sizes[strong])  # its letters are bolder
+        sizes[strong] = min(16.0, 1.2 * sizes[strong])  # bold letters
     gaps = [0.0 if at in joined else 0.5 for at in range(1, len(tokens) + 1)]
     first, room = len(tokens), width - 3
     while first > 0 and sizes[first - 1] + gaps[first - 1] <= room:

@@ -1,4 +1,4 @@
-"""In words: a model of which only the attention is known."""
+"""Descriptions of a model of which only the attention is known."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from visformer.language import N_, _, ngettext
 from visformer.pictures.diagram.block_names import BlockPath
 from visformer.values.facts import AttentionFacts, Kind, ModelFacts
 
-_BLOCKS: dict[Kind, tuple[str, str]] = {  # each head has its own keys; heads share
+_BLOCKS: dict[Kind, tuple[str, str]] = {  # own keys for each head; shared keys
     "encoder": (
         N_("Self-attention  {heads} × {size}"),
         N_("Self-attention  {heads} × {size}, {keys}"),
@@ -38,7 +38,7 @@ _SUMMARIES: dict[Kind, tuple[str, str]] = {  # likewise
 
 
 def attention_words(model: ModelFacts, kind: Kind) -> str:
-    """Name an attention block by its heads, their size, and the keys they share."""
+    """Name an attention block by its heads, their size, and shared keys."""
     facts = model.attention[kind]
     template = _BLOCKS[kind][facts.key_heads < facts.heads]
     return _(template, heads=facts.heads, size=facts.head_size, keys=_keys(facts))
@@ -53,7 +53,7 @@ def part_facts_words(model: ModelFacts, path: BlockPath, part: str) -> str:
 
 
 def about_facts(model: ModelFacts) -> tuple[str, ...]:
-    """Say what is known of the model, one sentence per line."""
+    """Describe what is known of the model, one sentence per line."""
     kinds = tuple(_kind_words(kind, facts) for kind, facts in model.attention.items())
     return (
         _("Only the attention of “{model}” is known.", model=model.name),

@@ -1,4 +1,4 @@
-"""A figure built downwards: the inside of a block, with words around it."""
+"""A figure built downwards: the inside of a block, with text around it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from visformer.values.trace import Trace
 from visformer.words import probability
 
 FigureRoles = Sequence[AttentionRole]
-STEP = 0.95  # lines: the length of an arrow
+STEP = 0.95  # lines: length of an arrow
 
 
 class Figure:
@@ -57,7 +57,7 @@ class Figure:
         self.y += 1.05 * len(lines) + 0.25
 
     def say_parameters(self, id: str) -> None:
-        """Write how many parameters a block has, if that is known."""
+        """Write how many parameters a block has, if known."""
         if parameters := self.counts.words(id):
             self.say(parameters)
 
@@ -69,9 +69,9 @@ class Figure:
         stack: int = 1,
         roles: FigureRoles = (),
     ) -> list[Box]:
-        """Put blocks side by side: (left, right, title), the edges as shares.
+        """Put blocks side by side: (left, right, title), edges as shares of the width.
 
-        ``roles``: of each block; () for none.
+        ``roles`` has one entry per block, or none.
         """
         boxes = [
             Box(
@@ -102,7 +102,7 @@ class Figure:
     ) -> None:
         """Put arrows from the next row up to the last one, at shares of the width.
 
-        ``roles``: of each arrow; () for none.
+        ``roles`` has one entry per arrow, or none.
         """
         for share, role in zip(at, _each(roles, len(at)), strict=True):
             x = self.x + share * self.width
@@ -116,7 +116,7 @@ class Figure:
         self.y += height
 
     def labels(self, *names: tuple[float, str], roles: FigureRoles = ()) -> None:
-        """Put labels centred at shares of the width, each in its role's hue."""
+        """Put labels centred at shares of the width, each in the hue of its role."""
         for (share, name), role in zip(names, _each(roles, len(names)), strict=True):
             wide = len(name) + 2.0
             x = self.x + share * self.width - wide / 2
@@ -129,8 +129,8 @@ def _each(roles: FigureRoles, count: int) -> FigureRoles:
     return roles or none
 
 
-MOST_TOKENS = 60  # listed with their ids
-MOST_ROWS = 16  # of the predictions listed
+MOST_TOKENS = 60  # tokens listed with their ids
+MOST_ROWS = 16  # predictions listed
 _FED: dict[Origin, str] = {
     "forced": N_("forced: “{token}”"),
     "reference": N_("fed: “{token}”"),
@@ -144,7 +144,7 @@ _GIVEN = N_("The tokens were given: none was chosen in the step before.")
 
 
 def token_list(side: SentenceSide) -> Callable[[Figure], None]:
-    """Return what lists a side's tokens with their ids."""
+    """Return a function that lists a side's tokens with their ids."""
 
     def show(figure: Figure) -> None:
         if figure.trace is None:
@@ -173,7 +173,7 @@ def token_list(side: SentenceSide) -> Callable[[Figure], None]:
 
 
 def _appends(trace: Trace) -> str:
-    """Say where the target's tokens came from."""
+    """Explain where the target's tokens came from."""
     if len(trace) and not trace.steps:
         return _(_GIVEN)
     if has_fed(trace.steps):
@@ -190,7 +190,7 @@ def _appends(trace: Trace) -> str:
 
 
 def list_predictions(figure: Figure) -> None:
-    """List each row of the decoder's output with the token that followed it."""
+    """List each row of the decoder's output with the token after it."""
     trace = figure.trace
     if trace is None or not len(trace):
         figure.say(_("Nothing has been decoded yet."))

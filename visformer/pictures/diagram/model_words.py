@@ -1,4 +1,4 @@
-"""The model and the current step in words."""
+"""Descriptions of the model and the current step."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _LAYERS = {  # (pre-norm, final norms)
 
 
 def scale_words(model: ModelFacts) -> str:
-    """Say what embeddings are multiplied by."""
+    """Return the factor of the embeddings."""
     config = model.config
     if not config.embedding_scale:
         return _("not scaled")
@@ -65,7 +65,7 @@ def scale_words(model: ModelFacts) -> str:
 
 
 def position_words(model: ModelFacts) -> str:
-    """Say what is added for a token's position."""
+    """Describe what is added for a token's position."""
     config = model.config
     encoding = _(POSITIONS.get(config.positions, config.positions))
     if config.positions == "none" or config.position_axis not in AXES:
@@ -84,7 +84,7 @@ def norm_words(model: ModelFacts) -> str:
 
 
 def about(model: ModelFacts) -> tuple[str, ...]:
-    """Say what the model is, one sentence per line, the most important first."""
+    """Describe the model, one sentence per line, the most important first."""
     if model.known is None:
         return about_facts(model)
     config = model.config
@@ -171,7 +171,7 @@ def _biases(config: ModelConfig) -> str:
 
 
 def _ties(model: ModelFacts) -> str:
-    """Say which blocks share a table; "" if the model's blocks are not known."""
+    """Say which blocks share a table; "" if the model's blocks are unknown."""
     if not model.blocks:
         return ""
     both = shared(model, "source_embedding") or shared(model, "target_embedding")
@@ -192,7 +192,7 @@ def _ties(model: ModelFacts) -> str:
 
 
 def sentence(trace: Trace | None) -> str:
-    """Say what a Trace's last step does; its run may have more of them."""
+    """Describe a Trace's last step, which need not be the last of its run."""
     if trace is None:
         return _("No sentence has been run yet, so the shapes are shown in letters.")
     if "cross" not in trace.kinds or (not trace.steps and len(trace)):
@@ -209,14 +209,14 @@ def sentence(trace: Trace | None) -> str:
     return " ".join((_reads(trace), choice_sentence(trace), _(_USES[first])))
 
 
-_USES = {  # whether it is the first step
+_USES = {  # by whether it is the first step
     True: N_("Every later step reuses the encoder's output."),
     False: N_("The encoder's output is used again."),
 }
 
 
 def _reads(trace: Trace) -> str:
-    """Say what the decoder reads in a Trace's last step."""
+    """Describe what the decoder reads in a Trace's last step."""
     return ngettext(
         "Step {n}: the decoder reads {n:,} token; its newest row is “{row}”.",
         "Step {n}: the decoder reads {n:,} tokens; its newest row is “{row}”.",
@@ -226,7 +226,7 @@ def _reads(trace: Trace) -> str:
 
 
 def _part_sentence(trace: Trace) -> str:
-    """Say what a step does without cross-attention, or if its output was not kept."""
+    """Describe a step without cross-attention or without the decoder's output."""
     if not has_target(trace):
         return ngettext(
             "The encoder has read {n:,} token in one pass.",

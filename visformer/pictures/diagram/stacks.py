@@ -41,7 +41,7 @@ from visformer.values.trace import Trace
 
 BUS = 8.0  # characters between the stacks, where the encoder's output runs
 MARGIN = 0.7
-WIDER = 1.5  # characters by which the decoder is wider than the mean
+WIDER = 1.5  # characters by which the decoder exceeds the mean width
 SIDE = 2.5  # characters between a layer's frame and its blocks
 MASK = 7.0  # characters: the width of a mask's block
 JOINED = {
@@ -53,8 +53,8 @@ JOINED = {
 class Stacks:
     """The encoder's and the decoder's column, from ``bottom`` up.
 
-    ``layer`` is opened in both, except in the stacks that are ``closed``. Their heights
-    are the same at every step, and without a Trace.
+    ``layer`` is opened in both, except in ``closed`` stacks. Heights do not depend on
+    the step or on a Trace.
     """
 
     def __init__(
@@ -90,12 +90,12 @@ class Stacks:
 
     @property
     def height(self) -> float:
-        """Lines that the taller column takes."""
+        """The height of the taller column, in lines."""
         return self.bottom - min(self.left.y, self.right.y)
 
     @property
     def gaps(self) -> int:
-        """How many arrows of the taller column can be lengthened."""
+        """The number of extensible arrows in the taller column."""
         return min((self.left, self.right), key=lambda column: column.y).gaps
 
     def _fill_encoder(self, column: Column) -> None:
@@ -122,7 +122,7 @@ class Stacks:
         put_prediction(column, trace)
 
     def _fill_output(self, column: Column) -> None:
-        """Put the output projection and the softmax."""
+        """Draw the output projection and the softmax."""
         config = self.model.config
         self._block(
             column,
@@ -156,7 +156,7 @@ class Stacks:
         length: int | str,
         newest: int,
     ) -> None:
-        """Put tokens, embedding and position."""
+        """Draw tokens, embedding and position."""
         row, trace = column.box("", f"{side}_tokens", style="row"), self.trace
         sizes = shape(length)
         if side == "source":
@@ -182,7 +182,7 @@ class Stacks:
     def _fill_embedding(
         self, column: Column, side: SentenceSide, length: int | str
     ) -> None:
-        """Put the embedding and the position that is added to it."""
+        """Draw the embedding and the position that is added to it."""
         model, config = self.model, self.model.config
         self._block(
             column,
@@ -261,7 +261,7 @@ class Stacks:
             column.up(words)
             name = _("Final norm  ({norm})", norm=norm_words(self.model))
             self._block(column, f"{stack}.norm", name, "norm")
-        beside = column is self.left  # the label of the encoder's output is above
+        beside = column is self.left  # the encoder's output has its label above
         column.up("" if beside else words)
 
     def _thin_layer(self, column: Column, stack: str, first: int, last: int) -> None:
@@ -284,7 +284,7 @@ class Stacks:
     def _open_layer(
         self, column: Column, stack: str, layer: int, length: int | str
     ) -> None:
-        """Put one layer, with its inside in a frame."""
+        """Draw one layer with its inside in a frame."""
         bottom, name = column.y, f"{stack}.{layer}"
         behind = len(column.boxes)
         parts = names(self.model, stack, layer)
@@ -320,7 +320,7 @@ class Stacks:
         column.boxes.append(title_box)
 
     def _sublayer(self, column: Column, id: str) -> None:
-        """Put a sublayer with its norm and residual, in the model's order."""
+        """Draw a sublayer with its norm and residual, in the model's order."""
         column.up(by=0.3)
         if self.model.known is None:
             self._known_function(column, id)
@@ -338,7 +338,7 @@ class Stacks:
             self._block(column, f"{id}_norm", norm, "norm")
 
     def _function(self, column: Column, id: str) -> None:
-        """Put the sublayer's block; an attention has its mask beside it."""
+        """Draw the sublayer's block; an attention has its mask beside it."""
         config = self.model.config
         if id.endswith("feed_forward"):
             name = _(
@@ -351,7 +351,7 @@ class Stacks:
         self._attention(column, id, self._block(column, id, title(id)))
 
     def _known_function(self, column: Column, id: str) -> None:
-        """Put what is known of a sublayer: an attention, or that there is more."""
+        """Draw the known part of a sublayer: an attention, or a block for the rest."""
         path = block_path(id)
         if path.part == "other":
             column.box(_(OTHER_BLOCKS), style="outside", inset=SIDE)

@@ -42,7 +42,7 @@ from visformer.values.reading_order import reads_later
 from visformer.values.trace import Trace
 from visformer.words import KIND_NAMES, layer_words, masked_value_text, number
 
-LEADS = {  # by the tab with the block's numbers
+LEADS = {  # by the tab that shows the block's numbers
     "attention": N_(
         "Click the block or press Enter to see its numbers on the Attention tab."
     ),
@@ -66,9 +66,9 @@ _HEADINGS = {
 def zoom(
     trace: Trace | None, model: ModelFacts, head: int, id: str, x: float, width: float
 ) -> tuple[list[Box], list[Arrow]]:
-    """Draw the inside of a block from ``x`` on, ``width`` characters wide.
+    """Draw the inside of a block at ``x``, ``width`` characters wide.
 
-    ``head``: the head whose weights are quoted where its mask is described.
+    ``head`` is the head whose weights are quoted where its mask is described.
     """
     figure, path = Figure(trace, model, x, width), block_path(id)
     figure.head(_heading(model, path, id))
@@ -95,7 +95,7 @@ def zoom(
 def _heading(model: ModelFacts, path: BlockPath, id: str) -> str:
     if path.layer is None or not path.part:
         return title(id)
-    if model.known is None:  # whether it is masked, its rules would tell
+    if model.known is None:  # without the rules, it may or may not be masked
         id = id.replace("decoder.", "encoder.")
     return _(_HEADINGS[path.stack], block=title(id), layer=layer_words(path.layer))
 
@@ -361,11 +361,11 @@ def _sizes(figure: Figure, path: BlockPath) -> tuple[int | str, int | str]:
     return queries, figure.target if path.kind == "decoder" else figure.source
 
 
-VKQ: FigureRoles = ("value", "key", "query")  # as the paper's figure 2 has them
+VKQ: FigureRoles = ("value", "key", "query")  # the order in the paper's figure 2
 
 
 def attention(figure: Figure, path: BlockPath, id: str) -> None:
-    """Draw the paper's figure 2: all heads above, one of them below."""
+    """Draw the paper's figure 2: all heads above, one head below."""
     model, (queries, keys) = figure.model, _sizes(figure, path)
     if model.known is None:
         figure.say(attention_words(model, path.kind))
@@ -460,7 +460,7 @@ def _one_head(figure: Figure, id: str, queries: int | str, keys: int | str) -> N
 
 
 def _formula(figure: Figure, path: BlockPath, root: str) -> str:
-    """Write a head's formula; ``root``: what it divides by, as in the paper."""
+    """Write a head's formula; ``root`` is its divisor, √d_k in the paper."""
     trace, layer = figure.trace, path.layer or 0
     bias = ""
     if trace is not None and trace.added(path.kind, layer) is not None:
@@ -469,7 +469,7 @@ def _formula(figure: Figure, path: BlockPath, root: str) -> str:
 
 
 def _sums(figure: Figure, id: str, shape: str) -> str:
-    """Say what a row of weights sums to, or what a row that is all masked becomes."""
+    """Say what a row of weights sums to, or becomes if it is all masked."""
     trace, path = figure.trace, block_path(id)
     if trace is not None and trace.is_captured(path.kind, path.layer or 0):
         return _("{shape} as captured", shape=shape)
@@ -479,7 +479,7 @@ def _sums(figure: Figure, id: str, shape: str) -> str:
                 return _("{shape} rows all masked: NaN", shape=shape)
             return _("{shape} rows all masked: equal", shape=shape)
         if is_large(trace, path.kind):
-            return shape  # to look at all weights takes too long
+            return shape  # checking all weights takes too long
         layers = range(path.layer, path.layer + 1)
         if np.isnan(layers_weights(trace, path.kind, layers)).any():
             return _("{shape} some rows are NaN", shape=shape)

@@ -1,4 +1,4 @@
-"""What is known about the open model, in words: sizes, assumptions, findings."""
+"""Everything known about the open model: sizes, assumptions, findings."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ _NUMBERS = {  # what to type without a tokenizer, by whether a program runs the 
 
 
 def opened_words(opened: Opened, *, changed: bool = False) -> str:
-    """Say what is worth knowing right after opening; "" if nothing is.
+    """Report what is notable right after opening; "" if nothing is.
 
-    ``changed``: the answers used were given for other weights under the same name.
+    ``changed`` means that the answers used were given for other weights of the same
+    name.
     """
     said = []
     if changed:
@@ -50,7 +51,7 @@ def opened_words(opened: Opened, *, changed: bool = False) -> str:
 
 
 def source_hint(opened: Opened | None) -> str:
-    """Say what to type in the source line."""
+    """Return the hint in the empty source line."""
     if opened is None or not opened.numbers:
         return _("Type a sentence and press Enter")
     return _(
@@ -60,7 +61,7 @@ def source_hint(opened: Opened | None) -> str:
 
 
 def readable(sentence: str, opened: Opened) -> bool:
-    """Tell whether the model can read a sentence: one of ids if it reads only ids.
+    """Whether the model can read a sentence; models without a tokenizer read ids.
 
     The engine checks that they are within its vocabulary.
     """
@@ -69,13 +70,13 @@ def readable(sentence: str, opened: Opened) -> bool:
 
 
 def count_words(findings: Sequence[Finding]) -> str:
-    """Name the button that leads to the findings."""
+    """Return the label of the button that shows the findings."""
     count = len(findings)
     return ngettext("{n} finding", "{n} findings", count) if count else _("About")
 
 
 def about_text(opened: Opened) -> str:
-    """Return all that is known about the model, as paragraphs of plain text."""
+    """Return everything known about the model, as paragraphs of plain text."""
     nothing = _("Nothing.")
     parts = (
         _("THE MODEL"),
@@ -89,7 +90,7 @@ def about_text(opened: Opened) -> str:
 
 
 def watched_text(trace: Trace) -> str:
-    """Return what is known of a watched model's run, as paragraphs of plain text."""
+    """Return everything known about a watched model's run, as paragraphs."""
     certificate, nothing = trace.certificate, _("Nothing.")
     if certificate is None:
         return ""
@@ -174,5 +175,5 @@ def _position_words(config: ModelConfig) -> str:
 
 
 def _finding(finding: Finding) -> str:
-    """Set the parts of a finding on lines of their own."""
+    """Put the parts of a finding on separate lines."""
     return f"{finding.title}  {finding.where}\n{finding.what}\n{finding.remedy}"

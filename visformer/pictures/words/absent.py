@@ -1,4 +1,4 @@
-"""What a Trace does not have, in words: no picture of it can be drawn."""
+"""Descriptions of what a Trace lacks, in place of a picture."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from visformer.values.facts import KINDS, Kind, ModelFacts, SentenceSide
 from visformer.values.trace import Trace
 from visformer.words import KIND_NAMES
 
-_MISSING: dict[tuple[Kind, ...], str] = {  # by the kinds that there are
+_MISSING: dict[tuple[Kind, ...], str] = {  # by the kinds present
     ("encoder",): N_("This model is an encoder alone: it has no decoder and no steps."),
     ("decoder",): N_(
         "This model ran as a decoder alone: it has no encoder and no cross-attention."
@@ -21,14 +21,14 @@ CAPTURED = N_("weights as captured from the model, not derived from queries and 
 
 
 def missing_kinds_words(model: ModelFacts | None) -> str:
-    """Say which kinds of attention there are not; "" where all three are there."""
+    """Name the missing kinds of attention; "" if all three are present."""
     if model is None or model.kinds == KINDS:
         return ""
     return _(_MISSING[model.kinds])
 
 
 def facts_words(model: ModelFacts) -> str:
-    """Name a recorded model of which only the attention is known, or of which some ran.
+    """Name a recorded model of which only the attention, or only a part, is known.
 
     Its kinds of attention follow with their layers and heads.
     """
@@ -50,29 +50,29 @@ def facts_words(model: ModelFacts) -> str:
 
 
 def captured_words(trace: Trace, kind: Kind, layers: range) -> str:
-    """Say that weights of some layers are the model's own; "" where none are."""
+    """Say that weights of some layers were captured; "" if none were."""
     captured = any(trace.is_captured(kind, layer) for layer in layers)
     return _(CAPTURED) if captured else ""
 
 
 def has_target(trace: Trace) -> bool:
-    """Tell whether there is a decoder, and with it rows to step through."""
+    """Whether there is a decoder, and therefore rows to step through."""
     return "decoder" in trace.kinds or "cross" in trace.kinds
 
 
 def has_source(trace: Trace) -> bool:
-    """Tell whether there are source tokens beside the decoder's own sequence."""
+    """Whether there are source tokens besides the decoder's own sequence."""
     return "encoder" in trace.kinds or "cross" in trace.kinds
 
 
 def has_output(trace: Trace) -> bool:
-    """Tell whether the decoder's output was kept."""
+    """Whether the decoder's output was stored."""
     facts = trace.model.stacks.get("decoder")
     return facts is not None and bool(facts.output or facts.hidden)
 
 
 def no_output_words(trace: Trace) -> str:
-    """Say why the decoder's output cannot be shown; "" where it can be."""
+    """Explain why the decoder's output cannot be shown; "" if it can."""
     if not has_target(trace):
         return _("This model has no decoder: it predicts no next token.")
     if not has_output(trace):
@@ -81,7 +81,7 @@ def no_output_words(trace: Trace) -> str:
 
 
 def no_lens_words(trace: Trace) -> str:
-    """Say why no layer's prediction can be computed; "" where it can be."""
+    """Explain why the logit lens cannot be computed; "" if it can."""
     facts = trace.model.stacks.get("decoder")
     if facts is None:
         return _("There is no logit lens: this trace has no decoder stack.")
@@ -109,7 +109,7 @@ def sides_of(trace: Trace | None) -> tuple[SentenceSide, ...]:
 
 
 def without_steps_words(trace: Trace) -> str:
-    """Say why nothing is predicted; "" where steps are there, or are still to come."""
+    """Explain why nothing is predicted; "" if there are steps, now or later."""
     if not has_target(trace):
         return _("This model has no decoder: it predicts no next token.")
     if trace.whole.steps or not len(trace.whole):

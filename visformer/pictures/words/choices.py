@@ -1,7 +1,7 @@
-"""Who chose a step's token, in words: the model, its rules, the user or a reference.
+"""Who chose a step's token: the model, its rules, the user or a reference.
 
-A token that the user forced or a reference fed is never called predicted: the words say
-what the model would have said in its place.
+A token that the user forced or that was fed from a reference is never called predicted:
+the text says what the model predicted instead.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from visformer.values.step import Draw, Origin, Step, chosen_tokens, step_origin
 from visformer.values.trace import Trace
 from visformer.words import number, probability
 
-FED: frozenset[Origin] = frozenset(("forced", "reference"))  # not the model's own
-WHO: dict[Origin, str] = {  # translated where it is shown
+FED: frozenset[Origin] = frozenset(("forced", "reference"))  # teacher-forced
+WHO: dict[Origin, str] = {  # translated when shown
     "model": N_("chosen"),
     "drawn": N_("drawn"),
     "rule": N_("by the generation rules"),
     "forced": N_("forced by you"),
     "reference": N_("fed from the reference"),
 }
-# of each: whether the token is the model's most probable one
+# for each origin: whether the token is the model's most probable one
 _SHORT: dict[tuple[Origin, bool], str] = {
     ("model", True): N_("“{token}” {p}"),
     ("model", False): N_(
@@ -99,7 +99,7 @@ _MARKED: dict[Origin, str] = {
     "forced": N_("{token} (forced)"),
     "reference": N_("{token} (fed)"),
 }
-_TOLD: dict[tuple[Origin, bool], str] = {  # with what the model would have said
+_TOLD: dict[tuple[Origin, bool], str] = {  # with the model's prediction
     ("forced", True): N_("{token} (forced; the model would say the same)"),
     ("forced", False): N_("{token} (forced; the model would say: {best})"),
     ("reference", True): N_("{token} (fed; the model would say the same)"),
@@ -108,17 +108,17 @@ _TOLD: dict[tuple[Origin, bool], str] = {  # with what the model would have said
 
 
 def is_fed(step: Step) -> bool:
-    """Tell whether a step's token is not the model's own choice."""
+    """Whether a step's token is not the model's own choice."""
     return step.origin in FED
 
 
 def is_best(step: Step) -> bool:
-    """Tell whether a step's token is the model's most probable one."""
+    """Whether a step's token is the model's most probable one."""
     return not step.candidates or step.candidates[0].id == step.id
 
 
 def short_choice(trace: Trace, row: int = -1) -> str:
-    """Name a step's token, who chose it, and the model's own where it is another."""
+    """Name a step's token, who chose it, and the model's own if it differs."""
     step, fields = trace.steps[row], _fields(trace, row)
     if not step.computed:
         return _("“{token}”; no logits were computed", **fields)
@@ -128,7 +128,7 @@ def short_choice(trace: Trace, row: int = -1) -> str:
 
 
 def choice_sentence(trace: Trace, row: int = -1) -> str:
-    """Say the same as a whole sentence."""
+    """Say the same as a full sentence."""
     step, fields = trace.steps[row], _fields(trace, row)
     if not step.computed:
         return _(
@@ -146,7 +146,7 @@ def choice_sentence(trace: Trace, row: int = -1) -> str:
 
 
 def marked_token(trace: Trace, row: int) -> Label:
-    """Name a step's token, and whether it was forced or fed; then in full, by whom."""
+    """Name a step's token, and whether it was forced or fed; in full form, by whom."""
     step = trace.steps[row]
     token, raw = str(chosen_name(trace, row)), visible(step.token)
     if step.origin in _MARKED:
@@ -156,10 +156,10 @@ def marked_token(trace: Trace, row: int) -> Label:
 
 
 def told_token(trace: Trace, row: int) -> Label:
-    """Name a step's token and, where it was forced or fed, the model's own."""
+    """Name a step's token and, if it was forced or fed, the model's own."""
     step, token = trace.steps[row], chosen_name(trace, row)
     told = _TOLD.get((step.origin, is_best(step)))
-    if not step.computed:  # what the model would have said is not known
+    if not step.computed:  # the model's prediction is unknown
         told = _MARKED.get(step.origin)
     if told is None:
         return token
@@ -170,7 +170,7 @@ def told_token(trace: Trace, row: int) -> Label:
 
 
 def model_says(trace: Trace, row: int = -1) -> str:
-    """Name the model's most probable token, and its probability."""
+    """Name the model's most probable token and its probability."""
     if not trace.steps[row].candidates:
         return ""
     return _("“{best}” {best_p}", **_fields(trace, row))
@@ -196,11 +196,11 @@ def written_names(trace: Trace, rows: Iterable[int]) -> tuple[Label, ...]:
     )
 
 
-@lru_cache(maxsize=4096)  # most are those of the step before
+@lru_cache(maxsize=4096)  # most recur from step to step
 def _written(
     token: str, read: str, how: WordMarks, fed: Label | None, *, unchosen: bool
 ) -> Label:
-    """Label a row: in full with the token that it read, and who fed the next one."""
+    """Label a row; in full with the token that it read, and who fed the next one."""
     text, raw, after = plain(token, how), visible(token), plain(read, how)
     saved = f"{visible(read)} → {fed.raw if fed else raw}"
     full = _("“{token}” after “{read}”", token=text, read=after)
@@ -217,9 +217,9 @@ def _written(
 def kept_of_step(
     trace: Trace, row: int, name: str, make: Callable[[Trace, int], Made]
 ) -> Made:
-    """Return what is made of a row's step, kept with its run: later ones show it too.
+    """Cache a value computed from a row's step with its run: later steps show it too.
 
-    ``name``: what it is kept by.
+    ``name`` is the cache key.
     """
     kept: dict[int, tuple[Step, Made]] = trace.memo.made(trace.storage, name, dict)
     step = trace.steps[row]
@@ -229,12 +229,12 @@ def kept_of_step(
 
 
 def has_fed(steps: Sequence[Step]) -> bool:
-    """Tell whether any step's token is not the model's own choice."""
+    """Whether any step's token is not the model's own choice."""
     return not FED.isdisjoint(step_origins(steps))
 
 
 def written_axis(trace: Trace) -> str:
-    """Say what the labels of ``written_names`` name beside a map of attention."""
+    """Describe the labels of ``written_names`` beside a map of attention."""
     if has_fed(trace.steps):
         return _("query: word being written, ⇢ fed")
     return _("query: word being written")

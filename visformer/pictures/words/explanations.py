@@ -1,6 +1,6 @@
-"""One plain sentence per tab, page and stage: what is seen, and what to look for.
+"""One plain sentence per tab, page and stage: what is shown, and what to look for.
 
-They name the tokens and numbers on screen where there are any.
+The sentences name the tokens and numbers on screen.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from visformer.values.reading_order import reads_later
 from visformer.values.trace import Trace
 from visformer.words import masked_value_text, number, probability
 
-TabPage = tuple[str, ...]  # a tab, and its page where it has pages
+TabPage = tuple[str, ...]  # a tab, and its page if it has pages
 START = N_("Type a sentence and press Enter: the model translates it word by word.")
 UNWRITTEN = N_("Nothing is written yet: press → to write the first word.")
-STRONG: dict[Form, str] = {  # what a large weight looks like
+STRONG: dict[Form, str] = {  # how a large weight looks
     "map": N_("strong cells"),
     "arcs": N_("thick arcs"),
     "text": N_("strongly tinted words"),
@@ -37,7 +37,7 @@ STRONG: dict[Form, str] = {  # what a large weight looks like
 
 
 def explanation(place: TabPage, scene: Scene) -> str:
-    """Return the sentence of a place; "" where there is none."""
+    """Return the sentence of a place; "" if there is none."""
     if scene.trace is None and place[0] not in ("architecture", "positions"):
         return _(START)
     found = EXPLAINED.get(place)
@@ -75,7 +75,7 @@ _READS: dict[Kind, str] = {
         "written, {strong} where they look."
     ),
 }
-_WRITES: dict[str, str] = {  # by who chose what is written there
+_WRITES: dict[str, str] = {  # by who chose the token written there
     "": N_(
         "Writing “{query}”, this head looks at “{key}” most ({weight}): rows are words "
         "being written, {strong} where they look."
@@ -186,7 +186,7 @@ def _architecture(scene: Scene) -> str:
     )
 
 
-_TABLES: dict[bool, str] = {  # whether the encodings are sines and cosines
+_TABLES: dict[bool, str] = {  # by whether the encodings are sines and cosines
     True: N_(
         "Each row is a position: quick waves in some dimensions, slow ones in others, "
         "so that no two rows are alike."
@@ -196,7 +196,7 @@ _TABLES: dict[bool, str] = {  # whether the encodings are sines and cosines
         "formula."
     ),
 }
-_INPUTS = {  # whether positions are added; whether each token gets its position's row
+_INPUTS = {  # by whether positions are added, and whether each token gets its own
     (True, True): N_("{embedding}, plus its position's row, is what enters layer 1."),
     (True, False): N_(
         "{embedding}, plus a row of the table of positions, is what enters layer 1."
@@ -209,7 +209,7 @@ _INPUTS = {  # whether positions are added; whether each token gets its position
 def _positions(scene: Scene) -> str:
     known, trace = None if scene.model is None else scene.model.known, scene.trace
     if scene.model is not None and (known is None or known.positions == "none"):
-        return ""  # there is no table
+        return ""  # without a table
     words = _(_TABLES[known is None or known.positions in ("sinusoidal", "halves")])
     if trace is None or trace.intervention.positions is None:
         return words
@@ -335,7 +335,7 @@ _STAGES: dict[str, str] = {
 }
 
 
-_OF_WEIGHTS = {"product", "scale", "mask", "softmax", "weighted"}  # need no others
+_OF_WEIGHTS = {"product", "scale", "mask", "softmax", "weighted"}  # need nothing else
 
 
 def _computation(scene: Scene) -> str:
@@ -364,7 +364,7 @@ def _computation(scene: Scene) -> str:
 
 
 def _told(stage: str, trace: Trace, kind: Kind, layer: int, found: Reads) -> str:
-    """Return the entry of ``_STAGES`` that is true of a run."""
+    """Return the entry of ``_STAGES`` that applies to a run."""
     known, scale = trace.model.known, trace.scale(kind, layer)
     if stage == "scale" and not trace.model.attention[kind].is_root(scale):
         return "scale of one" if scale == 1 else "another scale"

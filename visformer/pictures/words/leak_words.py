@@ -1,4 +1,4 @@
-"""What masks let through and what they leave empty: the cells, and in words."""
+"""Cells that masks should have hidden, and rows that they hide completely."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from visformer.values.reading_order import LEAST, reads_later, sealed
 from visformer.values.trace import Trace
 from visformer.words import KIND_NAMES, head_words, layer_words, number
 
-MOST_NAMED = 1  # leaks in words: the maps show the others
+MOST_NAMED = 1  # leaks listed; the maps show the others
 
 
 def leaking_cells(
     trace: Trace, kind: Kind, layer: int, head: int | None = None
 ) -> Bools | None:
-    """Return where a head reads a later token or a pad, bool [Q, K]; None: nowhere.
+    """Return where a head reads a later token or a pad, bool [Q, K]; None if nowhere.
 
-    Without a ``head``: where any head of the layer does.
+    Without a ``head``, where any head of the layer does.
     """
     future, pads, real = forbidden(trace, kind)
     hidden = (future | pads) & real[:, None]
@@ -44,7 +44,7 @@ def leaking_cells(
 
 
 def mask_and_leaks(trace: Trace, kind: Kind, part: MaskPart, layer: int) -> Matrix:
-    """Return one part of a layer's mask; in the combined one its leaks are framed."""
+    """Return one part of a layer's mask; the combined one has frames around leaks."""
     picture = mask_picture(trace, kind, part, layer)
     if part != "combined":
         return picture
@@ -75,7 +75,7 @@ def leak_words(trace: Trace | None) -> str:
 def empty_row_words(trace: Trace | None, head: int) -> str:
     """Name the queries that may attend to nothing; "" if there are none.
 
-    Of each kind the first layer with such queries; its number if layers differ.
+    For each kind the first layer with such queries, with its number if layers differ.
     """
     if trace is None:
         return ""
@@ -103,16 +103,16 @@ def empty_row_words(trace: Trace | None, head: int) -> str:
 
 
 def run_words(trace: Trace | None) -> str:
-    """Say what leaks in a run; "" where nothing does, unless something was changed."""
+    """Report the leaks of a run; "" for an unchanged run without leaks."""
     if trace is None or not (trace.intervention or leaks(trace)):
         return ""
     return leak_words(trace)
 
 
 def batch_words(trace: Trace | None, head: int, *, modified: bool) -> str:
-    """Say what there is to say of one row of a batch besides its masks.
+    """Report what is notable about one row of a batch besides its masks.
 
-    ``modified``: changes of the run are requested, which a batch ignores.
+    ``modified`` means that changes of the run are requested, which a batch ignores.
     """
     note = _("A batch is run without your changes.") if modified else ""
     said = leak_words(trace), empty_row_words(trace, head), note
@@ -125,7 +125,7 @@ def _no_leak_words(trace: Trace) -> str:
     if len(trace) < 2 and (trace.intervention.reaches_back or reads_later(trace)):
         return _("There is no later token to read yet: step forward to see what leaks.")
     if not len(trace):
-        return ""  # nothing has read anything: that would say too much
+        return ""  # nothing was read yet, so there is nothing to report
     if not reads_later(trace):
         return _("No leak: no target token reads a later one, and none reads a pad.")
     if not reads_later(trace, shown=True):

@@ -1,4 +1,4 @@
-"""Words about a run that is not the model's own: modified, forced or fed tokens."""
+"""Descriptions of runs that differ from the model's own: modified or teacher-forced."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from visformer.values.intervention import Intervention
 from visformer.values.step import step_origins
 from visformer.values.trace import Trace
 
-MOST_NAMED = 5  # forced tokens
-ROUNDING = 1e-5  # of a probability, between a cached step and a whole pass
-_ORIGINAL = {  # whether it came to its end
+MOST_NAMED = 5  # forced tokens listed
+ROUNDING = 1e-5  # of a probability, between a cached step and a full pass
+_ORIGINAL = {  # by whether it is complete
     True: N_("Modified run: {changes}. Original text: “{text}”"),
     False: N_("Modified run: {changes}. Original text, without its end: “{text}”"),
 }
@@ -22,9 +22,9 @@ _ORIGINAL = {  # whether it came to its end
 def modified_words(
     requested: Intervention, trace: Trace | None, baseline: Trace | None
 ) -> str:
-    """Say what is changed and how the text differs; "" for the original run.
+    """Describe the changes and how the text differs; "" for the original run.
 
-    ``trace`` is the whole run on screen; ``baseline`` None while it is not known.
+    ``trace`` is the whole run on screen; ``baseline`` is None until it is known.
     """
     shown = trace.intervention if trace is not None else None
     if not requested and not shown:
@@ -37,7 +37,7 @@ def modified_words(
         return _("Modified run: {changes}. The text stays the same.", changes=shown)
     words, eos = _ORIGINAL[True], baseline.model.eos
     if baseline.steps and eos >= 0 and baseline.steps[-1].id != eos:
-        words = _ORIGINAL[False]  # it was stopped, or is at its limit
+        words = _ORIGINAL[False]  # it was stopped, or reached its limit
     return _(words, changes=shown, text=baseline.text)
 
 
@@ -71,7 +71,7 @@ def effect_words(trace: Trace | None, baseline: Trace | None, step: int) -> str:
 
 
 def export_words(trace: Trace | None) -> str:
-    """Say in an export what is not the model's own in the run shown; "" for nothing."""
+    """State in an export how the run differs from the model's own; "" if not."""
     if trace is None:
         return ""
     said = [change_words(trace), *_fed_words(trace)]
@@ -79,7 +79,7 @@ def export_words(trace: Trace | None) -> str:
 
 
 def change_words(trace: Trace | None) -> str:
-    """Say what is changed in a run; "" for nothing."""
+    """Describe the changes of a run; "" if there are none."""
     changes = None if trace is None else trace.intervention
     return _("modified run: {changes}", changes=changes) if changes else ""
 

@@ -1,4 +1,4 @@
-"""Sentences and formulas in which queries, keys and values have their hues."""
+"""Sentences and formulas whose queries, keys and values are coloured by role."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import NamedTuple
 from visformer.language import N_, _
 from visformer.pictures.picture import AttentionRole
 
-# Symbols of formulas outside quoted tokens: Q, W_Q, b_Q and q are the queries'.
+# Symbols in formulas, outside quoted tokens: Q, W_Q, b_Q and q are the queries'.
 _SYMBOLS = re.compile(
     r"“[^”]*”|(?<!\w)(?:(?P<query>(?:[Wb]_)?Q(?=\W|Kᵀ|$)|q\b)"
     r"|(?P<key>(?:[Wb]_)?K(?:ᵀ|\b)|k\b)|(?P<value>(?:[Wb]_)?V\b|v\b))"
     r"|(?<=Q)(?P<transposed>Kᵀ)"
 )
 ROLES: tuple[AttentionRole, ...] = ("query", "key", "value")
-_WORDS: dict[AttentionRole, str] = {  # in sentences, in all their forms
+_WORDS: dict[AttentionRole, str] = {  # words in sentences, in all their forms
     "query": N_("query, queries"),
     "key": N_("key, keys"),
     "value": N_("value, values"),
@@ -25,7 +25,7 @@ _WORDS: dict[AttentionRole, str] = {  # in sentences, in all their forms
 
 
 class RoleSpan(NamedTuple):
-    """The letters from ``start`` on, ``length`` of them, belong to a role."""
+    """``length`` letters from ``start`` on belong to a role."""
 
     start: int
     length: int
@@ -33,7 +33,7 @@ class RoleSpan(NamedTuple):
 
 
 class RoleText(str):
-    """A text like any other, which knows its words that belong to a role."""
+    """A text that knows which of its words belong to a role."""
 
     spans: tuple[RoleSpan, ...]
 
@@ -43,7 +43,7 @@ class RoleText(str):
         return made
 
     def parts(self) -> Iterator[tuple[str, AttentionRole]]:
-        """Yield the text in pieces, each with its role; "" for the rest."""
+        """Yield the text in pieces, each with its role; "" without one."""
         done = 0
         for start, length, role in (*self.spans, RoleSpan(len(self), 0, "")):
             end = start + length
@@ -56,11 +56,10 @@ class RoleText(str):
 
 @lru_cache(maxsize=256)
 def role_text(text: str, *, query: str = "", key: str = "") -> RoleText:
-    """Find queries, keys and values in a text: symbols of formulas, words, tokens.
+    """Find queries, keys and values in a text: symbols, words and tokens.
 
-    ``query`` and ``key`` are the names of a cell's tokens.
-
-    Where both have one name, the first that is read is the query.
+    ``query`` and ``key`` are the names of a cell's tokens. If they are equal, the first
+    occurrence is the query.
     """
     found = [
         *_named(text, query, "query", 1 if query == key else len(text)),
@@ -98,7 +97,7 @@ def _words(text: str) -> list[RoleSpan]:
 
 @lru_cache(maxsize=8)
 def _pattern(forms: str) -> re.Pattern[str]:
-    """Return what finds one of these words outside quoted tokens."""
+    """Return a pattern for these words outside quoted tokens."""
     either = "|".join(re.escape(form.strip()) for form in forms.split(","))
     return re.compile(rf"“[^”]*”|\b(?P<form>{either})\b", re.IGNORECASE)
 

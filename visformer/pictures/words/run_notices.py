@@ -1,4 +1,4 @@
-"""What is worth knowing of a sentence and its run, said without being asked."""
+"""Unrequested notices about a sentence and its run."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from visformer.pictures.words.choices import is_fed
 from visformer.values.trace import Trace
 from visformer.words import percent
 
-UNKNOWN = "<unk"  # what the token of an unknown sign begins with
-BYTE = "<0x"  # of one that is written byte by byte
-MANY_BYTES = 0.3  # of the tokens: the script is a strange one
-FEWEST_LETTERS = 4  # of which a script can be told
+UNKNOWN = "<unk"  # the beginning of the token for unknown characters
+BYTE = "<0x"  # the beginning of a token for a single byte
+MANY_BYTES = 0.3  # share of byte tokens in a sentence of an unfamiliar script
+FEWEST_LETTERS = 4  # needed to recognise a script
 _LANGUAGES = r"\b([a-z]{2})(?:>|-|_| to )([a-z]{2})$"  # in a model's name
-# of languages: words in the Unicode names of their letters; of other languages, and of
-# those that are written in several scripts, nothing is said
+# language -> words in the Unicode names of its letters; other languages, and those
+# written in several scripts, are not checked
 _WRITTEN = {
     "LATIN": "af ca cs cy da de en eo es et eu fi fr ga gl hr hu id is it la lb lt lv "
     "mt nb nl nn no pl pt ro sk sl sq sv sw tl tr vi",
@@ -39,15 +39,15 @@ _SCRIPTS = {
     for scripts, languages in _WRITTEN.items()
     for language in languages.split()
 }
-# a word, its full stop and what begins after it; of Chinese the stop alone
+# a word, its full stop and what begins after it; in Chinese only the stop
 _END = r"(\w{3,})([.!?]+)[\"'”’»)]*\s+[\"'“‘«(¿¡]*(?=(\w))|[。！？]+[”’」』]*\s*(?=\S)"
-_WHOLE = 5  # letters of a capitalised word that is hardly an abbreviation
+_WHOLE = 5  # letters of a capitalised word that is unlikely to be an abbreviation
 
 
 def source_notice(trace: Trace) -> str:
-    """Say what the model may not be able to read in its source; "" for nothing.
+    """Report parts of the source that the model may be unable to read; "" if none.
 
-    It is kept with the run: no step changes it.
+    Cached with the run, as no step changes it.
     """
 
     def made() -> str:
@@ -59,7 +59,7 @@ def source_notice(trace: Trace) -> str:
 
 
 def end_notice(trace: Trace, limit: int) -> str:
-    """Say that a run ended at its limit without the end token; "" if it did not."""
+    """Report that a run ended at its limit without the end token; "" if it did not."""
     eos = trace.model.eos
     if not trace.steps or eos < 0 or len(trace) < limit or is_taught(trace):
         return ""
@@ -98,7 +98,7 @@ def _unknown(trace: Trace) -> str:
 
 
 def _strange(trace: Trace) -> str:
-    """Say that the sentence is in another script than the model reads."""
+    """Report that the sentence is in another script than the model reads."""
     letters = [sign for sign in trace.source_text if sign.isalpha()]
     named = re.search(_LANGUAGES, trace.model.name)
     known = named is not None and {named[1], named[2]} <= _SCRIPTS.keys()
@@ -122,7 +122,7 @@ def _strange(trace: Trace) -> str:
 
 
 def _several(trace: Trace) -> str:
-    """Say that the source looks like several sentences."""
+    """Report that the source looks like several sentences."""
     if not any(map(_ends, re.finditer(_END, trace.source_text))):
         return ""
     return _(
@@ -132,7 +132,7 @@ def _several(trace: Trace) -> str:
 
 
 def _ends(found: re.Match[str]) -> bool:
-    """Tell whether a sentence ends: not after “Prof.” or “etc.”, not at “...”."""
+    """Whether a sentence ends: not after “Prof.” or “etc.”, nor at “...”."""
     word, stop, following = found.groups()
     if word is None:
         return True

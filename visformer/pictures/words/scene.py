@@ -1,4 +1,4 @@
-"""Scene: what is on screen, as sentences need it; the head and step to begin with."""
+"""Scene: what is on screen, for sentences; and the initial head and step."""
 
 from __future__ import annotations
 
@@ -28,33 +28,33 @@ from visformer.values.trace import Trace
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Scene:
-    """The visible part of a run and what is looked at in it."""
+    """The visible part of a run and what is selected in it."""
 
     trace: Trace | None  # up to the current step
     model: ModelFacts | None
     selection: Selection
     look: Look = DEFAULT_LOOK
-    stage: str = ""  # of the computation
+    stage: str = ""  # of the Computation tab
     lens: LensRows | None = None
-    smoothing: float | None = None  # label smoothing in training, where it is known
-    limit: int | None = None  # target tokens at most, where the user set it
+    smoothing: float | None = None  # label smoothing in training, if known
+    limit: int | None = None  # limit of target tokens, if the user set it
     strategy: Strategy = GREEDY  # how tokens are chosen
 
 
 class Reads(NamedTuple):
-    """A query, a key that it reads most, and the weight of it; NaN if any is."""
+    """A query, the key that it reads most, and its weight; NaN if any weight is."""
 
     query: str
     key: str
     weight: float
     row: int
-    alike: int  # keys with that weight, to float32 rounding
+    alike: int  # number of keys with that weight, up to float32 rounding
 
 
 def reads(scene: Scene) -> Reads | None:
-    """Return what the row in focus reads most; None where nothing is read.
+    """Return what the row in focus reads most; None if there is no row.
 
-    That is the row of the cell in focus, the current step's row, or in the encoder the
+    It is the row of the cell in focus, the current step's row, or in the encoder the
     one with the largest weight on another token.
     """
     trace, kind = scene.trace, scene.selection.kind
@@ -75,7 +75,7 @@ def reads(scene: Scene) -> Reads | None:
 def computed(scene: Scene) -> Reads | None:
     """Return the cell that the Computation tab takes apart.
 
-    Without a cell in focus it is the last query, and the key that it reads most.
+    By default, the last query and the key that it reads most.
     """
     trace, selection = scene.trace, scene.selection
     if trace is None or not all(trace.tokens(selection.kind)):
@@ -89,14 +89,14 @@ def computed(scene: Scene) -> Reads | None:
 def _reads(trace: Trace, selection: Selection, row: int, key: int | None) -> Reads:
     kind = selection.kind
     weights = head_weights(trace, kind, *layer_and_head(trace, selection, kind))[row]
-    column = int(weights.argmax()) if key is None else key  # of NaN, if there is any
+    column = int(weights.argmax()) if key is None else key  # a NaN, if there is one
     weight = float(weights[column])
     alike = int(np.isclose(weights, weight, rtol=1e-6, atol=0).sum())
     key_word = word(trace, SIDES[kind][1], column)
     return Reads(row_word(trace, kind, row), key_word, weight, row, alike)
 
 
-SHARP = 0.9  # of the largest weight: rows that read one key
+SHARP = 0.9  # largest weight of rows that read a single key
 
 
 class TellingHead(NamedTuple):
@@ -109,11 +109,11 @@ class TellingHead(NamedTuple):
 
 
 def telling_head(trace: Trace) -> TellingHead:
-    """Return a cross head that is sharp, in order and agrees, and an open choice.
+    """Return a sharp, monotonic and typical cross-attention head, and an open choice.
 
-    It agrees with the heads that read the same: see ``agreement``. Without
-    cross-attention it is the head that reads a neighbour most. The heads of a long
-    sentence are not measured: its first one is returned.
+    Typical heads agree with others that read the same keys: see ``agreement``. Without
+    cross-attention, it is the head that reads a neighbour most. The heads of long
+    sentences are not measured; the first one is returned.
     """
     order: tuple[Kind, ...] = ("cross", "decoder", "encoder")
     kind = next(kind for kind in order if kind in trace.kinds)
@@ -144,14 +144,14 @@ def telling_row(weights: Floats) -> int:
 
 
 def _measure(weights: Floats, kind: Kind) -> float:
-    """Return how telling a head's weights are by themselves; NaN: it has no numbers."""
+    """Return how characteristic a head's weights are; NaN if they are not numbers."""
     if kind == "cross":
         return abs(place_correlation(weights)) * maximum(weights)
     return max(offset_mass(weights, -1), offset_mass(weights, 1))
 
 
 def _open_step(trace: Trace, weights: Floats) -> int:
-    """Return a step of the middle half: of sharp rows, the least certain choice."""
+    """Return a step of the middle half: among sharp rows, the least certain choice."""
     steps = len(trace.steps)
     rows = range(steps // 4, max(steps // 4, 3 * steps // 4 - 1) + 1)
     peaks = {row: float(weights[row].max()) for row in rows if row < steps}

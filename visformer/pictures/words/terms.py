@@ -1,4 +1,4 @@
-"""Terms: what each means, its formula, and its number on screen now."""
+"""Explanations of terms, each with its formula and its current value."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ _MEASURES: dict[Order, str] = {
 
 
 def term_words(term: Term, scene: Scene) -> str:
-    """Explain a term, with its current number; "" where it has no meaning now."""
+    """Explain a term, with its current value; "" if it does not apply."""
     return TERMS[term](scene)
 
 
@@ -166,7 +166,7 @@ def _logit(scene: Scene) -> str:
 
 
 def _probability(scene: Scene) -> str:
-    """Say why the best probability stays below 1."""
+    """Explain why the best probability stays below 1."""
     trace = scene.trace
     best = ""
     candidates = trace.steps[-1].candidates if trace is not None and trace.steps else ()

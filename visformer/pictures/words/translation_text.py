@@ -1,6 +1,6 @@
 """The translation as a sentence, and where it differs from another one.
 
-What is compared are words and signs; of Chinese, Japanese and Korean text characters.
+Words and punctuation are compared; in Chinese, Japanese and Korean text, characters.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from visformer.text import visible
 from visformer.values.trace import Trace
 
 Against = Literal["reference", "original", "before", ""]
-AGAINST: dict[Against, str] = {  # what a sentence is compared with, translated there
+AGAINST: dict[Against, str] = {  # the text to compare with, translated when shown
     "reference": N_("reference: {text}"),
     "original": N_("original run: {text}"),
     "before": N_("run before: {text}"),
 }
-MOST_COMPARED = 2000  # words and signs of both; longer texts are not compared
+MOST_COMPARED = 2000  # words and signs in both; longer texts are not compared
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
-# a text: large ranges take milliseconds to compile, and few starts compare sentences
+# a string, compiled on use: large ranges take milliseconds, and few runs need it
 _PIECE = rf"\s*(?:[{_CJK}]|[^\W{_CJK}]+|[^\w\s])"
 
 
@@ -32,21 +32,21 @@ class TextPart:
     """Some words of a sentence, with the space before them."""
 
     text: str
-    differs: bool  # from the sentence that it is compared with
+    differs: bool  # from the other sentence
 
 
 @dataclass(frozen=True, slots=True)
 class TranslationText:
-    """A sentence and what it is compared with; either may be empty."""
+    """A sentence and the text it is compared with; either may be empty."""
 
     parts: tuple[TextPart, ...]  # the sentence up to the current step
-    rest: str = ""  # what follows it
+    rest: str = ""  # the remaining text
     other: tuple[TextPart, ...] = ()
-    against: Against = ""  # what ``other`` is
+    against: Against = ""  # the origin of ``other``
 
     @property
     def text(self) -> str:
-        """The sentence, to be copied."""
+        """The sentence as plain text, for copying."""
         return "".join(part.text for part in self.parts) + self.rest
 
 
@@ -57,9 +57,9 @@ def translation_text(
     *,
     whole: Trace | None = None,
 ) -> TranslationText:
-    """Return a run's sentence up to its current step, marked against another one.
+    """Return a run's sentence up to its current step, compared with another one.
 
-    ``whole``: the run with the rest of the sentence, which is to be shown, too.
+    ``whole`` is the run with the rest of the sentence, if that is shown too.
     """
     text = "" if shown is None else visible(shown.text.strip())
     if shown is None:
@@ -79,10 +79,10 @@ def translation_text(
 def differences(
     text: str, other: str, *, ended: bool = True
 ) -> tuple[tuple[TextPart, ...], tuple[TextPart, ...]]:
-    """Return both texts in parts: those that are in both, and those that are not.
+    """Split both texts into parts that occur in both and parts that do not.
 
-    Where ``text`` has not ended, its last word may still grow, and of ``other`` what
-    follows the last common word is not called different.
+    If ``text`` has not ended, its last word may still grow, and in ``other`` nothing
+    after the last common word counts as different.
     """
     mine, theirs = re.findall(_PIECE, text), re.findall(_PIECE, other)
     if len(mine) + len(theirs) > MOST_COMPARED:
@@ -101,7 +101,7 @@ def differences(
 
 
 def _parts(pieces: list[str], same: set[int]) -> tuple[TextPart, ...]:
-    """Join neighbours that are alike."""
+    """Join equal neighbours."""
     parts: list[TextPart] = []
     for at, piece in enumerate(pieces):
         differs = at not in same
