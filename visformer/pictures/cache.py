@@ -25,10 +25,10 @@ WOULD = N_("A cache would hold what is shown here.")
 
 
 def recomputes(trace: Trace) -> bool:
-    """Tell whether each step computes all rows again, so that nothing is kept.
+    """Whether each step recomputes all rows, so that nothing is cached.
 
-    That is so under a change that acts on whole passes, and where a row that may
-    attend to nothing attends to all tokens, to those that come, too.
+    True under a change that acts on whole passes, and if a row that may attend to
+    nothing attends equally to all tokens, including later ones.
     """
     if trace.intervention.whole or trace.intervention.reaches_back:
         return True
@@ -39,7 +39,7 @@ def recomputes(trace: Trace) -> bool:
 
 
 def kept_words(trace: Trace | None) -> str:
-    """Say what is kept at this step, or why nothing is."""
+    """Say what is cached at this step, or why nothing is."""
     if trace is None:
         return _("No sentence has been run yet.")
     if not has_target(trace):
@@ -86,7 +86,7 @@ def kept_words(trace: Trace | None) -> str:
 
 
 def cache_maps(trace: Trace, layer: int, head: int) -> dict[tuple[Kind, str], Matrix]:
-    """Return K and V of a head [rows, d], by kind and by their letters."""
+    """Return K and V of a head [rows, d], by kind and letter."""
     found = {}
     for kind in KINDS_KEPT:
         if kind not in trace.kinds:
@@ -121,7 +121,7 @@ def cache_maps(trace: Trace, layer: int, head: int) -> dict[tuple[Kind, str], Ma
 
 
 def size_table(trace: Trace) -> Numbers | None:
-    """Count the numbers of all keys and values, and their bytes; None without any."""
+    """Count the numbers of all keys and values, and their bytes; None if none."""
     kinds = [kind for kind in KINDS_KEPT if kind in trace.kinds]
     if not kinds:
         return None
@@ -149,7 +149,7 @@ def size_table(trace: Trace) -> Numbers | None:
 
 
 def size_words(trace: Trace) -> str:
-    """Say how the numbers that are kept follow from the model's shapes."""
+    """Say how the cache's size follows from the model's shapes."""
     table, products = size_table(trace), []
     for kind in KINDS_KEPT if table is not None else ():
         if kind in trace.kinds:
@@ -179,7 +179,7 @@ def size_words(trace: Trace) -> str:
 def cost_table(trace: Trace) -> Numbers | None:
     """Count a step's multiply-adds in all decoder layers, with and without a cache.
 
-    None where the sizes of the model's layers are not known, and before step 1.
+    None if the sizes of the model's layers are unknown, and before step 1.
     """
     rows, config = len(trace), trace.model.known
     if config is None or not rows or "decoder" not in trace.kinds:
@@ -213,7 +213,7 @@ def cost_table(trace: Trace) -> Numbers | None:
 
 
 def cost_words(trace: Trace | None) -> str:
-    """Compare the two rows of ``cost_table``; "" where there is none."""
+    """Compare the two rows of ``cost_table``; "" without it."""
     table = None if trace is None else cost_table(trace)
     if table is None or trace is None:
         return ""

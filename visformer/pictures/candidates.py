@@ -79,7 +79,7 @@ class AllRows(Sequence[CandidateRow]):
     @overload
     def __getitem__(self, at: slice) -> tuple[CandidateRow, ...]: ...
     def __getitem__(self, at: int | slice) -> CandidateRow | tuple[CandidateRow, ...]:
-        """Return one row, or some."""
+        """Return a row, or a slice of rows."""
         if isinstance(at, slice):
             return tuple(self[i] for i in range(*at.indices(len(self))))
         at = range(len(self))[at]
@@ -267,7 +267,7 @@ def candidates_numbers(rows: Sequence[CandidateRow], title: str) -> Table | None
 def masked_token(trace: Trace | None, locked: AttentionCell | None) -> int | None:
     """Return the masked source token to show; None if there is none.
 
-    It is the query of the locked cell if that is masked, else the first masked token.
+    It is the locked encoder cell's query, or the first one if no such cell is locked.
     """
     if trace is None or not trace.fills:
         return None

@@ -1,4 +1,4 @@
-"""The nearest tokens of one by their embeddings: the list, the map's points, words."""
+"""The nearest neighbours of a token by embedding: the list, the map's points, text."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class WordPoint(NamedTuple):
     x: float
     y: float
     cosine: float
-    words: str  # what its tip says
+    words: str  # the tooltip
 
 
 def sides(model: ModelFacts | None) -> tuple[tuple[SentenceSide, str], ...]:
-    """Return the tables that a model has, with their titles; one that is shared once.
+    """Return a model's embedding tables with their titles, a shared one once.
 
-    () where its embeddings are not known.
+    () if its embeddings are unknown.
     """
     if model is None or model.known is None:
         return ()
@@ -48,7 +48,7 @@ def sides(model: ModelFacts | None) -> tuple[tuple[SentenceSide, str], ...]:
 
 
 def points(near: NearWords | None) -> tuple[WordPoint, ...]:
-    """Return the map's tokens: the one asked for, then its nearest."""
+    """Return the map's tokens: the requested one, then its nearest neighbours."""
     if near is None:
         return ()
     how, made = marks_of(near.tokens), []
@@ -67,7 +67,7 @@ def points(near: NearWords | None) -> tuple[WordPoint, ...]:
 
 
 def cosine_table(near: NearWords | None) -> Numbers | None:
-    """Return the nearest tokens with their cosines, best first; None without any."""
+    """Return the nearest tokens with their cosines, best first; None if none."""
     listed = points(near)[1:]
     if near is None or not listed:
         return None
@@ -103,7 +103,7 @@ def sentence_tokens(
 
 
 def near_words_text(near: NearWords | None, model: ModelFacts | None) -> str:
-    """Say what is listed and drawn, or why nothing is."""
+    """Describe what is listed and drawn, or why nothing is."""
     if not sides(model):
         return _(NOT_KNOWN)
     if near is None:

@@ -1,8 +1,8 @@
-"""What is on screen of a kind's attention: labels, a matrix, what was done to it.
+"""A kind's attention as it is shown: labels, a matrix, and how it was processed.
 
 The heat map, the arcs, the tinted text, the status line and every export use a Reading.
-It is made in this order: heads summarised, tokens left out, rows renormalised, subwords
-merged; then shaded.
+It is computed in this order: heads summarised, tokens left out, rows renormalised,
+subwords merged, then shaded.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ LayerHeads = Iterable[tuple[int, int]]  # layers and heads
 class Reading(Matrix):
     """Weights [R, C] and the tokens behind each row and column; shaded by ``matrix``.
 
-    ``queries`` and ``keys`` hold the token indices of every row and column; None, for
-    one head's own weights of every token: row and column i are token i.
+    ``queries`` and ``keys`` hold the token indices of every row and column. They are
+    None for one head's own weights of every token: row and column i are token i.
     """
 
     kind: Kind
@@ -205,7 +205,7 @@ def _masked(trace: Trace, look: Look, kind: Kind, layer: int) -> Bools | None:
 
 
 def _changed(shown: Reading, trace: Trace, look: Look) -> Reading:
-    """Leave out tokens, renormalise, merge; label what is left."""
+    """Leave out tokens, renormalise, merge, and label the result."""
     kind, values, masked = shown.kind, shown.values, shown.masked
     groups = rows, columns = token_groups(trace, kind, look)
     row_labels, column_labels = _labels(trace, kind, groups, words=look.words)

@@ -126,7 +126,7 @@ class Subject:
         return slice(self.head * size, (self.head + 1) * size)
 
     def room(self, axis: Axis, *, whole: bool = False) -> Room:
-        """Return the space reserved in a map of tokens, so that few steps move anything.
+        """Return the space reserved in a map of tokens, so few steps move anything.
 
         It is the next power of two, limited to the run's length once decoding has
         ended. With ``whole`` the map shows all tokens, not a block.

@@ -196,7 +196,7 @@ _TABLES: dict[bool, str] = {  # by whether the encodings are sines and cosines
         "formula."
     ),
 }
-_INPUTS = {  # by whether positions are added, and whether each token gets its own
+_INPUTS = {  # by whether positions are added, and whether by token
     (True, True): N_("{embedding}, plus its position's row, is what enters layer 1."),
     (True, False): N_(
         "{embedding}, plus a row of the table of positions, is what enters layer 1."
