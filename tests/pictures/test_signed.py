@@ -80,5 +80,5 @@ def test_a_stage_is_signed_where_its_numbers_can_be_negative(stage: str) -> None
     state = computed.state_of(checkpoint, trace, kind="cross")
     for one in computed.shown(state, stage).maps:
         picture = one.make()
-        share = picture.ends in (("0", "1"), ("False", "True"))
+        share = picture.ends and picture.ends[0].startswith(("0", "False"))
         check(picture, signed=not (share or picture.bars))
