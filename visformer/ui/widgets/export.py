@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -29,6 +29,9 @@ SHARPNESS = 2  # pixels of a picture per pixel on screen, in each direction
 MODIFIED = "modified"  # a window's property: what is changed in the run it shows
 
 
+Offer = tuple[str, Callable[[], None]]  # the title of an entry, and what it does
+
+
 class Format(NamedTuple):
     """One form in which a picture or its numbers leave the window."""
 
@@ -45,6 +48,8 @@ class Export(QObject):
         """``table`` gives the numbers; None while there are none."""
         super().__init__(widget)
         self._widget, self._table = widget, table
+        # more entries for a point of the screen, above the others
+        self.offers: Callable[[QPoint], Iterable[Offer]] = lambda _place: ()
         can_be_large(widget)
         widget.installEventFilter(self)
         if isinstance(widget, QAbstractScrollArea):
@@ -65,13 +70,17 @@ class Export(QObject):
 
     def popup(self, place: QPoint) -> None:
         """Show the menu at a point of the screen."""
-        menu = self.menu()
+        menu = self.menu(place)
         menu.aboutToHide.connect(menu.deleteLater)
         menu.popup(place)
 
-    def menu(self) -> QMenu:
+    def menu(self, place: QPoint | None = None) -> QMenu:
         """Build the menu; disabled while there is nothing to copy."""
         menu = QMenu(self._widget)
+        for title, do in () if place is None else self.offers(place):
+            menu.addAction(title).triggered.connect(lambda _=False, do=do: do())
+        if menu.actions():
+            menu.addSeparator()
         self._offer_size(menu)
         there = self._table() is not None
         for form in FORMATS:

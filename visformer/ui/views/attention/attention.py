@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import Literal
 
-from PySide6.QtCore import QElapsedTimer, QPoint, QSize, Qt, QTimer, Signal
+from PySide6.QtCore import QElapsedTimer, QPoint, QPointF, QSize, Qt, QTimer, Signal
 from PySide6.QtWidgets import QPushButton, QStackedWidget, QVBoxLayout, QWidget
 
 from visformer.language import _
@@ -35,10 +35,12 @@ from visformer.session.state import Session, State
 from visformer.ui.bars.look_bar import LookBar
 from visformer.ui.layout import fill
 from visformer.ui.views.attention.arc_map import SideToken
+from visformer.ui.views.attention.change_offers import cell_offers, head_offers
 from visformer.ui.views.attention.kind_panel import KindPanel, KindsPane
 from visformer.ui.views.attention.overview import Overview
 from visformer.ui.views.view import View
 from visformer.ui.widgets.canvas import MapCell
+from visformer.ui.widgets.export import Offer
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.labels import LongestLabels, longest
 from visformer.ui.widgets.plain_label import paragraph
@@ -105,6 +107,7 @@ class AttentionView(View):
         self.overview = self.heads.overview
         TermTip(self.overview.orders, session, "order")
         self.overview.resized.connect(self._draw_overview)
+        self.overview.export.offers = self._head_offers
         self.pane = KindsPane(dict(self.panels), self.heads)
         self.heads.folded.connect(self.pane.fold)
         self.bar = LookBar()
@@ -119,6 +122,7 @@ class AttentionView(View):
         panel.hovered.connect(partial(self._hover, kind))
         panel.clicked.connect(partial(self._click, kind))
         panel.offer_taken.connect(self._take_offer)
+        panel.heat_map.export.offers = partial(self._cell_offers, kind)
         return panel
 
     def _lay_out(self) -> None:
@@ -388,6 +392,20 @@ class AttentionView(View):
         wanted = None if shown is None else offered_scale(shown.values, scale)
         if wanted is not None:
             self.session.set(scale=wanted)
+
+    def _head_offers(self, place: QPoint) -> Iterable[Offer]:
+        at = self.overview.head_at(QPointF(self.overview.mapFromGlobal(place)))
+        return head_offers(self.session, self._state.kind, at) if at else ()
+
+    def _cell_offers(self, kind: Kind, place: QPoint) -> Iterable[Offer]:
+        canvas, state, shown = self.maps[kind].canvas, self._state, self._readings
+        at = canvas.cell_at(QPointF(canvas.mapFromGlobal(place)))
+        reading, trace = shown.get(kind), state.visible
+        alone = state.look.summary == "head"
+        if at is None or reading is None or trace is None or not alone:
+            return ()
+        head = layer_and_head(trace, state.selection, kind)
+        return cell_offers(self.session, self, reading.cell(*at), head)
 
     def _choose_order(self, order: Order) -> None:
         self.session.set(look=replace(self._state.look, order=order))

@@ -1,0 +1,108 @@
+"""The menus of a head's thumbnail and of a cell: what they offer, do and take back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import QPoint
+from PySide6.QtGui import QAction
+from PySide6.QtWidgets import QInputDialog
+from pytestqt.qtbot import QtBot
+
+from tests.traces import make_trace
+from tests.ui.test_modified_run import altered, opened
+from tests.ui.windows import answer
+from visformer.session.runs import show_trace
+from visformer.ui.views.attention.attention import AttentionView
+from visformer.ui.window.window import MainWindow
+from visformer.values.change_text import parse
+from visformer.values.intervention import NO_CHANGES
+
+
+def attention(window: MainWindow) -> AttentionView:
+    (view,) = window.findChildren(AttentionView)
+    return view
+
+
+def head_menu(window: MainWindow, layer: int, head: int) -> dict[str, QAction]:
+    """Return the entries of the menu at a thumbnail, by their titles."""
+    overview = attention(window).overview
+    box = overview._box(overview._grid(), layer, head)
+    place = overview.mapToGlobal((box.topLeft() + box.center()).toPoint() / 2)
+    actions = overview.export.menu(place).actions()
+    return {one.text().replace("&", ""): one for one in actions}
+
+
+def cell_menu(window: MainWindow, query: int, key: int) -> dict[str, QAction]:
+    heat_map = attention(window).maps["cross"]
+    place = heat_map.canvas.mapToGlobal(heat_map.canvas.box(query, key).center())
+    actions = heat_map.export.menu(place).actions()
+    return {one.text().replace("&", ""): one for one in actions}
+
+
+def test_a_head_is_switched_off_from_its_thumbnail(
+    qtbot: QtBot, tmp_path: Path
+) -> None:
+    window, engine, plain = opened(qtbot, tmp_path)
+    window.session.set(kind="cross", step=3)
+    head_menu(window, 1, 0)["Switch this head off"].trigger()
+    off = parse(["head cross off @ L2H1"])
+    assert engine.decodes[-1].intervention == off
+    answer(window, engine, altered(plain, off))
+    menu = head_menu(window, 0, 1)
+    menu["Halve what this head adds"].trigger()
+    both = parse(["head cross off @ L2H1; head cross * 0.5 @ L1H2"])
+    assert engine.decodes[-1].intervention == both
+    answer(window, engine, altered(plain, both))
+    head_menu(window, 1, 0)["Take back “head cross off @ L2H1”"].trigger()
+    halved = parse(["head cross * 0.5 @ L1H2"])
+    assert engine.decodes[-1].intervention == halved
+    answer(window, engine, altered(plain, halved))
+    for expected in (both, off, NO_CHANGES):
+        window.ways.undo()
+        assert window.session.state.intervention == expected
+
+
+def test_only_one_head_is_left(qtbot: QtBot, tmp_path: Path) -> None:
+    window, engine, _plain = opened(qtbot, tmp_path)
+    window.session.set(kind="decoder", step=3)
+    head_menu(window, 0, 0)["Switch the layer's other heads off"].trigger()
+    assert engine.decodes[-1].intervention == parse(["head decoder only @ L1H1"])
+
+
+def test_a_cell_is_forbidden_or_gets_a_weight(qtbot: QtBot, tmp_path: Path) -> None:
+    window, engine, plain = opened(qtbot, tmp_path)
+    window.session.set(kind="cross", layer=1, head=1, step=3)
+    cell_menu(window, 2, 1)["Forbid this cell in this head"].trigger()
+    off = parse(["cell cross 3 2 off @ L2H2"])
+    assert engine.decodes[-1].intervention == off
+    answer(window, engine, altered(plain, off))
+    menu = cell_menu(window, 2, 1)
+    assert "Take back “cell cross 3 2 off @ L2H2”" in menu
+    menu["Set this cell's weight…"].trigger()
+    (asked,) = window.findChildren(QInputDialog)
+    asked.setDoubleValue(0.75)
+    asked.accept()
+    both = parse(["cell cross 3 2 off @ L2H2; cell cross 3 2 = 0.75 @ L2H2"])
+    assert engine.decodes[-1].intervention == both
+
+
+def test_beside_heads_and_cells_nothing_is_offered(
+    qtbot: QtBot, tmp_path: Path
+) -> None:
+    window, _engine, _plain = opened(qtbot, tmp_path)
+    window.session.set(kind="cross", step=3)
+    overview = attention(window).overview
+    plain = overview.export.menu().actions()
+    corner = overview.export.menu(overview.mapToGlobal(QPoint(0, 0))).actions()
+    assert len(plain) == len(corner)
+
+
+def test_a_recorded_run_without_its_model_offers_nothing(
+    qtbot: QtBot, tmp_path: Path
+) -> None:
+    window, _engine, _plain = opened(qtbot, tmp_path)
+    window.session.do(show_trace, make_trace(source=6, target=4, layers=3, seed=9))
+    fixed = [title for title in head_menu(window, 0, 0) if "Switch" in title]
+    fixed += [title for title in cell_menu(window, 1, 1) if "cell" in title]
+    assert not fixed
