@@ -112,7 +112,7 @@ def test_what_is_given_is_kept_and_a_difference_said() -> None:
     made = visformer.load(Program(), device="cpu", embedding_scale=True)
     assert made.config.embedding_scale
     (finding,) = (f for f in made.findings if f.id == "module-differs")
-    assert "No settings that were tried" in finding.what
+    assert "None of the settings tried" in finding.what
     assert "encoder attention, layer 1, head 1" in finding.what
 
 

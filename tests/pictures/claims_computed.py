@@ -349,7 +349,7 @@ CLAIMS: Claims = {
     ),
     "This query may attend to {allowed:,} of {n:,} key.": counted_open,
     "This query may attend to {allowed:,} of {n:,} keys.": counted_open,
-    "Scores are taken as they are: nothing divides them by √{d}, the root of the "
+    "Scores are not scaled: nothing divides them by √{d}, the square root of the "
     "head's width.": lambda s: s.trace.scale(*place(s)[:2]) == 1,
     "QKᵀ × {scale}: the model's own scale (1 / √d_k would be {root})": lambda s: (
         not s.trace.intervention.scales and abs(scale(s) - 1) > 1e-5

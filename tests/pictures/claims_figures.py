@@ -46,8 +46,8 @@ CLAIMS: Claims = {
     ),
     "This model was recorded in passes over all tokens: nothing is kept from step to "
     "step.": lambda s: s.trace.model.known is None,
-    "This run keeps nothing: with its change or its mask, each step computes all rows "
-    "again.": lambda s: not keeps(s),
+    "This run keeps nothing: with its change or its mask, each step recomputes all "
+    "rows.": lambda s: not keeps(s),
     "The reference is read in one pass, all {rows:,} rows at once: nothing needs to be "
     "kept.": lambda s: is_fed(s) and s.fields["rows"] == len(s.trace),
     "At step {step} only row {step} is new: its key and value join those that were "

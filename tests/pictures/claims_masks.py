@@ -248,8 +248,8 @@ def counted(said: Said, what: Bools, field: str) -> bool:
 
 CLAIMS: Claims = {
     # explanations
-    "“{query}” reads “{key}” most ({weight}): rows are target words, {strong} what "
-    "they read, never later ones.": lambda s: (
+    "“{query}” reads “{key}” most ({weight}): rows are target words; {strong} show "
+    "what they read, never later ones.": lambda s: (
         not bool(
             (
                 above(weights(s.trace.whole, "decoder", s.scene.selection.layer)) > 0
@@ -258,15 +258,15 @@ CLAIMS: Claims = {
     ),
     "Which columns each row may read: a causal mask hides later target tokens, "
     "a padding mask hides padding.": no_leak,
-    "A framed cell is a token that the row reads and must not: padding, or a "
-    "later word, which is not known yet when the row's own word is written.": (
+    "A framed cell is a token that the row reads but must not: padding, or a later "
+    "word, which is not known yet when the row's own word is written.": (
         lambda s: leaking(s.trace)
     ),
     "Which columns each row may read: those where the mask is True.": (
         lambda s: reads_later(s.trace) and not leaking(s.trace)
     ),
-    "“{query}” reads “{key}” most ({weight}): rows are target words, {strong} what "
-    "they read, in this layer later ones, too.": lambda s: reads_later(
+    "“{query}” reads “{key}” most ({weight}): rows are target words; {strong} show "
+    "what they read, in this layer also later ones.": lambda s: reads_later(
         s.trace, s.scene.selection.layer
     ),
     "{open} of {keys} keys are open to “{query}”; the scores of the others become "
@@ -306,8 +306,8 @@ CLAIMS: Claims = {
     "There is no later token to read yet: step forward to see what leaks.": (
         lambda s: len(s.trace) < 2 and not leaking(s.trace)
     ),
-    "No leak up to this step: a row reads a token that comes after it only once "
-    "more are written.": lambda s: (
+    "No leak up to this step: a row reads a token that comes after it only once more "
+    "tokens are written.": lambda s: (
         not leaking(s.trace)
         and reads_later(s.trace)
         and len(s.trace) < len(s.trace.whole)
@@ -343,7 +343,9 @@ CLAIMS: Claims = {
     "{columns} cells).": lambda s: s.door == "masks" or bool(mask(s).all()),
     "{kind}: there is no causal mask. Every query may attend to every key ({rows} × "
     "{columns} cells).": lambda s: s.scene.selection.kind != "decoder",
-    "It is True exactly where both others are.": lambda s: not changed_cells(s).any(),
+    "It is True exactly where both other masks are.": lambda s: (
+        not changed_cells(s).any()
+    ),
     "Query {first} may attend to nothing.": is_empty,
     "{n:,} queries, {first} first, may attend to nothing.": is_empty,
     "the mask that was used also hides {key} from query {query}.": lambda s: (

@@ -234,22 +234,24 @@ def is_nan(said: Said) -> bool:
 
 CLAIMS: Claims = {
     # attention
-    "“{query}” reads “{key}” most ({weight}): rows are source words, {strong} what "
-    "they read.": reads_most,
+    "“{query}” reads “{key}” most ({weight}): rows are source words; {strong} show "
+    "what they read.": reads_most,
     "After “{query}” it looks at “{key}” most ({weight}): rows are words being "
-    "written, {strong} where they look.": lambda s: reads_most(s) and not s.trace.steps,
+    "written; {strong} show where they look.": lambda s: (
+        reads_most(s) and not s.trace.steps
+    ),
     "Writing “{query}”, this head looks at “{key}” most ({weight}): rows are words "
-    "being written, {strong} where they look.": is_written,
+    "being written; {strong} show where they look.": is_written,
     "Where “{query}” was fed, this head looks at “{key}” most ({weight}): rows are "
-    "words being written, {strong} where they look.": (
+    "words being written; {strong} show where they look.": (
         lambda s: written_next(s, "forced", "reference")
     ),
     "The best next token would be “{query}”. There this head looks at “{key}” most "
-    "({weight}); {strong} are where rows look.": is_next,
+    "({weight}); {strong} show where rows look.": is_next,
     "“{query}” reads {n:,} tokens alike ({weight} each) and no other more.": (
         reads_alike
     ),
-    "Weights of “{query}” are NaN: what it reads most cannot be told.": lambda s: any(
+    "The weights of “{query}” are NaN: what it reads most is unknown.": lambda s: any(
         np.isnan(weights).any() for weights in rows_named(s)
     ),
     "Entropy of a row: H = −Σ w log₂ w, in bits: 0 reads one token, log₂ n reads n "

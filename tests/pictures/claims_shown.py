@@ -438,10 +438,10 @@ CLAIMS: Claims = {
         len(s.trace) > 1 and "cross" in s.trace.kinds
     ),
     # kinds and what a trace lacks
-    "This model is an encoder alone: it has no decoder and no steps.": kinds_are(
+    "This is an encoder-only model: it has no decoder and no steps.": kinds_are(
         "encoder"
     ),
-    "This model ran as a decoder alone: it has no encoder and no cross-attention.": (
+    "This model ran decoder-only: it has no encoder and no cross-attention.": (
         kinds_are("decoder")
     ),
     "This trace has no self-attention, only cross-attention.": kinds_are("cross"),
@@ -455,7 +455,7 @@ CLAIMS: Claims = {
     "There is no logit lens: this trace has no decoder stack.": lambda s: (
         "decoder" not in s.trace.model.stacks
     ),
-    "There is no logit lens: of “{model}” only the attention is known, not its output "
+    "There is no logit lens: only the attention of “{model}” is known, not its output "
     "projection.": lambda s: s.trace.model.known is None and s.scene.lens is None,
     # the output
     "Z [{rows}, {width}], rows {first} to {rows}: row t read tokens 1..t, predicts t + "
@@ -563,8 +563,8 @@ CLAIMS: Claims = {
     "Without positions the text stays “{modified}”.": lambda s: without_positions(
         s, same=True
     ),
-    "Without positions “{original}” becomes “{modified}”: nothing that is added says "
-    "which word stands where.": lambda s: without_positions(s, same=False),
+    "Without positions “{original}” becomes “{modified}”: nothing is added that says "
+    "where each word stands.": lambda s: without_positions(s, same=False),
     "Shuffled, with the model's own positions: {tokens}.": lambda s: (
         not s.trace.intervention
     ),
@@ -643,9 +643,8 @@ CLAIMS: Claims = {
     "The sentence has {n:,} tokens, the model {positions:,} positions: it is cut.": (
         is_cut
     ),
-    "By its name this model reads “{language}”; the sentence is in another script.": (
-        lambda s: not re.search("[a-z]", s.trace.source_text)
-    ),
+    "Judging by its name, this model reads “{language}”; the sentence is in another "
+    "script.": (lambda s: not re.search("[a-z]", s.trace.source_text)),
     "{n:,} of {tokens:,} source tokens ({share}) is unknown to this model.": (
         lambda s: s.fields["n"] == sum("<unk" in one for one in s.trace.source)
     ),

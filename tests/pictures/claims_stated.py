@@ -188,7 +188,7 @@ CLAIMS: Claims = {
     "positions {positions}, at most {most:,}; norms after each sublayer; activation "
     "{activation}": lambda s: not is_pre_norm(s),
     # positions
-    "Each row is a position: quick waves in some dimensions, slow ones in others, so "
+    "Each row is a position: fast waves in some dimensions, slow ones in others, so "
     "that no two rows are alike.": lambda s: (
         s.run.table is None or len(np.unique(table(s), axis=0)) == len(table(s))
     ),

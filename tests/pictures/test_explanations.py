@@ -98,7 +98,7 @@ def test_a_summary_is_not_called_a_head(summary: str) -> None:
 
 def test_a_scale_is_the_runs_own() -> None:
     trace = make_trace()
-    for change, said in (("scale 3", "Scores times"), ("scale off", "as they are")):
+    for change, said in (("scale 3", "Scores times"), ("scale off", "not scaled")):
         changed = replace(trace, intervention=parse([change]))
         sentence = explanation(("computation",), scene(changed, stage="scale"))
         assert said in sentence

@@ -234,7 +234,7 @@ def test_of_a_model_whose_blocks_are_not_known_only_attention_is_explained() -> 
         ("", "1 / √8, as"),
         ("scale 0", "times 0: in the paper it would be 1 / √8"),
         ("scale -1", "in the paper it"),
-        ("scale off", "as they are"),
+        ("scale off", "not scaled"),
     ],
 )
 def test_a_scale_claims_nothing_of_the_rows(change: str, words: str) -> None:
@@ -293,7 +293,7 @@ def test_rows_of_nan_are_explained_by_what_made_them() -> None:
     place, cell = ("attention",), AttentionCell("decoder", 0, 0)
     selection = Selection(kind="decoder", layer=0, head=0, cell=cell)
     assert explanation(place, scene(trace, selection=selection)) == (
-        f"Weights of “{trace.target[0]}” are NaN: what it reads most cannot be told."
+        f"The weights of “{trace.target[0]}” are NaN: what it reads most is unknown."
     )
     said = stage_words(state, "softmax")
     assert "The query or a key is not finite" in said

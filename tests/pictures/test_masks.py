@@ -28,7 +28,7 @@ from visformer.values.facts import KINDS, Kind
 from visformer.values.trace import Trace
 from visformer.words import masked_value_text
 
-RULE = "attend. It is True exactly where both others are."
+RULE = "attend. It is True exactly where both other masks are."
 
 
 def padded(source_pads: int = 2, target_pads: int = 1, **model: Any) -> Trace:

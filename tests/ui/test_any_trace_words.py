@@ -153,7 +153,7 @@ def test_absent_kinds_are_named_by_their_keys(window: MainWindow) -> None:
     show_in(window, masked())
     window.choose_kind("cross")
     assert window.session.state.kind == "encoder"
-    assert "encoder alone" in window.notice.text()
+    assert "encoder-only" in window.notice.text()
 
 
 # ---- words ----------------------------------------------------------------------

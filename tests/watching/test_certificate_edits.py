@@ -202,7 +202,7 @@ def test_differential_attention(how: str) -> None:
         assert watched.traces[0].attention("decoder", 0).shape == (2, 6, 6)
     else:
         assert watched.traces == []
-        assert "2 heads are made of the weights of 4" in certificate.missed[0]
+        assert "2 heads are computed from the weights of 4" in certificate.missed[0]
 
 
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])

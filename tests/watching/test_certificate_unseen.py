@@ -89,8 +89,8 @@ def test_a_layer_of_numpy_is_named(how: str) -> None:
     assert certificate.passed
     assert not certificate.ok
     assert certificate.missed == (
-        "“inner.embed”: numbers enter that torch did not compute: what was done "
-        "outside of it, with numpy say, is not seen.",
+        "“inner.embed”: it reads numbers that torch did not compute: what was "
+        "done outside torch, with numpy for example, is not seen.",
     )
 
 

@@ -14,7 +14,7 @@ from visformer.watching.watcher import Watched, watch
 
 WIDTH, HEADS, SIZE = 16, 4, 4
 CUT = "each query and key is a piece of a token's features"
-TOGETHER = "what two softmaxes give is added or subtracted"
+TOGETHER = "the outputs of two softmaxes are added or subtracted"
 Split = Callable[[Tensor], Tensor]  # [B, T, D] to [B, H, T, d], rightly or not
 
 

@@ -147,7 +147,7 @@ def test_a_model_that_is_nested_inside_has_numbered_positions() -> None:
     )
     assert watched.traces[1].source == ("1", "2", "3", "4", "5")
     (missed,) = watched.certificate.missed
-    assert "could not be followed, so its positions are numbered" in missed
+    assert "could not be traced, so positions are numbered" in missed
     lengths = [x for x in watch(model, pad=0).certify(ids).checks if "Length" in x]
     assert len(lengths) == 5
 

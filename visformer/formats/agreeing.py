@@ -78,7 +78,10 @@ def agreement(
     checkpoint = opened(_with(options, fields)) if fields else checkpoint
     found, chosen = call.agreeing(checkpoint, given)
     if chosen is None:
-        what = _("No settings that were tried make the model shown what the module is.")
+        what = _(
+            "None of the settings tried makes the model shown compute what the module "
+            "does."
+        )
         differs = _finding("module-differs", f"{what} {found}", "fault")
         return Agreement(_with(options, fields), (differs,))
     fields |= dict(filter(None, map(_setting, chosen)))
@@ -242,7 +245,7 @@ def _copied(module: nn.Module) -> nn.Module:
 def _not_called(error: Exception) -> Finding:
     what = _(
         "The module was called with a source and a target, to see its settings, and "
-        "ended in {error}. What is listed as assumed may be otherwise.",
+        "ended in {error}. What is listed as assumed may be wrong.",
         error=short(f"{type(error).__name__}: {error}".rstrip(": "), 60),
     )
     return _finding("module-not-called", what, "note")

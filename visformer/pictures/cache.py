@@ -53,8 +53,8 @@ def kept_words(trace: Trace | None) -> str:
         return f"{found} {_(WOULD)}"
     if recomputes(trace):
         found = _(
-            "This run keeps nothing: with its change or its mask, each step computes "
-            "all rows again."
+            "This run keeps nothing: with its change or its mask, each step recomputes "
+            "all rows."
         )
         return f"{found} {_(WOULD)}"
     if rows and all(step.origin == "reference" for step in trace.steps):

@@ -36,7 +36,7 @@ PARTS: dict[MaskPart, str] = {  # as explained on screen, translated when shown
     ),
     "combined": N_("Combined mask: the one that the model used."),
 }
-AGREES = N_("It is True exactly where both others are.")
+AGREES = N_("It is True exactly where both other masks are.")
 NO_CELLS = N_("Nothing is decoded yet: there are no cells.")
 # by whether a cell may attend, whether its key is a pad, whether its key is later
 CELL_WORDS = {

@@ -348,5 +348,5 @@ def unknown_words(trace: Trace, lens: LensRows | None) -> str:
         return _("The engine could not compute the logits; the log says why.")
     return _(
         "Logits need the output projection, which stays in the engine. They have been "
-        "requested and come as soon as the engine has this model open."
+        "requested and will arrive as soon as the engine has opened this model."
     )

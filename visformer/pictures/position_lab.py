@@ -231,8 +231,8 @@ def result_words(trace: Trace | None, baseline: Trace | None) -> str:
         return _("With {change} the text stays “{modified}”.", **fields)
     if absent:
         return _(
-            "Without positions “{original}” becomes “{modified}”: nothing that is "
-            "added says which word stands where.",
+            "Without positions “{original}” becomes “{modified}”: nothing is added "
+            "that says where each word stands.",
             **fields,
         )
     return _("With {change} “{original}” becomes “{modified}”.", **fields)

@@ -18,20 +18,20 @@ SCALES: dict[Scale, str] = {  # as named on screen, translated when shown
 }
 SCALE_TIPS: dict[Scale, str] = {
     "fixed": N_(
-        "One scale of colours from 0 to 1 for all heads, layers and steps: they can be "
-        "compared, and small weights are pale."
+        "One colour scale from 0 to 1 for all heads, layers and steps: they can be "
+        "compared, but small weights are pale."
     ),
     "head": N_(
         "The largest weight of each head has the strongest colour: what a pale head "
-        "does is seen, but two heads cannot be compared."
+        "does is visible, but two heads cannot be compared."
     ),
     "row": N_(
         "The largest weight of each row has the strongest colour: what each token "
-        "reads most is seen, but two rows cannot be compared."
+        "reads most is visible, but two rows cannot be compared."
     ),
     "log": N_(
         "Equal steps of colour are equal factors: ten times the weight is the same "
-        "step everywhere, in all heads, so small weights are seen, too."
+        "step everywhere, in all heads, so small weights are visible too."
     ),
 }
 

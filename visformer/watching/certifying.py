@@ -63,8 +63,8 @@ def certified(
         if first.time_axis is None and first.attentions:
             checks.append(
                 _(
-                    "No other lengths or batches were tried: it cannot be told which "
-                    "axis of the inputs counts tokens."
+                    "No other lengths or batches were tried: it is unknown which axis "
+                    "of the inputs counts tokens."
                 )
             )
         for length in LENGTHS:

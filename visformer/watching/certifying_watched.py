@@ -140,7 +140,7 @@ def _of_mixed_heads(watched: Watched) -> list[str]:
         _batch, head, row = at = np.unravel_index(np.abs(sums - 1).argmax(), sums.shape)
         told = _(
             "“{module}”: its weights are mixed after the softmax, or a sink takes a "
-            "part: row {row} of head {head} sums to {sum:.3g}.",
+            "share: row {row} of head {head} sums to {sum:.3g}.",
             module=one.module or type(watched.watcher.model).__name__,
             row=int(row) + 1,
             head=int(head) + 1,
@@ -192,8 +192,8 @@ def _missed(watched: Watched) -> list[str]:
         hidden = not watched.operations or reasons & {"kernel", "unknown"}
         sentences.append(
             _(
-                "No attention was found. If a kernel of its own computes it, or a "
-                "graph in another format, switch to the eager implementation."
+                "No attention was found. If a custom kernel computes it, or a graph in "
+                "another format, switch to the eager implementation."
             )
             if hidden
             else _(
@@ -232,16 +232,16 @@ def _of_tokens(watched: Watched) -> list[str]:
             "source",
             sides.source & of["source"],
             _(
-                "Which token of the source stands where could not be followed, so its "
-                "positions are numbered."
+                "The order of the source tokens could not be traced, so positions are "
+                "numbered instead."
             ),
         ),
         (
             "target",
             (sides.target or sides.source) & of["target"],
             _(
-                "Which token of the target stands where could not be followed, so its "
-                "positions are numbered."
+                "The order of the target tokens could not be traced, so positions are "
+                "numbered instead."
             ),
         ),
     )
@@ -276,8 +276,8 @@ def _of_no_trace(one: WatchedAttention, watched: Watched) -> str:
     _rows, heads, queries, keys = one.weights.shape
     if one.queries.shape[1] != heads:
         return _(
-            "“{module}”: {heads} heads are made of the weights of {all}, so no Trace "
-            "can hold it. It is in watched.attentions.",
+            "“{module}”: {heads} heads are computed from the weights of {all}, so no "
+            "Trace can hold it. It is in watched.attentions.",
             module=module,
             heads=heads,
             all=one.queries.shape[1],
@@ -304,8 +304,8 @@ def _of_no_trace(one: WatchedAttention, watched: Watched) -> str:
 _INSTEAD = {  # by the reason of a SeenInstead
     "no product": N_("“{module}”: a softmax over {n:,} choices: no product after it."),
     "other scores": N_(
-        "“{module}”: a softmax over {n:,} choices: its scores do not follow from "
-        "queries and keys in a way that is known."
+        "“{module}”: a softmax over {n:,} choices: its scores are no known function of "
+        "queries and keys."
     ),
     "no softmax": N_(
         "“{module}”: activations are multiplied without a softmax between them: no "
@@ -315,8 +315,8 @@ _INSTEAD = {  # by the reason of a SeenInstead
         "“{module}”: “{operation}” mixes positions: no attention matrix here."
     ),
     TOGETHER: N_(
-        "“{module}”: what two softmaxes give is added or subtracted, so their maps, "
-        "which are shown one by one, count together."
+        "“{module}”: the outputs of two softmaxes are added or subtracted, so their "
+        "maps, which are shown separately, act together."
     ),
     "pieces": N_(
         "“{module}”: each query and key is a piece of a token's features, so its "
@@ -332,12 +332,12 @@ _INSTEAD = {  # by the reason of a SeenInstead
         "padded ones to see it."
     ),
     "outside": N_(
-        "“{module}”: numbers enter that torch did not compute: what was done outside "
-        "of it, with numpy say, is not seen."
+        "“{module}”: it reads numbers that torch did not compute: what was done "
+        "outside torch, with numpy for example, is not seen."
     ),
     "kernel": N_(
-        "“{module}”: “{operation}” computes attention in a kernel of its own. Switch "
-        "to the eager implementation to see it."
+        "“{module}”: “{operation}” computes attention in a custom kernel. Switch to "
+        "the eager implementation to see it."
     ),
     "unknown": N_("“{module}”: “{operation}” could not be followed."),
 }
@@ -419,7 +419,7 @@ def _compared(watched: Watched, steps: Sequence[WatchedAttention]) -> StepsCompa
     source = encoder[0].query_ids if encoder else None
     read = own[0].query_ids if own else None
     if read is None or (watched.targets and source is None):
-        raise _NotCompared(_("it is not known which tokens were read"))
+        raise _NotCompared(_("the tokens that were read are unknown"))
     if any(one.masked.all(2).any() for one in own):
         raise _NotCompared(_("a mask hides some of the keys from all queries"))
     target = _as_given(watched, read)

@@ -245,8 +245,8 @@ def _misfit(
     where = {"kind": place[0], "layer": place[1] + 1}
     if len(first) != len(second):
         return _(
-            "In {kind} attention, layer {layer}, they have {first} and {second} rows "
-            "of a batch, and none of one is that of the other.",
+            "In {kind} attention, layer {layer}, their batches have {first} and "
+            "{second} rows, and no row is in both.",
             first=len(first),
             second=len(second),
             **where,
@@ -301,7 +301,7 @@ def _apart(
     if math.isnan(gap[row]):
         problem = _(
             "In {kind} attention, layer {layer}, head {head}, row {row} of the batch, "
-            "not all are numbers: NaN or infinite.",
+            "some numbers are NaN or infinite.",
             kind=found.kind,
             layer=found.layer + 1,
             head=head + 1,
@@ -382,7 +382,7 @@ class Comparison:
         said = [self.problem or self._place()]
         if self.row and not self.problem:
             said.append(
-                _("It is most in row {row} of the batch.", row=self.row + 1),
+                _("It is largest in row {row} of the batch.", row=self.row + 1),
             )
         if self.remedies:
             said.append(
@@ -417,8 +417,8 @@ class Comparison:
         if self.in_values:
             return _(
                 "They differ first in {kind} attention, layer {layer}, head {head}, by "
-                "{difference:.2g}: its weights are the same, but what they weight is "
-                "not.",
+                "{difference:.2g}: its weights are the same, but the values that they "
+                "weight are not.",
                 **where,
             )
         return _(
@@ -445,6 +445,6 @@ class Comparison:
         if math.isnan(self.log_probabilities) and math.isnan(self.output):
             return _(
                 "Attention is the same in every head. What follows it was not "
-                "compared: no logits are known of both."
+                "compared: the logits of both are not known."
             )
         return _("Attention is the same in every head, and so is what follows it.")

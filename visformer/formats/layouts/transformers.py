@@ -343,7 +343,7 @@ def language_questions(
         (SOURCE_LANGUAGE, TARGET_LANGUAGE),
         (_("From"), _("To")),
         (
-            _("The language of the text: the encoder is told it by a token."),
+            _("The language of the text, which the encoder is given as a token."),
             _("The target language, set by its first token."),
         ),
         (languages.source, languages.target),
@@ -367,7 +367,7 @@ def language_questions(
     if not questions:
         return None
     return Questionnaire(
-        layout=_("transformers, a model of several languages"),
+        layout=_("transformers, a multilingual model"),
         sizes="",
         introduction=_(
             "It knows {n:,} languages. Choose the source and the target language.",

@@ -34,8 +34,8 @@ def example_picture() -> StagePicture:
         ),
         words=_(
             "Row 1 has mean 1.5 and deviation 0.5: it becomes (1 − 1.5) / 0.5 = −1 and "
-            "(2 − 1.5) / 0.5 = 1. Column 1 holds 1 and 2, too, so batch norm makes the "
-            "same −1 and 1 of it, one below the other."
+            "(2 − 1.5) / 0.5 = 1. Column 1 also holds 1 and 2, so batch norm turns it "
+            "into the same −1 and 1, one below the other."
         ),
         table=Numbers(
             rows=("x", *norms),

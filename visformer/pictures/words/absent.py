@@ -8,9 +8,9 @@ from visformer.values.trace import Trace
 from visformer.words import KIND_NAMES
 
 _MISSING: dict[tuple[Kind, ...], str] = {  # by the kinds present
-    ("encoder",): N_("This model is an encoder alone: it has no decoder and no steps."),
+    ("encoder",): N_("This is an encoder-only model: it has no decoder and no steps."),
     ("decoder",): N_(
-        "This model ran as a decoder alone: it has no encoder and no cross-attention."
+        "This model ran decoder-only: it has no encoder and no cross-attention."
     ),
     ("cross",): N_("This trace has no self-attention, only cross-attention."),
     ("encoder", "decoder"): N_("This trace has no cross-attention."),
@@ -87,7 +87,7 @@ def no_lens_words(trace: Trace) -> str:
         return _("There is no logit lens: this trace has no decoder stack.")
     if trace.model.known is None and not facts.read_out:
         return _(
-            "There is no logit lens: of “{model}” only the attention is known, not its "
+            "There is no logit lens: only the attention of “{model}” is known, not its "
             "output projection.",
             model=trace.model.name,
         )

@@ -63,35 +63,35 @@ _WRITTEN = N_(
 )
 _READS: dict[Kind, str] = {
     "encoder": N_(
-        "“{query}” reads “{key}” most ({weight}): rows are source words, {strong} what "
-        "they read."
+        "“{query}” reads “{key}” most ({weight}): rows are source words; {strong} show "
+        "what they read."
     ),
     "decoder": N_(
-        "“{query}” reads “{key}” most ({weight}): rows are target words, {strong} what "
-        "they read, never later ones."
+        "“{query}” reads “{key}” most ({weight}): rows are target words; {strong} show "
+        "what they read, never later ones."
     ),
     "cross": N_(
         "After “{query}” it looks at “{key}” most ({weight}): rows are words being "
-        "written, {strong} where they look."
+        "written; {strong} show where they look."
     ),
 }
 _WRITES: dict[str, str] = {  # by who chose the token written there
     "": N_(
         "Writing “{query}”, this head looks at “{key}” most ({weight}): rows are words "
-        "being written, {strong} where they look."
+        "being written; {strong} show where they look."
     ),
     "fed": N_(
         "Where “{query}” was fed, this head looks at “{key}” most ({weight}): rows are "
-        "words being written, {strong} where they look."
+        "words being written; {strong} show where they look."
     ),
     "open": N_(
         "The best next token would be “{query}”. There this head looks at “{key}” most "
-        "({weight}); {strong} are where rows look."
+        "({weight}); {strong} show where rows look."
     ),
 }
 _READS_LATER = N_(
-    "“{query}” reads “{key}” most ({weight}): rows are target words, {strong} what "
-    "they read, in this layer later ones, too."
+    "“{query}” reads “{key}” most ({weight}): rows are target words; {strong} show "
+    "what they read, in this layer also later ones."
 )
 _ASKED = N_(
     "In this head “{query}” reads “{key}” with {weight}. Click another source token to "
@@ -140,7 +140,7 @@ def _attention(scene: Scene) -> str:
         return _(_WRITTEN if written else _ROWS[kind], strong=strong)
     if math.isnan(found.weight):
         return _(
-            "Weights of “{query}” are NaN: what it reads most cannot be told.",
+            "The weights of “{query}” are NaN: what it reads most is unknown.",
             query=found.query,
         )
     if found.alike > 1:
@@ -188,7 +188,7 @@ def _architecture(scene: Scene) -> str:
 
 _TABLES: dict[bool, str] = {  # by whether the encodings are sines and cosines
     True: N_(
-        "Each row is a position: quick waves in some dimensions, slow ones in others, "
+        "Each row is a position: fast waves in some dimensions, slow ones in others, "
         "so that no two rows are alike."
     ),
     False: N_(
@@ -245,7 +245,7 @@ def _words(scene: Scene) -> str:
 
 def _position_lab(scene: Scene) -> str:
     return _(
-        "The same sentence with other positions: if they alone are changed and it "
+        "The same sentence with other positions: if only they are changed and it "
         "differs, the model relies on them."
     )
 
@@ -274,7 +274,7 @@ _STAGES: dict[str, str] = {
     ),
     "another scale": N_("Scores times {scale}: in the paper it would be 1 / √{d}."),
     "scale of one": N_(
-        "Scores are taken as they are: nothing divides them by √{d}, the root of the "
+        "Scores are not scaled: nothing divides them by √{d}, the square root of the "
         "head's width."
     ),
     "mask": N_(
@@ -309,20 +309,22 @@ _STAGES: dict[str, str] = {
         "What “{query}” read is added to what it was: the residual. No norm follows: "
         "in a pre-norm model it comes before."
     ),
-    "w1": N_("Now each token for itself: W₁ asks {inner} questions of its row."),
+    "w1": N_(
+        "Now each token is taken by itself: W₁ asks {inner} questions of its row."
+    ),
     "activation": N_(
-        "The activation bends each answer by itself; below stands how many units it "
-        "sets to 0."
+        "The activation bends each answer separately; below is the number of units "
+        "that it sets to 0."
     ),
     "w2": N_("W₂ writes what the active units stand for back into a row."),
     "dropout": N_(
         "Dropout acts in training only: it sets numbers to 0 at random, so that what "
         "follows cannot rely on any single one."
     ),
-    "feed_residual": N_("What the network found is added to the row, too."),
+    "feed_residual": N_("What the network found is added to the row too."),
     "sublayers": N_(
-        "How much each sublayer turns and lengthens the row: a long bar adds much to "
-        "it."
+        "How much each sublayer turns and lengthens the row: a long bar means that it "
+        "adds much."
     ),
     "norms": N_(
         "The norm of this layer takes the mean over one token's numbers, not over a "
@@ -389,7 +391,7 @@ def _masks(scene: Scene) -> str:
     trace = scene.trace
     if trace is not None and leaks(trace):
         return _(
-            "A framed cell is a token that the row reads and must not: padding, or a "
+            "A framed cell is a token that the row reads but must not: padding, or a "
             "later word, which is not known yet when the row's own word is written."
         )
     if trace is not None and reads_later(trace):

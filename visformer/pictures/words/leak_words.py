@@ -131,7 +131,7 @@ def _no_leak_words(trace: Trace) -> str:
     if not reads_later(trace, shown=True):
         return _(
             "No leak up to this step: a row reads a token that comes after it only "
-            "once more are written."
+            "once more tokens are written."
         )
     if trace.prompt > 1:
         return _(

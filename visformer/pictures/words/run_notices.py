@@ -107,8 +107,8 @@ def _strange(trace: Trace) -> str:
         own = sum(not _SCRIPTS[named[1]].isdisjoint(name) for name in words)
         if own < len(letters) / 2:
             return _(
-                "By its name this model reads “{language}”; the sentence is in another "
-                "script.",
+                "Judging by its name, this model reads “{language}”; the sentence is "
+                "in another script.",
                 language=named[1],
             )
     count = sum(token.startswith(BYTE) for token in trace.source)
