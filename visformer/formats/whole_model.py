@@ -358,7 +358,7 @@ def settings_of(tree: list[SeenModule]) -> dict[str, Any]:
                 said[name] = value
     found: dict[str, set[Any]] = {}
     for module in tree:
-        for name, value in _told(module):
+        for name, value in _settings_in(module):
             found.setdefault(name, set()).add(value)
     for name, values in found.items():
         said.pop(name, None)
@@ -371,7 +371,7 @@ def _plain(value: object) -> bool:
     return type(value) in (bool, int, float, str)
 
 
-def _told(module: SeenModule) -> Iterator[tuple[str, Any]]:
+def _settings_in(module: SeenModule) -> Iterator[tuple[str, Any]]:
     """Yield the settings that one module reveals about the whole model."""
     own, kind = module.attributes, module.kind
     for name in _HEADS:

@@ -100,7 +100,7 @@ class Trainer:
     ) -> None:
         """Resume from the state in ``folder``, if any; InputError if it is damaged.
 
-        Of several processes, only process 0 reads and writes the folder.
+        With several processes, only process 0 reads and writes the folder.
         """
         self.data, self.options, self.folder = data, options, folder
         self.device = device or default_device()

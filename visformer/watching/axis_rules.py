@@ -42,7 +42,7 @@ WRITES = {  # of some positions, wherever they come from
     *("slice_scatter", "select_scatter", "masked_scatter", "masked_scatter_"),
     *("index_fill", "index_fill_"),
 }
-STANDING = re.compile(  # beside what torch tells of: numbers, or rows, where they were
+STANDING = re.compile(  # leave numbers or rows in place, besides torch's own list
     "norm|softmax|dropout|quantize|convolution|bernoulli|uniform|lift_fresh|detach"
     "|^(_to_copy|alias|copy|masked_fill|where|fill|zero|glu|prelu|complex|polar|_conj"
     "|hardswish|log_sigmoid_forward|view_as_real|view_as_complex|real|imag)_?$|"

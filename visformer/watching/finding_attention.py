@@ -90,7 +90,7 @@ def captured(
         raise Unclear("some of the keys")  # values in chunks, but joined scores
     compared = Rounding(max(replayed.unit, unit_of(tensor)), unit_of(result))
     keys = grouped(parts.keys, parts.queries.shape[1])
-    told = formula(trail, parts.of_scores, replayed, parts.queries, keys)
+    derived = formula(trail, parts.of_scores, replayed, parts.queries, keys)
     factors, marks = product.factors, product.marks
     if of_keys != COLUMNS:
         factors, marks = factors[::-1], marks[::-1]
@@ -100,12 +100,12 @@ def captured(
         keys=parts.keys / factors[1],
         values=parts.values,
         result=parts.result,
-        scale=told.scale * factors[0] * factors[1],
-        added=told.added,
-        linear=told.linear,
-        filled=told.filled,
+        scale=derived.scale * factors[0] * factors[1],
+        added=derived.added,
+        linear=derived.linear,
+        filled=derived.filled,
         apart=Apart(math.inf, 0.0),
-        multiplied=told.multiplied,
+        multiplied=derived.multiplied,
         over=softmax_axis(trail, parts.of_scores),
         random=any(step.random for step in trail.steps()),
         mixed=_is_mixed(trail, parts.found, parts.of_scores),
@@ -114,8 +114,8 @@ def captured(
         **_place(product, call),
         **_axes(product, parts.of_scores, of_keys),
     )
-    judged = compared.weights(own, told.top.abs().max(), steps=1)
-    others = compared.results(made), *_told(compared, made, told, trail)
+    judged = compared.weights(own, derived.top.abs().max(), steps=1)
+    others = compared.results(made), *_formula_apart(compared, made, derived, trail)
     made.apart = Apart.worse([judged, *others])
     return made
 
@@ -151,20 +151,20 @@ def _arranged(
     return _AttentionParts(found, of_scores, *plain)
 
 
-def _told(
-    compared: Rounding, made: Captured, told: ScoreFormula, trail: ScoreTrail
+def _formula_apart(
+    compared: Rounding, made: Captured, derived: ScoreFormula, trail: ScoreTrail
 ) -> list[Apart]:
     """Compare the weights with softmax(scale * q.k + added)."""
     _before, after = split_at_softmax(trail)
     plainly = made.over == "keys" and not made.mixed
     edited = any(step.operation not in ARRANGING for step in after[1:])
-    if told.scores is None or not plainly or edited:
+    if derived.scores is None or not plainly or edited:
         return []
-    weights = torch.softmax(told.scores, -1).float()
+    weights = torch.softmax(derived.scores, -1).float()
     # in a row that may read nothing, one softmax gives NaN and another one zeros
     if weights.isnan().any():
         weights = weights.masked_fill(weights.isnan() & (made.weights == 0), 0.0)
-    return [compared.weights(rows_apart(weights, made.weights), told.top)]
+    return [compared.weights(rows_apart(weights, made.weights), derived.top)]
 
 
 def _is_mixed(trail: ScoreTrail, found: Roles, of_scores: Roles) -> bool:
@@ -289,16 +289,16 @@ def formula(
     scale = _scale(flat, zero, real)
     if scale is None:  # everything is masked
         scale = _first_slope(before, product)
-    told = torch.add(zero, flat, alpha=scale)
-    apart = torch.sub(real, told, out=flat).abs_()
+    derived = torch.add(zero, flat, alpha=scale)
+    apart = torch.sub(real, derived, out=flat).abs_()
     silent, multiplied = (real == zero) & (apart > 0), None
     if silent.any():  # rare: filled, or multiplied by zero
         ones = in_order(walked(before, torch.ones_like(product)))
         silent = (real == zero) & (ones == zero) & (zero > -torch.inf)
         multiplied = silent & (zero > HIDING) & in_order(_times_zero(before, product))
         silent &= ~multiplied
-        told = torch.where(silent, zero, told)
-        apart = (real - told).abs_()
+        derived = torch.where(silent, zero, derived)
+        apart = (real - derived).abs_()
     off = apart > real.abs().clamp_(min=1).mul_(CLOSE)
     linear = not bool((off & (zero > NO_WEIGHT) & (real > NO_WEIGHT)).any())
     if not linear and multiplied is None:
@@ -310,7 +310,7 @@ def formula(
         added=_shared(zero.float()) if zero.any() else None,
         filled=_shared(silent) if silent.any() else None,
         multiplied=multiplied if multiplied is not None and multiplied.any() else None,
-        scores=told if linear else None,
+        scores=derived if linear else None,
     )
 
 

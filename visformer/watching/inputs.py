@@ -84,7 +84,7 @@ class InputMarks:
         """Read the names of the model's arguments; InputError for unknown names."""
         self._model, self._ledger = model, ledger
         self._names, self._open = _parameters(model)
-        self._told = {
+        self._given_names = {
             SOURCE: self._checked("sources", sources),
             TARGET: self._checked("targets", targets),
         }
@@ -121,7 +121,7 @@ class InputMarks:
                 if with_it:
                     own = copies[occurrence] = tensor.clone()
                 with_it.add(name)
-                side = self._told_side(name, at) if mine else ""
+                side = self._given_side(name, at) if mine else ""
                 self._keep(
                     own,
                     call,
@@ -190,8 +190,8 @@ class InputMarks:
             Input(name, place, mark, side, kept, axes, call.outermost, copied)
         )
 
-    def _told_side(self, name: str, at: int) -> str:
-        for side, told in self._told.items():
+    def _given_side(self, name: str, at: int) -> str:
+        for side, told in self._given_names.items():
             if name in told or (at >= 0 and at in told):
                 return side
         return ""

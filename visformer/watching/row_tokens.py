@@ -175,12 +175,12 @@ def tokens_of(
         for given, (side, length) in zip(tokens, sizes.items(), strict=True):
             whole = ids.get(side)
             own = np.zeros(length, np.int64) if whole is None else whole[row]
-            told = _told(f"{side}_tokens", given, row, length)
-            if told is None and whole is None:
-                told = tuple(str(at + 1) for at in range(length))
-            elif told is None:
-                told = tuple(piece(int(id)) for id in own)
-            made += [told, np.ascontiguousarray(own, np.int64)]
+            words = _given_tokens(f"{side}_tokens", given, row, length)
+            if words is None and whole is None:
+                words = tuple(str(at + 1) for at in range(length))
+            elif words is None:
+                words = tuple(piece(int(id)) for id in own)
+            made += [words, np.ascontiguousarray(own, np.int64)]
         wanted = None if last is None else int(last[row])
         source, source_ids, target, own_ids = made
         result.append(
@@ -207,7 +207,7 @@ def _last_labels(inputs: Sequence[Tensor], ids: Ids) -> Ids | None:
     return None
 
 
-def _told(
+def _given_tokens(
     argument: str, given: Tokens, row: int, length: int
 ) -> tuple[str, ...] | None:
     if given is None or not length:
