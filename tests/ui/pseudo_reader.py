@@ -22,10 +22,12 @@ from visformer.engine.messages import (
     Finished,
     Lens,
     LensDone,
+    Nearest,
     Parameters,
     ParametersDone,
 )
 from visformer.engine.mirror import Decoded
+from visformer.engine.process import nearest
 from visformer.pictures.selection import AttentionCell
 from visformer.session.pending import Sent
 from visformer.ui import views
@@ -154,7 +156,7 @@ class Reader:
         self.window.receive(Finished(number=number, step_ms=2.5))
 
     def answer(self) -> None:
-        """Give the weights and lenses that the window asks for."""
+        """Give the weights, lenses and nearest tokens that the window asks for."""
         while waiting := self._waiting():
             number, request = waiting[0].number, waiting[0].request
             if isinstance(request, Parameters):
@@ -164,6 +166,9 @@ class Reader:
                 heat, wanted = request.temperature, (request.hidden, request.chosen)
                 rows = read_streams(self.checkpoint, *wanted, temperature=heat)
                 self.window.receive(LensDone(number=number, rows=rows))
+            else:
+                assert isinstance(request, Nearest)
+                self.window.receive(nearest(self.checkpoint, number, request))
 
     def _waiting(self) -> list[Sent]:
         sent = self.window.session.state.awaiting.sent

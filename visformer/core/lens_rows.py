@@ -12,7 +12,7 @@ from visformer.core.rows import check_ids, host
 from visformer.core.sampling import most_probable, ranks
 from visformer.core.threads import few_threads
 from visformer.errors import InputError
-from visformer.language import N_, _
+from visformer.language import N_
 from visformer.values.arrays import Floats, Ids, read_only
 from visformer.values.lens import TOP, LensRow
 
@@ -31,7 +31,7 @@ def read_streams(
     shape = (len(chosen), config.decoder_layers + 1, config.d_model)
     if hidden.shape != shape:
         found, expected = list(hidden.shape), list(shape)
-        raise InputError(_(WRONG_STREAMS, found=found, expected=expected))
+        raise InputError(WRONG_STREAMS, found=found, expected=expected)
     if len(chosen):
         check_ids(chosen.tolist(), checkpoint.tokenizer.target.size)
     packed, device, model = checkpoint.packed, checkpoint.device, checkpoint.model

@@ -138,9 +138,9 @@ def layer_parameters(
     model = checkpoint.model
     layers = list(model.encoder if stack == "encoder" else model.decoder)
     if not 0 <= layer < len(layers):
-        raise InputError(_(_NO_LAYER[stack], layer=layer, last=len(layers) - 1))
+        raise InputError(_NO_LAYER[stack], layer=layer, last=len(layers) - 1)
     if length := norm_length(checkpoint.config, cross=stack == "decoder"):
-        raise InputError(_(_JOINT_NORMS[stack], n=length))
+        raise InputError(_JOINT_NORMS[stack], n=length)
     chosen = layers[layer]
     return LayerParameters(
         model=checkpoint.facts,

@@ -13,7 +13,6 @@ from typing import Annotated, Any
 import msgspec
 
 from visformer.errors import InputError
-from visformer.language import _
 from visformer.pictures.selection import (
     AT_FIRST,
     DEFAULT_LOOK,
@@ -111,7 +110,7 @@ def read_recipe(data: bytes) -> Recipe:
             raise ValueError("look")
     except (ValueError, TypeError, KeyError, InputError, RecursionError) as error:
         raise InputError(
-            _("What was worked on cannot be read: this part of the file is damaged.")
+            "What was worked on cannot be read: this part of the file is damaged."
         ) from error
     return recipe
 

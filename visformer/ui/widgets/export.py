@@ -193,9 +193,7 @@ def ask_where(parent: QWidget, title: str, near: str) -> str:
     whole = path + suffix
     if exists(Path(whole)):
         raise InputError(
-            _(
-                "{file} exists: type the whole name to replace it.",
-                file=short(Path(whole).name),
-            )
+            "{file} exists: type the whole name to replace it.",
+            file=short(Path(whole).name),
         )
     return whole

@@ -386,10 +386,8 @@ def together(files: Sequence[str]) -> tuple[str, Overrides]:
         return files[0], ()
     if len(weights) not in (1, 2) or len(tokenizers) > 2:
         raise InputError(
-            _(
-                "These files cannot be opened together: choose one checkpoint, or an "
-                "encoder and a decoder file, with at most two tokenizers."
-            )
+            "These files cannot be opened together: choose one checkpoint, or an "
+            "encoder and a decoder file, with at most two tokenizers."
         )
     names = ("tokenizer", TARGET_TOKENIZER)
     other = [(OTHER, file) for file in weights[1:]]
