@@ -475,6 +475,12 @@ def _no_queries(model: Any) -> None:  # head 4 of the last decoder attention
     own.bias[3 * SIZE :] = 0
 
 
+def _no_keys(model: Any) -> None:  # head 1 of the last decoder attention
+    own = model.decoder[LAST].attention.k
+    own.weight[:SIZE] = 0
+    own.bias[:SIZE] = 0
+
+
 def _nan(model: Any) -> None:
     model.encoder[LAST].feed[0].weight[3, 4] = float("nan")
 
@@ -637,6 +643,13 @@ PLANTED = {
         _weights(_no_values),
         ("dead-head",),
         "encoder.0.attention",
+        severity="note",
+        listed=False,
+    ),
+    "head without keys": Planted(
+        _weights(_no_keys),
+        ("dead-head",),
+        "decoder.1.attention",
         severity="note",
         listed=False,
     ),

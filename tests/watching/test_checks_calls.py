@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.watching.faulty_models import built
+from tests.watching.weighing import IDS, Weighing, causal
 from visformer.api import open_trace
 from visformer.values.finding import Certificate, Finding
 from visformer.watching.watcher import watch
@@ -106,6 +107,19 @@ def test_a_dead_head_of_torch_is_read_from_its_weights() -> None:
     assert (
         finding.what == f"Columns of “{name}” are 0, so head 2 adds nothing (1 of 2)."
     )
+
+
+@pytest.mark.parametrize("biased", [False, True])
+def test_a_head_without_queries_is_dead_unless_a_bias_tells_keys_apart(
+    biased: bool,
+) -> None:
+    bias = torch.arange(6) / 3 if biased else torch.zeros(6)
+    model = Weighing(lambda scores: causal(scores + bias))
+    with torch.no_grad():
+        for part in model.layers.parameters():
+            part[:8] = 0
+    findings = watch(model.eval())(IDS).certificate.findings
+    assert [one.id for one in findings] == ([] if biased else ["dead-head"])
 
 
 class Towers(nn.Module):

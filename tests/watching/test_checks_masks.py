@@ -81,7 +81,7 @@ def test_an_inverted_padding_mask_is_said_once(fill: float) -> None:
     (finding,) = certified(model, padded_ids(), pad=0).findings
     assert finding.id == "mask-inverted"
     assert finding.where == "encoder layer 1 (forward)"
-    assert "in batch row 2, the queries read exactly the keys" in finding.what
+    assert "in batch row 2, the queries may read no keys but" in finding.what
 
 
 def test_an_inverted_causal_mask_is_said_once() -> None:

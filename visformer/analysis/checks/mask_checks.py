@@ -57,9 +57,8 @@ def inverted(seen: Observation) -> Finding | None:
         "mask-inverted",
         place.words,
         _(
-            "The mask is inverted: in batch row {batch}, the queries read exactly the "
-            "keys that they must not read, and none of the others (in {n} of {all} "
-            "attentions).",
+            "The mask is inverted: in batch row {batch}, the queries may read no keys "
+            "but those that they must not read (in {n} of {all} attentions).",
             batch=batch + 1,
             n=len(wrong),
             all=len(seen.attentions),
