@@ -18,12 +18,10 @@ ALONE = {  # pattern of such files -> why each is a file of its own
     "formats/layouts/*.py": "a layout: README's recipe is to add a file",
     "analysis/checks/table.py": "the table of checks, which another room asks",
     "engine/reasons.py": "sentences alone, beside a handle full of threads",
-    "pictures/computation/norm_example.py": "the example of a tutorial, not of a run",
     "pictures/token_bars.py": "a picture, which ui draws",
     "program/plain_imports.py": "runs before anything else is imported",
     "session/receive.py": "pure, while its importer is a widget",
     "ui/views/attention/change_offers.py": "entries of menus, beside a long view",
-    "ui/views/computation/stage_fields.py": "the fields of stages, beside a long view",
     "ui/bars/status.py": "a bar of the window is a file",
     "values/changes/*.py": "a change of a run: README's recipe is to add a file",
 }

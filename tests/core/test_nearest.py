@@ -9,14 +9,24 @@ import pytest
 import torch
 
 from tests.models import tiny_checkpoint
-from visformer.core.all_tokens import NEAR, near_words
+from visformer.core.all_tokens import NEAR
 from visformer.core.checkpoint import Checkpoint
 from visformer.errors import InputError
+from visformer.values.distribution import NearWords
+from visformer.values.facts import SentenceSide
 
 
 @pytest.fixture
 def checkpoint() -> Checkpoint:
     return tiny_checkpoint(3)
+
+
+def near_words(
+    checkpoint: Checkpoint, side: SentenceSide, asked: int | str
+) -> NearWords:
+    ask = checkpoint.extras.nearest
+    assert ask is not None
+    return ask(side, asked)
 
 
 def embeddings(checkpoint: Checkpoint) -> np.ndarray:
@@ -64,8 +74,16 @@ def test_the_map_is_the_same_each_time(checkpoint: Checkpoint) -> None:
 def test_a_text_names_a_token_or_none(checkpoint: Checkpoint) -> None:
     token = checkpoint.tokenizer.source.token(9)
     assert near_words(checkpoint, "source", token).tokens[0] == token
-    nothing = near_words(checkpoint, "source", "no such token")
-    assert (nothing.tokens, nothing.asked) == ((), "no such token")
+    with pytest.raises(InputError, match="is named “no such token”"):
+        near_words(checkpoint, "source", "no such token")
+
+
+def test_each_side_has_its_own_table(checkpoint: Checkpoint) -> None:
+    table = checkpoint.model.target_embedding.weight.detach()
+    found = near_words(checkpoint, "target", 7)
+    cosine = torch.cosine_similarity(table[7], table[int(found.ids[1])], 0)
+    assert found.cosines[1] == pytest.approx(float(cosine), abs=1e-6)
+    assert found.tokens[0] == checkpoint.tokenizer.target.token(7)
 
 
 def test_an_id_beyond_the_vocabulary_is_refused(checkpoint: Checkpoint) -> None:

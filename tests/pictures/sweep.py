@@ -320,7 +320,7 @@ def _output(run: SweptRun, trace: Trace, scene: Scene) -> None:
     output.flow_words(trace)
     output.softmax_words(trace, scene.lens)
     cache.kept_words(trace)
-    cache.cost_words(trace)
+    cache.costs(trace)
     table = candidates.candidate_table(trace)
     candidates.kept_words(table)
     candidates.others_words(table, 3)

@@ -16,12 +16,10 @@ from visformer.core.mask_rules import make_masks
 from visformer.pictures.cache import (
     KINDS_KEPT,
     cache_maps,
-    cost_table,
-    cost_words,
+    costs,
     kept_words,
     recomputes,
-    size_table,
-    size_words,
+    sizes,
 )
 from visformer.values.change_text import parse
 from visformer.values.intervention import NO_CHANGES
@@ -53,7 +51,7 @@ def test_the_maps_are_the_heads_own_keys_and_values() -> None:
 def test_numbers_and_bytes_are_counted_by_hand() -> None:
     trace = decoded(3)
     layers, source = trace.layers("decoder"), len(trace.source)
-    table = size_table(trace)
+    table, words = sizes(trace)
     assert table is not None
     one, every, new = table.values.tolist()
     assert one == [24, 24, 8 * source, 8 * source, 48 + 16 * source, 192 + 64 * source]
@@ -61,8 +59,8 @@ def test_numbers_and_bytes_are_counted_by_hand() -> None:
     assert new == [8 * layers, 8 * layers, 0, 0, 16 * layers, 64 * layers]
     kept = sum(part.nbytes for part in _parts(trace))
     assert every[-1] == kept
-    assert f"{kept:,} bytes" in size_words(trace)
-    assert f"decoder self: 3 tokens × (8 + 8) × {layers} layers" in size_words(trace)
+    assert f"{kept:,} bytes" in words
+    assert f"decoder self: 3 tokens × (8 + 8) × {layers} layers" in words
 
 
 def _parts(trace: Trace) -> list[np.ndarray]:
@@ -73,7 +71,7 @@ def _parts(trace: Trace) -> list[np.ndarray]:
 def test_multiply_adds_are_those_that_torch_counts(sizes: dict[str, Any]) -> None:
     checkpoint = tiny_checkpoint(**{**SIZES, **sizes})
     trace = decoded(4, **sizes)
-    table = cost_table(trace)
+    table, _words = costs(trace)
     assert table is not None
     source = torch.tensor(np.array(trace.source_ids)[None])
     target = torch.tensor(np.array(trace.target_ids)[None])
@@ -88,14 +86,14 @@ def test_multiply_adds_are_those_that_torch_counts(sizes: dict[str, Any]) -> Non
 
 def test_a_row_is_counted_by_hand() -> None:
     trace = decoded(2, encoder_layers=1, decoder_layers=1)
-    table = cost_table(trace)
+    table, words = costs(trace)
     assert table is not None
     source = len(trace.source)
     scores = 2 * 8 + source * 8  # a query with 2 keys, and with the source's
     assert table.values[0].tolist()[:5] == [4 * 64, scores, scores, 2 * 64, 256]
     again = table.values[1]
     assert again[0] == 2 * 4 * 64 + 2 * source * 64  # the cross keys and values, too
-    assert "of step 2 in all decoder layers" in cost_words(trace)
+    assert "of step 2 in all decoder layers" in words
 
 
 @pytest.mark.parametrize(
@@ -122,15 +120,13 @@ def test_each_run_is_told_what_it_keeps() -> None:
     assert "in one pass, all 3 rows at once" in kept_words(fed)
     watched = any_trace(Shape(kinds=("decoder",)))
     assert "in passes over all tokens" in kept_words(watched)
-    assert cost_table(watched) is None
-    assert cost_words(watched) == ""
-    table = size_table(watched)
+    assert costs(watched) == (None, "")
+    table, _words = sizes(watched)
     assert table is not None
     assert len(table.columns) == 4  # K and V of itself, their sum, bytes
     encoder = any_trace(Shape(kinds=("encoder",)))
     assert "has no decoder" in kept_words(encoder)
-    assert size_table(encoder) is None
-    assert size_words(encoder) == ""
+    assert sizes(encoder) == (None, "")
     assert "No sentence" in kept_words(None)
 
 

@@ -11,7 +11,11 @@ import torch
 
 from tests.pictures.computed import looked_at, shown, state_of, traced
 from visformer.formats.layouts.native import dropout_rates
-from visformer.pictures.computation.dropout import kept, own_rate, rate_words
+from visformer.pictures.computation.feed_forward_stages import (
+    kept,
+    own_rate,
+    rate_words,
+)
 from visformer.pictures.computation.stage_picture import StagePicture
 from visformer.pictures.computation.stages import picture, stage_of
 from visformer.pictures.selection import StageOptions

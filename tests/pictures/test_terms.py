@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.general_traces import any_trace
+from tests.models import tiny_checkpoint
 from tests.pictures.test_explanations import scene
 from tests.pictures.test_output import state_of
 from tests.traces import VOCABULARY, make_trace
@@ -16,6 +17,7 @@ from visformer.analysis.head_measures import entropy, maximum, place_correlation
 from visformer.pictures.output import known_rows
 from visformer.pictures.selection import ORDERS, SUMMARIES, Look, Order
 from visformer.pictures.words.terms import TERMS, term_words
+from visformer.words import number, percent
 
 
 @pytest.mark.parametrize("term", TERMS)
@@ -113,3 +115,12 @@ def test_no_limit_is_claimed_that_the_model_may_not_have() -> None:
     assert "the model's own rule where it has one" in said
     assert said.endswith("With S = 5, 2 S + 50 = 60.")
     assert term_words("limit", replace(looked, limit=7)) == "At most 7 target tokens."
+
+
+def test_cosine_and_component_have_the_numbers_of_the_map() -> None:
+    ask = tiny_checkpoint().extras.nearest
+    assert ask is not None
+    near = ask("source", 5)
+    looked = replace(scene(), near=near)
+    assert number(float(near.cosines[1])) in term_words("cosine", looked)
+    assert percent(sum(near.shares)) in term_words("component", looked)

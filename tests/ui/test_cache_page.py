@@ -48,8 +48,8 @@ def _framed(page: CachePage, kind: Kind) -> object:
 def test_another_layer_and_another_head(page: CachePage) -> None:
     trace = page.session.state.visible
     assert trace is not None
-    page.choosers["layer"].activated.emit(0)
-    page.choosers["head"].activated.emit(1)
+    page.layer.activated.emit(0)
+    page.head.activated.emit(1)
     state = page.session.state
     assert (state.kind, state.layer, state.head) == ("decoder", 0, 1)
     shown = _shown(page, "decoder", "V").values

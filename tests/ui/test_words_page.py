@@ -14,10 +14,11 @@ from tests.models import tiny_checkpoint
 from tests.opened import opened_model
 from tests.ui.any_traces import show_in
 from tests.ui.windows import Pair, answer, make_window
-from visformer.core.all_tokens import near_words
 from visformer.core.decoding import Decoding
-from visformer.engine.messages import Nearest, NearestDone
+from visformer.engine.messages import Nearest, NearestDone, Refused
 from visformer.engine.process import HANDLERS, nearest
+from visformer.session.kept import recipe_of
+from visformer.session.recipe import read_recipe, written
 from visformer.ui.views.positions.positions import PositionsView
 from visformer.ui.views.positions.words_page import WordsPage
 from visformer.ui.widgets.canvas import MapCell
@@ -57,7 +58,9 @@ def give(window: MainWindow) -> None:
     """Answer what was asked last."""
     sent, request = window.session.state.awaiting.newest(Nearest), asked(window)
     assert sent is not None
-    near = near_words(CHECKPOINT, request.side, request.asked)
+    ask = CHECKPOINT.extras.nearest
+    assert ask is not None
+    near = ask(request.side, request.asked)
     window.receive(NearestDone(number=sent.number, near=near))
     QApplication.processEvents()
 
@@ -74,14 +77,14 @@ def test_the_sentences_longest_token_comes_first(pair: Pair) -> None:
     )
     assert page.table.numbers is not None
     assert len(page.table.numbers.rows) == 20
-    assert page.map.named
+    assert page.map.labels
 
 
 def test_labels_lie_beside_each_other(pair: Pair) -> None:
     window, _engine = pair
     page = page_of(window)
     give(window)
-    boxes = [label.sceneBoundingRect() for label in page.map._labels]
+    boxes = [label.sceneBoundingRect() for label in page.map.labels]
     for at, box in enumerate(boxes):
         inner = box.adjusted(5, 5, -5, -5)  # what TextItem keeps free around a text
         assert not any(inner.intersects(o.adjusted(5, 5, -5, -5)) for o in boxes[:at])
@@ -112,16 +115,42 @@ def test_typing_clicking_and_the_keys_walk(pair: Pair, qtbot: QtBot) -> None:
     assert asked(window).asked == page.sentence.itemData(0)
 
 
-def test_a_text_that_names_nothing(pair: Pair, qtbot: QtBot) -> None:
+def test_a_text_that_names_nothing_is_refused(pair: Pair, qtbot: QtBot) -> None:
     window, _engine = pair
     page = page_of(window)
     give(window)
     page.field.setText("no such token")
     qtbot.keyClick(page.field, Qt.Key.Key_Return)
+    assert asked(window).asked == "no such token"
+    sent = window.session.state.awaiting.newest(Nearest)
+    assert sent is not None
+    window.receive(Refused(number=sent.number, reason="There is none."))
+    assert window.session.state.error == "There is none."
+    assert page.table.isVisible()  # what was found before stays
+    page.draw(window.session.state)
+    again = window.session.state.awaiting.newest(Nearest)
+    assert again is not None
+    assert again.number == sent.number  # it is not asked for again
+
+
+def test_what_is_looked_up_is_kept_in_places_and_sessions(pair: Pair) -> None:
+    window, _engine = pair
+    page = page_of(window)
     give(window)
-    assert "No token of this vocabulary is named “no such token”." in page.about.text()
-    assert not page.table.isVisible()
-    assert page.field.isVisible()
+    page.map.chosen.emit(9)
+    page.side.activated.emit(1)
+    give(window)
+    recipe = recipe_of(window.session.state)
+    assert recipe is not None
+    kept = read_recipe(written(recipe)).views
+    assert (kept.token, kept.embedding) == (9, "target")
+    assert window.session.state.place.views == kept
+    assert page.side.currentData() == "target"
+    near = window.session.state.near
+    assert near is not None
+    assert (near.side, near.ids[0]) == ("target", 9)
+    window.receive(opened_model(CHECKPOINT.facts, path="/other", number=77))
+    assert window.session.state.views.token == ""  # another model's ids are others
 
 
 def test_a_run_of_another_model_has_one_sentence(pair: Pair) -> None:

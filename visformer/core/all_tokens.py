@@ -1,10 +1,9 @@
-"""Every token of the vocabulary: its probability after a row, and its name."""
+"""Every token of the vocabulary: its probability after a row, its nearest tokens."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,10 +13,11 @@ from visformer.core.sampling import most_probable
 from visformer.core.threads import few_threads
 from visformer.core.vocabulary import named
 from visformer.errors import InputError
+from visformer.files import short
+from visformer.tokenizers.tokenizer import TokenizerSide
 from visformer.values.arrays import Floats, read_only
-from visformer.values.distribution import WholeDistribution
+from visformer.values.distribution import NearWords, WholeDistribution
 from visformer.values.facts import SentenceSide
-from visformer.values.near_words import NearWords
 
 NEAR = 20  # nearest tokens, at most
 
@@ -57,24 +57,21 @@ def whole_distribution(
 
 @torch.inference_mode()
 def near_words(
-    checkpoint: Loaded,
-    side: SentenceSide,
-    asked: int | str,
+    table: Tensor, names: TokenizerSide, side: SentenceSide, asked: int | str
 ) -> NearWords:
-    """Return the nearest tokens of one token of a side, by id or as a text names it.
+    """Return the nearest tokens of one, by its id or as a text names it.
 
-    Raises InputError for an unknown id. Of the table [V, D] only V cosines are made.
+    ``table`` are the embeddings [V, D] of a side. Raises InputError for an unknown id,
+    and for a text that names no token.
     """
-    model = checkpoint.model
-    tables = {"source": model.source_embedding, "target": model.target_embedding}
-    table: Tensor = tables[side].weight  # [V, D]
-    names = getattr(checkpoint.tokenizer, side)
+    table = table[: names.size].detach()
     size, width = table.shape
     if isinstance(asked, str):
-        tokens = (names.token(id) for id in range(min(size, names.size)))
-        found = named(asked, tokens)
+        found = named(asked, map(names.token, range(size)))
         if not found:
-            return _nothing(side, asked, size, width)
+            raise InputError(
+                "No token of this vocabulary is named “{text}”.", text=short(asked)
+            )
         asked = found[0][0]
     check_ids([asked], size)
     with few_threads(size * width):
@@ -83,16 +80,15 @@ def near_words(
     cosines = cosines.nan_to_num(nan=-2.0)  # a row of zeros, or not a number
     cosines[asked] = 2.0  # comes first
     best = torch.sort(cosines, descending=True, stable=True).indices[: NEAR + 1]
-    ids = [int(id) for id in best if cosines[id] >= -1.5]
-    rows = table[ids].double()  # [N, D]
+    ids = best[cosines[best] >= -1.5]
+    rows = table[ids].cpu().double()  # [N, D]
     units = rows / rows.norm(dim=1, keepdim=True)
     places, shares = _projected(units)
-    told = (units @ units[0]).clamp(-1, 1)
     return NearWords(
         side=side,
-        ids=read_only(np.array(ids, np.int64)),
-        tokens=tuple(map(names.token, ids)),
-        cosines=host(told.float()),
+        ids=read_only(ids.cpu().numpy()),
+        tokens=tuple(map(names.token, ids.tolist())),
+        cosines=host((units @ units[0]).clamp(-1, 1).float()),
         places=places,
         shares=shares,
         vocabulary=size,
@@ -112,22 +108,7 @@ def _projected(units: Tensor) -> tuple[Floats, tuple[float, float]]:
     largest = axes.abs().argmax(1, keepdim=True)
     axes = axes * axes.gather(1, largest).sign()
     places = torch.zeros(len(units), 2, dtype=units.dtype)
-    places[:, : len(axes)] = (centred @ axes.T).cpu()
+    places[:, : len(axes)] = centred @ axes.T
     variances = sizes.square()[:2] / sizes.square().sum().clamp_min(1e-30)
-    held: list[float] = [*variances.tolist(), 0.0, 0.0]
-    return host(places.float()), (held[0], held[1])
-
-
-def _nothing(side: SentenceSide, asked: str, size: int, width: int) -> NearWords:
-    none: Floats = np.zeros((0, 2), np.float32)
-    return NearWords(
-        side=side,
-        ids=np.zeros(0, np.int64),
-        tokens=(),
-        cosines=none[:, 0],
-        places=none,
-        shares=(0.0, 0.0),
-        vocabulary=size,
-        width=width,
-        asked=asked,
-    )
+    shares: list[float] = [*variances.tolist(), 0.0, 0.0]
+    return host(places.float()), (shares[0], shares[1])

@@ -9,7 +9,7 @@ from typing import cast
 import torch
 
 from visformer.arguments import wrong_type
-from visformer.core.all_tokens import distribution_of
+from visformer.core.all_tokens import distribution_of, near_words
 from visformer.core.check import differences
 from visformer.core.incremental import warm_up
 from visformer.core.lens_rows import read_streams
@@ -24,7 +24,8 @@ from visformer.core.vocabulary import TokenizerVocabulary
 from visformer.errors import InputError
 from visformer.language import _
 from visformer.values.arrays import Floats, Ids
-from visformer.values.distribution import WholeDistribution
+from visformer.values.distribution import NearWords, WholeDistribution
+from visformer.values.facts import SentenceSide
 from visformer.values.intervention import Intervention
 from visformer.values.lens import LensRow
 from visformer.values.not_finite import not_finite_words
@@ -48,6 +49,7 @@ class Checkpoint(Loaded):
             weights=partial(layer_parameters, self),
             shuffle=partial(run_shuffled, self),
             positions=self._positions,
+            nearest=self._nearest,
             warm_up=lambda: warm_up(self.packed),
             differences=partial(differences, self),
         )
@@ -90,6 +92,12 @@ class Checkpoint(Loaded):
 
     def _distribution(self, stream: Floats, *_pass: object) -> WholeDistribution:
         return distribution_of(self, stream)
+
+    def _nearest(self, side: SentenceSide, asked: int | str) -> NearWords:
+        model, names = self.model, self.tokenizer
+        if side == "source":
+            return near_words(model.source_embedding.weight, names.source, side, asked)
+        return near_words(model.target_embedding.weight, names.target, side, asked)
 
     def _positions(self) -> Floats:
         table = self.model.position_table("source").detach().cpu().numpy()

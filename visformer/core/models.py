@@ -17,8 +17,8 @@ from visformer.arguments import wrong_type
 from visformer.core.generation import Generation
 from visformer.language import _
 from visformer.values.arrays import Floats, Ids
-from visformer.values.distribution import WholeDistribution
-from visformer.values.facts import ModelFacts, StackName
+from visformer.values.distribution import NearWords, WholeDistribution
+from visformer.values.facts import ModelFacts, SentenceSide, StackName
 from visformer.values.finding import Finding
 from visformer.values.intervention import Intervention
 from visformer.values.layer_weights import LayerParameters
@@ -153,6 +153,8 @@ class Extras:
         | None
     ) = None
     positions: Callable[[], Floats] | None = None  # of the source, [P, D]
+    # a side, and a token by its id or as a text names it: the nearest by embeddings
+    nearest: Callable[[SentenceSide, int | str], NearWords] | None = None
     # how far the ways to compute a row are apart, by what is compared
     differences: Callable[[], dict[str, object]] | None = None
     warm_up: Callable[[], None] | None = None  # makes the first step as fast as others

@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from visformer.values.arrays import Floats, Ids
-from visformer.values.distribution import WholeDistribution
+from visformer.values.distribution import NearWords, WholeDistribution
 from visformer.values.facts import ModelFacts, SentenceSide, StackName
 from visformer.values.finding import Finding
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.layer_weights import LayerParameters
 from visformer.values.lens import LensRow
-from visformer.values.near_words import NearWords
 from visformer.values.questions import Overrides, Questionnaire, WhenToAsk
 from visformer.values.recording import Row
 from visformer.values.step import Choice

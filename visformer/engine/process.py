@@ -386,12 +386,8 @@ def all_tokens(model: Model | None, number: int, request: AllTokens) -> AllToken
 
 def nearest(model: Model | None, number: int, request: Nearest) -> NearestDone:
     """Find a token's nearest tokens; None where the embeddings are not known."""
-    from visformer.core.all_tokens import near_words
-    from visformer.core.loaded import Loaded
-
-    made, near = open_one(model), None
-    if isinstance(made, Loaded):
-        near = near_words(made, request.side, request.asked)
+    ask = open_one(model).extras.nearest
+    near = ask(request.side, request.asked) if ask else None
     return NearestDone(number=number, near=near)
 
 

@@ -1,4 +1,4 @@
-"""Pictures of the model's table of positional encodings."""
+"""Pictures of two tables of a model: positional encodings, and embeddings."""
 
 from __future__ import annotations
 
@@ -11,14 +11,24 @@ import numpy as np
 
 from visformer.errors import InputError
 from visformer.language import N_, _, ngettext
-from visformer.pictures.picture import Matrix, largest, signed_shade
-from visformer.pictures.token_names import placed
+from visformer.pictures.picture import (
+    Label,
+    Matrix,
+    Numbers,
+    Table,
+    largest,
+    saved_labels,
+    signed_shade,
+)
+from visformer.pictures.token_names import candidate, names, placed
 from visformer.values.arrays import Floats
 from visformer.values.config import PositionAxis
+from visformer.values.distribution import NearWords
 from visformer.values.encodings import sinusoid
-from visformer.values.facts import ModelFacts
+from visformer.values.facts import ModelFacts, SentenceSide
+from visformer.values.pieces import marks_of
 from visformer.values.trace import Trace
-from visformer.words import dimension_words, number, position_words
+from visformer.words import dimension_words, number, percent, position_words
 
 Likeness = Literal["dot product", "cosine"]
 Waves = Literal["interleaved", "halves", "none"]  # the layout of sines and cosines
@@ -33,6 +43,10 @@ LIKENESSES: dict[Likeness, str] = {  # as explained on screen, translated when s
 FIRST_ROWS = 32  # positions shown at first; more for longer sentences
 MOST_CURVES = 8  # curves that colour and dash can distinguish
 MOST_COMPARED = 1024  # positions in the similarity map: a million cells
+NOT_KNOWN = N_(
+    "Embeddings are looked up in an open checkpoint; those of this run's model are not "
+    "known."
+)
 
 
 def default_last(table: Floats | None, trace: Trace | None) -> int:
@@ -382,3 +396,82 @@ def ends(reach: float) -> tuple[str, str]:
 
 def _numbers(first: int, count: int) -> tuple[str, ...]:
     return tuple(map(str, range(first, first + count)))
+
+
+# ---- the nearest tokens by their embeddings ----------------------------------------
+
+
+def near_labels(near: NearWords | None) -> tuple[Label, ...]:
+    """Return the labels of the map's tokens: the one asked for, then its nearest."""
+    tokens = () if near is None else near.tokens
+    return tuple(candidate(token, marks_of(tokens)) for token in tokens)
+
+
+def point_words(near: NearWords, at: int) -> str:
+    """Say which token a point is, and how near."""
+    return _(
+        "“{token}”, id {id}, cosine {cosine}",
+        token=near_labels(near)[at],
+        id=int(near.ids[at]),
+        cosine=number(float(near.cosines[at])),
+    )
+
+
+def cosine_table(near: NearWords | None) -> Numbers | None:
+    """Return the nearest tokens with their cosines, best first; None without any."""
+    labels = near_labels(near)[1:]
+    if near is None or not labels:
+        return None
+    values, full = near.cosines[1:, None], (1.0,) * len(labels)
+    return Numbers(
+        rows=labels, columns=(_("cosine"),), values=values, axis="", full=full
+    )
+
+
+def map_table(near: NearWords | None) -> Table | None:
+    """Return the map's numbers for export."""
+    if near is None:
+        return None
+    numbers = zip(near.cosines.tolist(), *near.places.T.tolist(), strict=True)
+    values = [
+        (id, *map(number, row))
+        for id, row in zip(near.ids.tolist(), numbers, strict=True)
+    ]
+    columns = "id", _("cosine"), "x", "y"
+    return Table(saved_labels(near_labels(near)), columns, tuple(values))
+
+
+def sentence_tokens(trace: Trace | None, side: SentenceSide) -> dict[int, str]:
+    """Return the labels of a sentence's tokens by their ids."""
+    if trace is None:
+        return {}
+    ids = trace.source_ids if side == "source" else trace.target_ids
+    return dict(zip(ids.tolist(), names(trace, side), strict=True))
+
+
+def near_words_text(near: NearWords | None) -> str:
+    """Say what is listed and drawn."""
+    if near is None:
+        return _("Type a token, or click one on the map.")
+    return _(
+        "“{token}” (id {id}): the {near} nearest of {size:,} tokens, by the cosine of "
+        "their embeddings, {width} numbers each. The map keeps {first} + {second} of "
+        "the variance, so tokens far apart on it are far apart, but neighbours on it "
+        "need not be near.",
+        token=near_labels(near)[0],
+        id=int(near.ids[0]),
+        near=len(near.tokens) - 1,
+        size=near.vocabulary,
+        width=near.width,
+        first=percent(near.shares[0]),
+        second=percent(near.shares[1]),
+    )
+
+
+def axis_words(near: NearWords | None) -> tuple[str, str]:
+    """Name the map's axes."""
+    first, second = map(percent, (0.0, 0.0) if near is None else near.shares)
+    return (
+        _("first principal component ({share})", share=first),
+        _("second principal component ({share})", share=second),
+    )

@@ -66,6 +66,8 @@ class ViewOptions:
     likeness: str = ""  # measure of similarity between positions
     side: str = ""  # of the sentence, whose input is shown
     lens: str = ""  # what the cells of the lens of all steps show
+    embedding: str = ""  # the side whose table of embeddings is looked up
+    token: int | str = ""  # looked up, by id or name; "": the longest of the sentence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

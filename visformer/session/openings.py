@@ -206,7 +206,7 @@ def opened(state: State, event: Opened) -> Next:
         notice=" ".join(filter(None, said)),
         runs=state.without("batch").runs,
         parameters=(),
-        views=replace(state.views, positions=None),  # of another table
+        views=replace(state.views, positions=None, token=""),  # of another table
         intervention=state.intervention if waiting else NO_CHANGES,
         beside=0,
         history=state.history if waiting else History(),

@@ -26,7 +26,7 @@ from visformer.engine.messages import (
     TokensFound,
 )
 from visformer.engine.mirror import Decoded
-from visformer.session import looking_up, openings, runs, side_requests
+from visformer.session import openings, runs, side_requests
 from visformer.session.pending import is_opening, is_side_request
 from visformer.session.state import Next, State
 
@@ -66,7 +66,7 @@ RECEIVED: dict[type[Event], Callable[[State, Any], Next]] = {
     LensDone: side_requests.lens_done,
     AllTokensDone: side_requests.all_tokens_done,
     TokensFound: side_requests.tokens_found,
-    NearestDone: looking_up.done,
+    NearestDone: side_requests.nearest_done,
     Refused: _refused,
     Replaced: runs.replaced,
     Silent: runs.silent,

@@ -18,6 +18,8 @@ from visformer.engine.messages import (
     FindTokens,
     Lens,
     LensDone,
+    Nearest,
+    NearestDone,
     Parameters,
     ParametersDone,
     Refused,
@@ -29,7 +31,6 @@ from visformer.language import _
 from visformer.pictures.candidates import listed_row
 from visformer.pictures.computation import subject
 from visformer.pictures.output import known_rows, missing
-from visformer.session import looking_up
 from visformer.session.pending import LensAsked
 from visformer.session.run import Run, RunOrigin
 from visformer.session.runs import fixed_words
@@ -37,6 +38,7 @@ from visformer.session.state import Next, State
 from visformer.text import clean
 from visformer.values.arrays import Floats
 from visformer.values.distribution import RowDistribution
+from visformer.values.facts import SentenceSide
 from visformer.values.layer_weights import same_model
 from visformer.values.lens import LensRows
 from visformer.values.memo import same
@@ -161,6 +163,30 @@ def _lens(state: State) -> Next:
     return Next(replace(state, lens_asked=question), (request,))
 
 
+def _nearest(state: State) -> Next:
+    """Request the tokens nearest to the one chosen, or to the sentence's longest."""
+    trace, opened, asked = state.visible, state.opened, state.views.token
+    if trace is None or opened is None or state.about is None:
+        return Next(state)
+    read, ids = trace.source, trace.source_ids
+    if not read:
+        read, ids = trace.target[: trace.prompt], trace.target_ids
+    if asked == "" and read:
+        asked = int(ids[max(range(len(read)), key=lambda at: len(read[at]))])
+    side: SentenceSide = "target" if state.views.embedding == "target" else "source"
+    wanted = opened.number, Nearest(side=side, asked=asked)
+    if asked == "" or wanted == state.near_of:
+        return Next(state)
+    same = state.near_of is not None and state.near_of[0] == opened.number
+    near = state.near if same else None
+    return Next(replace(state, near=near, near_of=wanted), (wanted[1],))
+
+
+def nearest_done(state: State, event: NearestDone) -> Next:
+    """Keep the tokens that were found."""
+    return Next(replace(_answered(state, event.number), near=event.near))
+
+
 def _every_token(state: State) -> Next:
     """Request the whole distribution of the current step where it is listed."""
     trace, row = state.visible, listed_row(state.visible, state.locked)
@@ -209,7 +235,7 @@ def _is_open(state: State, trace: Trace) -> bool:
 WANTS: dict[str, Callable[[State], Next]] = {
     "computation": _weights,
     "output": _lens,
-    "positions": looking_up.needed,
+    "positions": _nearest,
 }
 
 

@@ -6,7 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol
 
-from visformer.engine.messages import Asked, Open, Opened, Request, TokensFound
+from visformer.engine.messages import (
+    Asked,
+    Nearest,
+    Open,
+    Opened,
+    Request,
+    TokensFound,
+)
 from visformer.pictures.picture import Axis
 from visformer.pictures.selection import (
     AT_FIRST,
@@ -22,12 +29,11 @@ from visformer.pictures.words.scene import Scene
 from visformer.session.pending import Answers, Awaiting, LensAsked, OpenWish
 from visformer.session.run import History, Run, RunOrigin, Wish, reachable
 from visformer.values.arrays import Floats
-from visformer.values.distribution import RowDistribution
+from visformer.values.distribution import NearWords, RowDistribution
 from visformer.values.facts import Kind, ModelFacts
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.layer_weights import LayerParameters
 from visformer.values.lens import LensRows
-from visformer.values.near_words import NearWords
 from visformer.values.trace import Trace
 
 Dimensions = Mapping[Axis, int]  # one of each axis, at most
@@ -144,7 +150,7 @@ class State:
     unfolded: bool = False  # every next token is listed, not the best alone
     distribution: RowDistribution | None = None  # what is listed then
     near: NearWords | None = None  # the tokens nearest to the one that was looked up
-    near_of: Opened | None = None  # of which model they were asked
+    near_of: tuple[int, Nearest] | None = None  # the opening and request that it is of
     tab: str = "attention"
     stage: str = "softmax"  # of the Computation tab
     stage_options: StageOptions = AT_FIRST
@@ -296,6 +302,7 @@ class State:
             limit=self.wish.limit,
             strategy=self.wish.strategy,
             smoothing=None if self.about is None else self.about.smoothing,
+            near=self.near,
         )
 
 

@@ -354,12 +354,12 @@ class TurningRow(QWidget):
         self._below = False  # whatever room there is
         shares = [part if isinstance(part, tuple) else (part, 1) for part in parts]
         self._parts = tuple(part for part, _share in shares)
-        self._row = fill(LeastRow(self), *shares)
+        self.row = fill(LeastRow(self), *shares)
 
     @property
     def beside(self) -> bool:
         """Whether the parts stand beside each other."""
-        return self._row.direction() == QBoxLayout.Direction.LeftToRight
+        return self.row.direction() == QBoxLayout.Direction.LeftToRight
 
     def minimumSizeHint(self) -> QSize:
         widest = max((width for width in self._widths()), default=0)
@@ -379,7 +379,7 @@ class TurningRow(QWidget):
         beside = has_room and not self._below
         if beside != self.beside:
             way = QBoxLayout.Direction
-            self._row.setDirection(way.LeftToRight if beside else way.TopToBottom)
+            self.row.setDirection(way.LeftToRight if beside else way.TopToBottom)
 
     def _widths(self) -> list[int]:
         return [

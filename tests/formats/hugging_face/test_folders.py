@@ -16,8 +16,8 @@ import torch
 import visformer
 from tests.formats.hugging_face.families import FAMILIES, sentences
 from tests.formats.hugging_face.parity import CLOSE, compared, opened
-from visformer.engine.messages import Answer, Decode, Passed
-from visformer.engine.process import Decodes
+from visformer.engine.messages import Answer, Decode, Nearest, Passed
+from visformer.engine.process import Decodes, nearest
 from visformer.errors import CheckpointError, InputError
 from visformer.formats.hugging_face import library as hub
 from visformer.formats.hugging_face.folder_model import FolderModel
@@ -293,3 +293,21 @@ def test_it_is_inspected_and_checked(copied: Path) -> None:
     assert report["tokenizer"]["kind"] == "transformers"
     assert report["check"]["passed"]
     assert len(report["check"]) == 4
+
+
+@pytest.mark.parametrize("name", ["T5", "GPT-2", "BERT"])
+def test_the_nearest_tokens_are_those_of_its_input_embedding(
+    name: str, folder_of: FolderOf
+) -> None:
+    model = opened(folder_of(name))
+    module: Any = model.model
+    names = model.tokenizer.source
+    table = module.get_input_embeddings().weight.detach()[: names.size]
+    cosines = torch.cosine_similarity(table, table[7:8])
+    cosines[7] = -2
+    found = nearest(model, 5, Nearest(side="source", asked=7)).near
+    assert found is not None
+    assert found.tokens[0] == names.token(7)
+    assert found.ids[1] == cosines.argmax()
+    assert found.cosines[1] == pytest.approx(float(cosines.max()), abs=1e-5)
+    assert (found.vocabulary, found.width) == table.shape

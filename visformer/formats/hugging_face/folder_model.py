@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from visformer.arguments import is_several, whole_number, wrong_type, wrong_value
+from visformer.core.all_tokens import near_words
 from visformer.core.generation import Generation
 from visformer.core.mask_rules import padded
 from visformer.core.models import BatchRow, Extras, SourceTokens
@@ -27,7 +28,8 @@ from visformer.formats.hugging_face.modules import FolderTask, not_of_text
 from visformer.language import _
 from visformer.tokenizers.tokenizer import Token, Tokenizer, TokenizerSide
 from visformer.tokenizers.transformers_side import TransformersSide
-from visformer.values.facts import ModelFacts
+from visformer.values.distribution import NearWords
+from visformer.values.facts import ModelFacts, SentenceSide
 from visformer.values.finding import Finding
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.trace import Trace
@@ -93,7 +95,13 @@ class FolderModel(SteppedModel):
     @property
     def extras(self) -> Extras:
         """What it can answer beyond runs."""
-        return replace(super().extras, languages=self.multilingual)
+        several = self.multilingual
+        return replace(super().extras, languages=several, nearest=self._nearest)
+
+    def _nearest(self, side: SentenceSide, asked: int | str) -> NearWords:
+        module: Any = self.model
+        table: Tensor = module.get_input_embeddings().weight
+        return near_words(table.float(), self.tokenizer.source, side, asked)
 
     @property
     def config(self) -> Mapping[str, Any]:

@@ -94,7 +94,7 @@ def stage_map(
     largest magnitude. With ``whole`` its rows are all keys, not a block. ``role`` is
     that of the matrix itself, such as the keys'.
     """
-    at = subject.kind, subject.layer, subject.head
+    at = subject.kind, subject.layer, subject.head, subject.options
     around = subject.queries.start, subject.keys.start
     moving = (subject.trace, subject.layer_rows, subject.scale, *at, *around)
     firsts = {"query": subject.queries.start, "key": 0 if whole else around[1]}

@@ -18,9 +18,9 @@ from visformer.pictures.computation.attention_stages import (
     product_stage,
     softmax_stage,
 )
-from visformer.pictures.computation.dropout import dropout_stage
 from visformer.pictures.computation.feed_forward_stages import (
     activation_stage,
+    dropout_stage,
     feed_residual_stage,
     sublayers_stage,
     w1_stage,

@@ -20,6 +20,7 @@ from visformer.pictures.attention.weights import head_weights
 from visformer.pictures.selection import DEFAULT_LOOK, Look, Selection
 from visformer.pictures.token_names import row_word, word
 from visformer.values.arrays import Floats
+from visformer.values.distribution import NearWords
 from visformer.values.facts import SIDES, Kind, ModelFacts
 from visformer.values.lens import LensRows
 from visformer.values.strategy import GREEDY, Strategy
@@ -39,6 +40,7 @@ class Scene:
     smoothing: float | None = None  # label smoothing in training, if known
     limit: int | None = None  # limit of target tokens, if the user set it
     strategy: Strategy = GREEDY  # how tokens are chosen
+    near: NearWords | None = None  # the tokens nearest to the one that was looked up
 
 
 class Reads(NamedTuple):

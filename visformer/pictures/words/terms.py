@@ -24,7 +24,7 @@ from visformer.pictures.token_names import chosen_name
 from visformer.pictures.words.scene import Scene
 from visformer.values.arrays import Floats
 from visformer.values.facts import Kind
-from visformer.words import decimals, head_words, number, probability
+from visformer.words import decimals, head_words, number, percent, probability
 
 Term = Literal[
     "summary",
@@ -37,6 +37,10 @@ Term = Literal[
     "top_k",
     "top_p",
     "seed",
+    "key",
+    "value",
+    "cosine",
+    "component",
 ]
 _SUMMARISED = {
     "head": N_(
@@ -244,6 +248,42 @@ def _seed(scene: Scene) -> str:
     )
 
 
+def _key(scene: Scene) -> str:
+    return _(
+        "Key k: a token's row times W_K, once per head. A query q is compared with it: "
+        "their score is q · k, scaled."
+    )
+
+
+def _value(scene: Scene) -> str:
+    return _(
+        "Value v: a token's row times W_V, once per head. A head's output is the sum "
+        "of all values, each times its weight."
+    )
+
+
+def _cosine(scene: Scene) -> str:
+    said = _(
+        "Cosine of two embeddings: a · b / (|a| |b|). 1 is the same direction, 0 a "
+        "right angle, −1 the opposite direction."
+    )
+    if scene.near is None or len(scene.near.tokens) < 2:
+        return said
+    value = number(float(scene.near.cosines[1]))
+    return " ".join((said, _("Of the nearest token it is {value}.", value=value)))
+
+
+def _component(scene: Scene) -> str:
+    said = _(
+        "Principal component: a direction along which points vary. The first has the "
+        "largest variance, the second that of what is left."
+    )
+    if scene.near is None:
+        return said
+    share = percent(sum(scene.near.shares))
+    return " ".join((said, _("Both hold {share} of it here.", share=share)))
+
+
 TERMS: dict[Term, Callable[[Scene], str]] = {
     "summary": _summary,
     "order": _order,
@@ -255,4 +295,8 @@ TERMS: dict[Term, Callable[[Scene], str]] = {
     "top_k": _top_k,
     "top_p": _top_p,
     "seed": _seed,
+    "key": _key,
+    "value": _value,
+    "cosine": _cosine,
+    "component": _component,
 }

@@ -59,15 +59,19 @@ class NumberTable(Dressed, QTableView):
     hovered = Signal(object)  # a MapCell or None
     picked = Signal(object)  # a MapCell
 
-    def __init__(self, name: str, *, least: int = 2, most: int = MOST_ROWS) -> None:
+    def __init__(
+        self, name: str, *, least: int = 2, most: int = MOST_ROWS, hugs: bool = False
+    ) -> None:
         """``name``: what a screen reader calls it.
 
         ``least``: rows that are in sight also where there is little room; ``most``:
-        rows that are in sight where there is much.
+        rows that are in sight where there is much. ``hugs``: it would like no more
+        width than its columns need.
         """
         super().__init__()
         self.setAccessibleName(name)
-        self._least, self._most = least, most
+        self._least, self._most, self._hugs = least, most, hugs
+        self._wide = 0  # pixels of the columns that it hugs
         self.numbers: Numbers | None = None
         self.bars: Floats = np.zeros((0, 0), np.float32)  # [R, C] in [-1, 1]
         self.marked: tuple[int | None, int | None] = (None, None)
@@ -319,7 +323,13 @@ class NumberTable(Dressed, QTableView):
         rows = len(numbers.rows) if numbers is not None else FEWEST
         most = (self._room - self._height(0)) // down.defaultSectionSize()
         self._fitting_rows = min(rows, max(2, min(self._most, most)))
-        if self.maximumHeight() != self._height(self._fitting_rows):
+        bar = self.verticalScrollBar().sizeHint().width() + 2 * self.frameWidth()
+        wide = down.maximumWidth() + across.length() + bar if self._hugs else 0
+        if (self.maximumHeight(), self._wide) != (
+            self._height(self._fitting_rows),
+            wide,
+        ):
+            self._wide = wide
             self.setMaximumHeight(self._height(self._fitting_rows))
             self.updateGeometry()
 
@@ -337,7 +347,8 @@ class NumberTable(Dressed, QTableView):
 
     def sizeHint(self) -> QSize:
         """As high as the rows that are shown without scrolling."""
-        return QSize(self.minimumWidth(), self._height(self._fitting_rows))
+        wide = max(self._wide, self.minimumWidth())
+        return QSize(wide, self._height(self._fitting_rows))
 
     def minimumSizeHint(self) -> QSize:
         least = self._height(min(self._least, self._fitting_rows))

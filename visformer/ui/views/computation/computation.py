@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QRect, Qt
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+
+from PySide6.QtCore import QRect, QSignalBlocker, Qt
 from PySide6.QtGui import QKeyEvent, QPaintEvent, QPalette, QResizeEvent
 from PySide6.QtWidgets import (
     QHBoxLayout,
+    QLabel,
+    QPushButton,
     QStyle,
     QStyleOptionTab,
     QStylePainter,
@@ -14,6 +20,7 @@ from PySide6.QtWidgets import (
 )
 
 from visformer.language import N_, _
+from visformer.pictures.computation.feed_forward_stages import own_rate
 from visformer.pictures.computation.stage_picture import StagePicture
 from visformer.pictures.computation.stages import (
     PAGES,
@@ -35,10 +42,9 @@ from visformer.session.state import Session, State
 from visformer.ui.layout import LeastColumn, SingleShot, fill, laid_out_once
 from visformer.ui.look.theme import Dressed, hue
 from visformer.ui.views.computation.computation_maps import StageMaps
-from visformer.ui.views.computation.stage_fields import StageFields
 from visformer.ui.views.view import View
 from visformer.ui.widgets.canvas import MapCell
-from visformer.ui.widgets.controls import chooser, prepared
+from visformer.ui.widgets.controls import chooser, number_field, prepared, titled
 from visformer.ui.widgets.number_table import NumberTable
 from visformer.ui.widgets.plain_label import Hint, paragraph
 from visformer.ui.widgets.role_label import RoleLabel
@@ -48,6 +54,9 @@ from visformer.words import KIND_NAMES, layer_words
 TABLE_SHARE = 0.32  # of the height, at most
 HINT = N_("keys: [ and ]")
 LATE_MS = 100  # usually weights take a few; then the view says that it waits
+
+NUMBERS = {False: N_("this layer's numbers"), True: N_("the tutorial's example")}
+MOST_RATE = 0.9  # of dropout
 
 
 class ComputationView(Dressed, View):
@@ -348,3 +357,55 @@ class RoleTabs(QTabBar):
             box = QRect(x, room.y(), wide, room.height())
             painter.drawText(box, Qt.AlignmentFlag.AlignVCenter, part)
             x += wide
+
+
+class StageFields(QWidget):
+    """The fields of the stage that is shown; hidden for a stage that has none."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self._session = session
+        self.numbers = chooser(_("numbers that are normalised"), NUMBERS)
+        self.numbers.setToolTip(
+            _("Normalise this layer's numbers, or 1, 2, 2 and 3 to check by hand.")
+        )
+        self.numbers.activated.connect(lambda at: self._set(example=bool(at)))
+        self.rate = number_field(_("rate of dropout, p"), 0, MOST_RATE)
+        self.rate.setSingleStep(0.05)
+        self.rate.setToolTip(
+            _(
+                "p: the probability that training drops a number. The numbers kept are "
+                "divided by 1 − p, so that the mean stays as it is in evaluation."
+            )
+        )
+        self.rate.valueChanged.connect(lambda rate: self._set(rate=round(rate, 2)))
+        self.seed = QLabel()
+        self.again = QPushButton(_("&Another draw"))
+        self.again.setToolTip(_("Draw another mask: the next seed."))
+        self.again.clicked.connect(self._draw_again)
+        title = titled(_("dropout &rate p"), self.rate)
+        self._of = {
+            "norms": (self.numbers,),
+            "dropout": (title, self.rate, self.again, self.seed),
+        }
+        fill(QHBoxLayout(self), *chain(*self._of.values()), (None, 1))
+
+    def draw(self, state: State) -> None:
+        """Show what is chosen."""
+        options, shown = state.stage_options, self._of.get(state.stage, ())
+        for parts in self._of.values():
+            for part in parts:
+                part.setVisible(part in shown)
+        self.setVisible(bool(shown))
+        own = own_rate(state.dropout) if options.rate is None else options.rate
+        self.numbers.setCurrentIndex(options.example)
+        with QSignalBlocker(self.rate):
+            self.rate.setValue(own)
+        self.seed.setText(_("seed {seed}", seed=options.seed))
+
+    def _draw_again(self) -> None:
+        self._set(seed=self._session.state.stage_options.seed + 1)
+
+    def _set(self, **chosen: Any) -> None:
+        options = replace(self._session.state.stage_options, **chosen)
+        self._session.set(stage_options=options)
