@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 
 from tests.models import tiny_checkpoint
-from visformer.analysis.change_report import ChangeReport, change_report
+from visformer.analysis.change_report import (
+    ChangeReport,
+    change_report,
+    no_effect_words,
+)
 from visformer.core.passes import run
 from visformer.errors import InputError
 from visformer.values.trace import Trace
@@ -92,10 +96,10 @@ def test_whether_rows_sum_to_one_is_measured(text: str, distance: float | None) 
 @pytest.mark.parametrize(
     ("text", "step", "reason"),
     [
-        ("cell cross 4 2 off", 3, "It acts from step 4 on."),
-        ("value decoder 5 off", 4, "It acts from step 5 on."),
-        ("cell decoder 2 4 off", None, "What it sets was so already."),
-        ("cell decoder 1 1 = 1", None, "What it sets was so already."),
+        ("cell cross 4 2 off", 3, "it acts from step 4 on"),
+        ("value decoder 5 off", 4, "it acts from step 5 on"),
+        ("cell decoder 2 4 off", None, "what it sets was so already"),
+        ("cell decoder 1 1 = 1", None, ""),
         ("head cross * 1", None, ""),
         ("head cross only @ L1H1,L1H2", None, ""),
     ],
@@ -106,6 +110,12 @@ def test_no_effect_is_said(text: str, step: int | None, reason: str) -> None:
     assert found.reason == reason
     assert found.divergence == 0
     assert found.log_p[0] == found.log_p[1]
+
+
+def test_runs_of_other_lengths_say_why_nothing_moved() -> None:
+    original, changed = runs("cell decoder 2 4 off")
+    for pair in ((original.until(3), changed), (original, changed.until(3))):
+        assert no_effect_words(*pair, 2) == "what it sets was so already"
 
 
 def test_nan_is_reported_as_nan() -> None:

@@ -30,6 +30,7 @@ from tests.pictures.claims_numbers import (
 from tests.pictures.claims_stated import is_step, no_number, table
 from tests.pictures.sweep import Claims, Predicate, Said
 from visformer.pictures.masks import part_mask
+from visformer.pictures.words.choices import told_token
 from visformer.values.arrays import Floats
 from visformer.values.facts import Kind
 from visformer.words import masked_value_text
@@ -244,7 +245,7 @@ def effect(said: Said) -> bool:
     ids = (run.target_ids[: row + 1].tolist() for run in (baseline, said.trace))
     return (
         next(ids) == next(ids)
-        and said.fields["token"] == now.token
+        and said.fields["token"] == told_token(said.trace, row)
         and is_near(said, "effect", math.log(now.probability / before), 1e-4)
         and number(said.fields["was"]) >= 1 + higher
         and number(said.fields["now"]) == now.rank
@@ -554,8 +555,8 @@ CLAIMS: Claims = {
     "originally, “{modified}” in the modified run). Attention is compared up to there; "
     "the next token's probabilities follow different beginnings.": first_difference,
     "Modified run: {changes}. The text stays the same.": same_text,
-    "“{token}” at step {step}: log p {effect:+.3f} nats, rank {was} → {now}.": effect,
-    "No effect on step {step}.": no_effect,
+    "step {step}: log p of “{token}” {effect:+.3f}, rank {was} → {now}": effect,
+    "no effect on step {step}": no_effect,
     "Original and modified, the same text: {text}": same_text,
     "Original: {original}\nModified: {modified}": lambda s: not same_text(s),
     "With {change} the text stays “{modified}”.": same_text,

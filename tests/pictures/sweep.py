@@ -301,8 +301,8 @@ def _labs(run: SweptRun, trace: Trace, scene: Scene) -> None:
     comparison.difference_words(runs)
     comparison.candidate_numbers(runs)
     comparison.compared_pictures(trace, run.baseline, selection)
-    modified_run.modified_words(run.trace.intervention, trace, run.baseline)
-    modified_run.effect_words(trace, run.baseline, len(trace))
+    known = run.trace.intervention, trace, run.baseline
+    modified_run.modified_words(*known, len(trace))
 
 
 def _shuffled(run: SweptRun, trace: Trace, scene: Scene) -> None:

@@ -37,14 +37,18 @@ def test_the_effect_on_the_step_is_said() -> None:
     steps = (baseline.steps[0], lower, baseline.steps[2])
     run = replace(baseline, steps=steps, intervention=change)
     effect = math.log(0.001 / best.probability)
-    said = f"“{best.token}” at step 2: log p {effect:+.3f} nats, rank 1 → 4."
+    said = (
+        f"step 2: log p of “{best.token.removeprefix('▁')}” {effect:+.3f}, rank 1 → 4"
+    )
     assert effect_words(run, baseline, 2) == said.replace("-", "−")
     assert effect_words(run, baseline, 0) == effect_words(run, None, 2) == ""
     assert effect_words(baseline, baseline, 2) == ""
     later = parse(["cell cross 3 1 off"])
     same = replace(baseline, intervention=later)
-    words = "No effect on step 2. It acts from step 3 on."
+    words = "no effect on step 2: it acts from step 3 on"
     assert effect_words(same, baseline, 2) == words
+    whole = f"Modified run: {later} ({words}). The text stays the same."
+    assert modified_words(later, same, baseline, 2) == whole
 
 
 def test_the_effect_is_of_the_last_step_that_read_the_same_tokens() -> None:

@@ -69,7 +69,7 @@ def test_the_change_is_in_sight_beside_a_long_translation(
     for _ in range(3):
         QApplication.processEvents()
     seen = [word.text for word in painted(window, window.status).words]
-    assert any(text.startswith("Modified run: causal off.") for text in seen), seen
+    assert any(text.startswith("Modified run: causal off") for text in seen), seen
     window.appearance.zoom_by(0)
 
 

@@ -101,13 +101,16 @@ def no_effect_words(original: Trace, changed: Trace, row: int) -> str:
     target = not any({"encoder", "source"} & {*one.kinds} for one in changes)
     first = min(map(first_row, changes), default=0)
     if target and first > row:
-        return _("It acts from step {n} on.", n=first + 1)
-    if {one.point for one in changes} <= {"mask", "weights"} and all(
-        _same(getattr(original, what)(kind), getattr(changed, what)(kind)).all()
+        return _("it acts from step {n} on", n=first + 1)
+    cuts = {"decoder": (row + 1, row + 1), "cross": (row + 1, None)}  # up to the row
+    if changes.masks == changes and all(
+        np.array_equal(
+            original.mask(kind)[:, :rows, :keys], changed.mask(kind)[:, :rows, :keys]
+        )
         for kind in original.kinds
-        for what in ("mask", "attention")
+        for rows, keys in (cuts.get(kind, (None, None)),)
     ):
-        return _("What it sets was so already.")
+        return _("what it sets was so already")
     return ""
 
 

@@ -20,7 +20,10 @@ _ORIGINAL = {  # by whether it is complete
 
 
 def modified_words(
-    requested: Intervention, trace: Trace | None, baseline: Trace | None
+    requested: Intervention,
+    trace: Trace | None,
+    baseline: Trace | None,
+    step: int = 0,
 ) -> str:
     """Describe the changes and how the text differs; "" for the original run.
 
@@ -33,12 +36,14 @@ def modified_words(
         return _("Requested change: {changes}", changes=requested)
     if baseline is None or trace is None:
         return _("Modified run: {changes}", changes=shown)
+    effect = effect_words(trace, baseline, step)
+    changes = f"{shown} ({effect})" if effect else shown
     if baseline.text == trace.text:
-        return _("Modified run: {changes}. The text stays the same.", changes=shown)
+        return _("Modified run: {changes}. The text stays the same.", changes=changes)
     words, eos = _ORIGINAL[True], baseline.model.eos
     if baseline.steps and eos >= 0 and baseline.steps[-1].id != eos:
         words = _ORIGINAL[False]  # it was stopped, or reached its limit
-    return _(words, changes=shown, text=baseline.text)
+    return _(words, changes=changes, text=baseline.text)
 
 
 def effect_words(trace: Trace | None, baseline: Trace | None, step: int) -> str:
@@ -58,11 +63,11 @@ def effect_words(trace: Trace | None, baseline: Trace | None, step: int) -> str:
     rank = ids.index(now.id)
     before = was.candidates[rank].probability
     if math.isclose(now.probability, before, rel_tol=ROUNDING):
-        words = _("No effect on step {step}.", step=row + 1)
-        return " ".join(filter(None, (words, no_effect_words(baseline, trace, row))))
+        words = _("no effect on step {step}", step=row + 1)
+        return ": ".join(filter(None, (words, no_effect_words(baseline, trace, row))))
     return _(
-        "“{token}” at step {step}: log p {effect:+.3f} nats, rank {was} → {now}.",
-        token=now.token,
+        "step {step}: log p of “{token}” {effect:+.3f}, rank {was} → {now}",
+        token=told_token(trace, row),
         step=row + 1,
         effect=math.log(now.probability) - math.log(before),
         was=rank + 1,

@@ -14,7 +14,7 @@ from PySide6.QtWidgets import (
 )
 
 from visformer.language import _
-from visformer.pictures.words.modified_run import effect_words, modified_words
+from visformer.pictures.words.modified_run import modified_words
 from visformer.session.kept import KeptWork
 from visformer.session.state import State
 from visformer.text import visible
@@ -165,9 +165,9 @@ class ModifiedBar(Dressed, QWidget):
     def draw(self, state: State) -> None:
         """Say what is changed, and how the text differs."""
         baseline = None if state.busy else state.baseline  # known when all is run
-        words = modified_words(state.intervention, state.trace, baseline)
-        effect = effect_words(state.trace, baseline, state.step)
-        self.words.setText(" ".join(filter(None, (words, effect))))
+        known = state.intervention, state.trace, baseline, state.step
+        words = modified_words(*known)
+        self.words.setText(words)
         self.dress()
         self.setVisible(bool(words))
         undo, redo, _restore = self.buttons
