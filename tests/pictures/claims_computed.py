@@ -56,11 +56,12 @@ def summed(said: Said, kind: Kind) -> Floats:
     """Return the stream with what an attention of the layer adds, [T, D]."""
     layer, module = place(said)[1], layer_of(said)
     attention = module.cross_attention if kind == "cross" else module.self_attention
-    weights, changes = said.trace.attention(kind, layer), said.trace.intervention
-    values = changes.at(kind, layer).apply("values", said.trace.values(kind, layer))
+    trace = said.run.trace  # without a causal mask, rows read what later steps show
+    weights, changes = trace.attention(kind, layer), trace.intervention
+    values = changes.at(kind, layer).apply("values", trace.values(kind, layer))
     z = changes.at(kind, layer).apply("heads", weights @ values)  # [H, Q, d]
-    joined = np.concatenate([*z], 1)
-    return entering(said, kind) + by(attention.output, joined)
+    before = entering(said, kind)
+    return before + by(attention.output, np.concatenate([*z], 1))[: len(before)]
 
 
 def fed(said: Said) -> tuple[Floats, Floats]:

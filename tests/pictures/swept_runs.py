@@ -391,6 +391,7 @@ RUNS: dict[str, Callable[[], SweptRun]] = {
     "no cross": _shape("encoder", "decoder"),
     "no self-attention of the target": _shape("encoder", "cross"),
     "no self-attention of the source": _shape("decoder", "cross"),
+    "all without steps": _shape(steps=False),
     "decoder without steps": _shape("decoder", steps=False),
     "decoder of one token without steps": _shape("decoder", steps=False, target=1),
     "shared by all": _shape(key_heads=1),
