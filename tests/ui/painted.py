@@ -71,7 +71,8 @@ def painted(widget: QWidget, part: QWidget | None = None) -> Painted:
     generator.setSize(widget.size())
     generator.setResolution(96)
     target = part or widget
-    target.render(generator, target.mapTo(widget, QPoint()) if part else QPoint())
+    offset = target.mapTo(widget, QPoint()) if part else QPoint()
+    QWidget.render(target, generator, offset)  # a view of a scene has another render
     result = Painted([], [], [])
     for group in ElementTree.fromstring(bytes(buffer.data().data())).iter(f"{SVG}g"):
         _read(group, result)

@@ -472,6 +472,6 @@ def axis_words(near: NearWords | None) -> tuple[str, str]:
     """Name the map's axes."""
     first, second = map(percent, (0.0, 0.0) if near is None else near.shares)
     return (
-        _("first principal component ({share})", share=first),
-        _("second principal component ({share})", share=second),
+        _("component 1 ({share})", share=first),
+        _("component 2 ({share})", share=second),
     )

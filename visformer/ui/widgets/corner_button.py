@@ -119,7 +119,8 @@ def _contrast(picture: QWidget, strip: QRect, taken: list[QRect]) -> Floats:
     each), and without bound where a place is ``taken``.
     """
     image = QImage(strip.size(), QImage.Format.Format_RGB32)
-    picture.render(image, QPoint(), QRegion(strip))
+    # a view of a scene has another ``render`` of its own
+    QWidget.render(picture, image, QPoint(), QRegion(strip))
     seen = np.frombuffer(image.constBits(), np.uint8)
     seen = seen.reshape(image.height(), image.width(), 4)[:, :, :3].astype(np.float32)
     found = np.zeros(seen.shape[:2], np.float32)

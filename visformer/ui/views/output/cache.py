@@ -62,7 +62,9 @@ class CachePage(Dressed, View):
     def _lay_out(self) -> None:
         title = titled(_("&Layer and head"), self.layer)
         line = fill(QHBoxLayout(), title, self.layer, self.head, None)
-        self._maps = TurningRow(*self.maps.values())
+        parts = PARTS.values()
+        kinds = ([self.maps[kind, part] for part in parts] for kind in KINDS_KEPT)
+        self._maps = TurningRow(*(TurningRow(*pair) for pair in kinds))
         present_whole(self._maps)
         self._pictures = QWidget()
         numbers = self.counted, self.sizes, self.cost, self.costs
