@@ -241,12 +241,13 @@ def effect(said: Said) -> bool:
     assert baseline is not None
     was, now = baseline.steps[row], said.trace.steps[row]
     before = next(one.probability for one in was.candidates if one.id == now.id)
+    moved = math.log(now.probability / before)
     higher = sum(one.probability > before for one in was.candidates)
     ids = (run.target_ids[: row + 1].tolist() for run in (baseline, said.trace))
     return (
         next(ids) == next(ids)
         and said.fields["token"] == told_token(said.trace, row)
-        and is_near(said, "effect", math.log(now.probability / before), 1e-4)
+        and is_near(said, "effect", moved, 1e-5 + 6e-3 * abs(moved))
         and number(said.fields["was"]) >= 1 + higher
         and number(said.fields["now"]) == now.rank
     )
@@ -555,7 +556,7 @@ CLAIMS: Claims = {
     "originally, “{modified}” in the modified run). Attention is compared up to there; "
     "the next token's probabilities follow different beginnings.": first_difference,
     "Modified run: {changes}. The text stays the same.": same_text,
-    "step {step}: log p of “{token}” {effect:+.3f}, rank {was} → {now}": effect,
+    "step {step}: log p of “{token}” {effect:+.3g}, rank {was} → {now}": effect,
     "no effect on step {step}": no_effect,
     "Original and modified, the same text: {text}": same_text,
     "Original: {original}\nModified: {modified}": lambda s: not same_text(s),

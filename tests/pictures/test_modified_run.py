@@ -38,7 +38,7 @@ def test_the_effect_on_the_step_is_said() -> None:
     run = replace(baseline, steps=steps, intervention=change)
     effect = math.log(0.001 / best.probability)
     said = (
-        f"step 2: log p of “{best.token.removeprefix('▁')}” {effect:+.3f}, rank 1 → 4"
+        f"step 2: log p of “{best.token.removeprefix('▁')}” {effect:+.3g}, rank 1 → 4"
     )
     assert effect_words(run, baseline, 2) == said.replace("-", "−")
     assert effect_words(run, baseline, 0) == effect_words(run, None, 2) == ""

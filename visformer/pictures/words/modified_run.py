@@ -66,7 +66,7 @@ def effect_words(trace: Trace | None, baseline: Trace | None, step: int) -> str:
         words = _("no effect on step {step}", step=row + 1)
         return ": ".join(filter(None, (words, no_effect_words(baseline, trace, row))))
     return _(
-        "step {step}: log p of “{token}” {effect:+.3f}, rank {was} → {now}",
+        "step {step}: log p of “{token}” {effect:+.3g}, rank {was} → {now}",
         token=told_token(trace, row),
         step=row + 1,
         effect=math.log(now.probability) - math.log(before),

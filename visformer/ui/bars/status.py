@@ -32,7 +32,7 @@ class StatusLine(Dressed, QStatusBar):
         super().__init__()
         self.setSizeGripEnabled(False)
         self.addWidget(sentence, 4)
-        self.addWidget(modified, 4)
+        self.addWidget(modified, 8)
         self.words, self.engine = plain_label(""), plain_label("")  # words: of the cell
         self._gaps = QWidget(), QWidget()
         places = Still(self.words), Still(self.engine)
