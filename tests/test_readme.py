@@ -69,7 +69,7 @@ def test_the_changes_it_names_can_be_made() -> None:
     paragraph = README[start : README.index("\n\n", start)]
     masks, positions = paragraph.partition("`--change`")[2].split("`positions none`")
     for text in re.findall(r"`([^`]+)`", masks):
-        whole = f"causal off {text}" if text.startswith("@") else text
+        whole = f"head cross off {text}" if text.startswith("@") else text
         assert parse([whole]), text
     assert parse(["positions none"])
     for text in re.findall(r"`([^`]+)`", positions):
