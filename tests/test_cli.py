@@ -144,8 +144,9 @@ def test_the_help_of_render_names_every_page(
 ) -> None:
     with pytest.raises(SystemExit):
         main(["render", "--help"])
-    pages = "page of the view (positions: table, input, lab; masks: masks, lab)"
-    assert pages in " ".join(capsys.readouterr().out.split())
+    said = " ".join(capsys.readouterr().out.split())
+    assert "page of the view (positions: table, input, words, lab; masks:" in said
+    assert "masks: masks, lab; output: next, cache)" in said
 
 
 def test_what_is_told_of_a_checkpoint_reaches_it(

@@ -80,7 +80,7 @@ def test_a_growing_run_is_painted_as_a_whole_one(
     window.session.do(show_trace, traces[0])
     window.session.set(kind=kind)  # type: ignore[arg-type]
     for trace in traces:
-        window.session.set(**ran(trace), step=len(trace))
+        window.session.set(**ran(trace, recorded=True), step=len(trace))
         assert is_right(window)
     pixels = on_screen(window)
     window.session.set(**ran(None))

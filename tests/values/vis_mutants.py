@@ -48,13 +48,14 @@ class Mutant:
     how: str
     of: str
     data: bytes
-    runs: Sequence[Trace]  # what must come out, where the change must be noticed
+    # what must come out by a run's name, where the change must be noticed
+    runs: dict[str, Trace]
 
 
-def originals() -> dict[str, tuple[bytes, Sequence[Trace]]]:
+def originals() -> dict[str, tuple[bytes, dict[str, Trace]]]:
     """Return small files, a kept one and of models of many kinds, by name."""
-    found: dict[str, tuple[bytes, Sequence[Trace]]] = {
-        path.stem: (path.read_bytes(), read_session(path).traces)
+    found = {
+        path.stem: (path.read_bytes(), _by_name(read_session(path).runs))
         for path in sorted(DATA.glob("*.vis"))
     }
     ours, wide = make_trace(source=4, target=6, layers=2, d_model=8), Shape(heads=4)
@@ -72,8 +73,12 @@ def originals() -> dict[str, tuple[bytes, Sequence[Trace]]]:
             path = Path(folder) / "a.vis"
             runs = [SavedRun(trace=t, name=str(at)) for at, t in enumerate(traces)]
             write_session(runs, path)
-            found[name] = path.read_bytes(), traces
+            found[name] = path.read_bytes(), _by_name(runs)
     return found
+
+
+def _by_name(runs: Sequence[SavedRun]) -> dict[str, Trace]:
+    return {run.name: run.trace for run in runs}
 
 
 def mutants(count: int, seed: int = 0) -> Iterator[Mutant]:
@@ -86,7 +91,7 @@ def mutants(count: int, seed: int = 0) -> Iterator[Mutant]:
         way = draw.choice(_WAYS)
         raw = way in (_cut, _flip, _overwrite)
         changed = way(data, draw)
-        yield Mutant(way.__name__[1:], name, changed, traces if raw else ())
+        yield Mutant(way.__name__[1:], name, changed, traces if raw else {})
 
 
 def outcome(mutant: Mutant, path: Path) -> Outcome:
@@ -109,7 +114,7 @@ def outcome(mutant: Mutant, path: Path) -> Outcome:
             read_all(run.trace)
     if mutant.runs:
         for run in session.runs:
-            assert_prefix(run.trace, mutant.runs[int(run.name or 0)])
+            assert_prefix(run.trace, mutant.runs[run.name])
     return "part" if session.missing else "whole"
 
 

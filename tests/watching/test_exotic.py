@@ -87,7 +87,7 @@ def chunked_values(q: Tensor, k: Tensor, v: Tensor) -> Any:
 NOT_SHOWN = {
     "without a softmax": lambda q, k, v: (q @ k.mT / 2).sigmoid() @ v,
     "it is not clear which of its axes": chunked_values,
-    "do not follow from queries and keys": lambda q, k, v: (
+    "no known function of queries and keys": lambda q, k, v: (
         torch.cdist(q, k).neg().softmax(-1) @ v
     ),
 }
