@@ -23,7 +23,8 @@ class Unmarked(gettext.NullTranslations):
         self.templates: set[str] = set()
 
     def gettext(self, message: str) -> str:
-        self.templates.add(message)
+        if OPEN not in message:  # an error may be given a text that is translated
+            self.templates.add(message)
         return message
 
     def ngettext(self, msgid1: str, msgid2: str, n: int) -> str:
