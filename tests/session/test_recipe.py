@@ -198,6 +198,12 @@ def test_where_there_is_little_room_the_runs_on_screen_are_kept(
     assert len(runs_of(state, 2 * least)) == 4
 
 
+def wanted_as_recorded(session: Session) -> bool:
+    recipe = recipe_of(session.state)
+    assert recipe is not None
+    return recipe.recorded
+
+
 def test_undo_leads_to_the_runs_of_a_file(session: Session, engine: Engine) -> None:
     before = worked(session, engine)
     kept = runs_of(before)
@@ -207,7 +213,9 @@ def test_undo_leads_to_the_runs_of_a_file(session: Session, engine: Engine) -> N
     after, engine = (lambda e: (Session(engine=e), e))(Engine())
     take(after, opened_model(TRACE.model, path="/m"))
     after.do(runs.show_runs, saved.runs, saved.at)
+    assert wanted_as_recorded(after)
     after.do(openings.resume, read_recipe(written(recipe)), whole=True)
+    assert not wanted_as_recorded(after)  # its model makes it again
     answer(after, engine)
     answer(after, engine, replace(TRACE, intervention=HIDDEN))
     asked = len(engine.asked)
@@ -215,5 +223,6 @@ def test_undo_leads_to_the_runs_of_a_file(session: Session, engine: Engine) -> N
         after.do(runs.undo)
         assert after.state.trace is not None
         assert same(after.state.trace.storage, trace.storage)
+        assert not wanted_as_recorded(after)
     assert len(engine.asked) == asked
     assert len(runs_of(after.state)) == len(saved.runs) + 1

@@ -130,7 +130,10 @@ def recipe_of(state: State, runs: Sequence[Run] = ()) -> Recipe | None:
         path=opened.path if opened is not None else "",
         overrides=state.answers.about(opened.path) or () if opened is not None else (),
         digest=opened.model.digest if opened is not None else "",
-        recorded=state.recorded,
+        # undo may have led to a run of the file from which a session goes on
+        recorded=state.recorded
+        and not (state.history.undo or state.history.redo)
+        and not state.awaiting.decoding,
         **{name: getattr(state, name) for name in LOOKED},
     )
 
@@ -146,13 +149,9 @@ def looked_at(state: State, recipe: Recipe) -> State:
 
 
 def goes_on_with(state: State, recipe: Recipe) -> bool:
-    """Tell whether all that a recipe was kept of is open again, and is worked on.
-
-    Of a recorded run that is its run alone: what came before it was in no recipe.
-    """
+    """Tell whether all that a recipe was kept of is open again, and is worked on."""
     if recipe.recorded:
-        same_run = state.wish.sentence == recipe.wanted.sentence
-        return same_run and not recipe.undo and not recipe.redo
+        return state.wish.sentence == recipe.wanted.sentence
     opened = state.opened
     same_model = opened is not None and opened.model.digest == recipe.digest
     return same_model and state.opening is None
