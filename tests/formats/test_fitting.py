@@ -64,7 +64,13 @@ def references(path: Path, checkpoint: Checkpoint, change: str | None = None) ->
     return path
 
 
-@pytest.mark.parametrize("layout", TUTORIALS)
+@pytest.mark.parametrize(
+    "layout",
+    [
+        pytest.param(name, marks=[] if name == "handout" else pytest.mark.slow)
+        for name in TUTORIALS
+    ],
+)
 def test_the_true_number_of_heads_has_the_lowest_loss(
     tmp_path: Path, layout: str
 ) -> None:

@@ -320,8 +320,18 @@ def test_the_spotlight_begins_at_the_row_that_is_looked_at(
     window.presentation.end()
 
 
-@pytest.mark.parametrize("size", [(1280, 800), (1920, 1080)])
-@pytest.mark.parametrize("zoom", [100, 130, 150, 200])
+@pytest.mark.parametrize(
+    ("zoom", "size"),
+    [
+        (100, (1280, 800)),
+        *(
+            pytest.param(zoom, size, marks=pytest.mark.slow)
+            for zoom in (100, 130, 150, 200)
+            for size in ((1280, 800), (1920, 1080))
+            if (zoom, size) != (100, (1280, 800))
+        ),
+    ],
+)
 def test_the_window_has_its_size_again_whatever_was_presented(
     pair: Pair, zoom: int, size: tuple[int, int]
 ) -> None:

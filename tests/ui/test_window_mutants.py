@@ -17,6 +17,7 @@ from visformer.trace_file.trace_file import read_session
 from visformer.ui.bars import strip
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # numbers that overflow
 def test_mutants_are_shown_in_every_tab(pair: Pair, tmp_path: Path) -> None:
     did = [shown_outcome(pair[0], m, tmp_path / "a.vis") for m in mutants(30, 9)]

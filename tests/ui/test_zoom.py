@@ -210,10 +210,12 @@ def plain(qtbot: QtBot, tmp_path: Path) -> Reader:
     return reader
 
 
+@pytest.mark.slow
 def test_everything_is_whole_at_every_size(plain: Reader) -> None:
     check(plain, PLACES, lambda root: (*faults(root), *sideways(root)))
 
 
+@pytest.mark.slow
 def test_the_corner_button_covers_no_word(plain: Reader) -> None:
     check(plain, [*FEW, (SMALL, 150), (LARGE, 100)], covered)
 
