@@ -25,7 +25,7 @@ from visformer.core.decoding import Decoding
 from visformer.core.passes import run
 from visformer.core.side_runs import layer_parameters
 from visformer.errors import InputError
-from visformer.session import runs
+from visformer.session import runs, tree
 from visformer.session.state import Session
 from visformer.values.change_text import examples, parse
 from visformer.values.changes.head_scale import HeadScale
@@ -398,7 +398,7 @@ def test_it_is_undone() -> None:
     session.do(runs.change_run, change)
     assert session.state.intervention == engine.last.intervention == change
     answer(session, engine, replace(TRACE, intervention=change))
-    session.do(runs.undo)
+    session.do(tree.undo)
     assert session.state.intervention == NO_CHANGES
-    session.do(runs.redo)
+    session.do(tree.redo)
     assert session.state.intervention == change

@@ -14,7 +14,7 @@ from visformer.engine.messages import (
     Request,
 )
 from visformer.engine.mirror import Decoded
-from visformer.session import receive, runs
+from visformer.session import receive, runs, tree
 from visformer.session.state import Session, State
 from visformer.values.changes.causal import Causal
 from visformer.values.changes.hide_source import HideSource
@@ -85,5 +85,5 @@ def worked(session: Session, engine: Engine) -> State:
     session.do(runs.translate, "three", reference="trois")
     answer(session, engine)
     answer(session, engine, replace(TRACE, intervention=HIDDEN))
-    session.do(runs.undo)
+    session.do(tree.undo)
     return session.state

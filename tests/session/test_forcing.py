@@ -11,7 +11,7 @@ from tests.traces import fed, make_trace
 from visformer.engine.messages import Decode
 from visformer.pictures.teacher_forcing import is_taught
 from visformer.pictures.words.scene import telling_head
-from visformer.session import runs
+from visformer.session import runs, tree
 from visformer.session.kept import recipe_of
 from visformer.session.recipe import read_recipe, written
 from visformer.session.state import Session
@@ -52,7 +52,7 @@ def test_fed_and_free_take_turns_at_the_same_step(
     assert engine.last.reference == "un deux"
     answer(session, engine, TAUGHT)
     assert session.state.step == 3
-    session.do(runs.undo)
+    session.do(tree.undo)
     assert not session.state.wish.fed
     assert session.state.trace is not None
     assert not is_taught(session.state.trace)
@@ -69,7 +69,7 @@ def test_a_dropped_reference_ends_its_run_at_once(
     asked = len(engine.asked)
     session.do(runs.drop_reference)  # there is none
     assert len(engine.asked) == asked
-    session.do(runs.undo)
+    session.do(tree.undo)
     assert session.state.wish.reference == "un deux"
 
 

@@ -27,7 +27,7 @@ from visformer.engine.messages import (
 )
 from visformer.engine.mirror import Decoded
 from visformer.pictures.words.scene import telling_head
-from visformer.session import openings, runs, side_requests
+from visformer.session import openings, runs, side_requests, tree
 from visformer.session.runs import fixed_words
 from visformer.session.state import Next, Session
 from visformer.values.facts import Description, ModelFacts
@@ -231,7 +231,7 @@ def test_a_cancelled_opening_leaves_the_open_model(
 
 
 def test_nothing_is_asked_again_where_nothing_is_open(session: Session) -> None:
-    for transition in (openings.ask_again, runs.undo, side_requests.shuffle):
+    for transition in (openings.ask_again, tree.undo, side_requests.shuffle):
         assert transition(session.state) == Next(session.state)
     assert openings.open_with(session.state, {"heads": 2}).requests == ()
     assert openings.answer(session.state, {}).requests == ()

@@ -19,10 +19,8 @@ from tests.traces import make_trace
 from visformer.engine.messages import Decode, Open
 from visformer.errors import InputError
 from visformer.pictures.selection import Look
-from visformer.session import openings, runs
+from visformer.session import openings, runs, tree
 from visformer.session.kept import (
-    MODIFIED_RUN,
-    ORIGINAL,
     looked_at,
     recipe_of,
     runs_of,
@@ -115,7 +113,7 @@ def test_a_session_is_made_again_from_its_recipe(
     assert [run.wish for run in state.history.undo] == [
         run.wish for run in before.history.undo
     ]
-    after.do(runs.undo)  # computed again
+    after.do(tree.undo)  # computed again
     assert engine.last.intervention == state.history.undo[-1].intervention
 
 
@@ -173,9 +171,8 @@ def test_all_runs_are_saved_with_their_parents_and_never_under_another_wish(
     state = worked(session, engine)
     saved = session_of(state, runs_of(state))
     assert saved is not None
-    names = [*[ORIGINAL] * 3, MODIFIED_RUN, ORIGINAL, MODIFIED_RUN]
-    assert list(saved.names) == names
-    assert [run.parent for run in saved.runs] == [None, None, None, 2, None, 4]
+    assert list(saved.names) == [f"run {n}" for n in range(1, 7)]
+    assert [run.parent for run in saved.runs] == [None, 0, 1, 2, 3, 4]
     assert saved.at == 3
     assert saved.shown.trace is state.trace
     session.do(runs.translate, "four")  # nothing of it has come
@@ -219,10 +216,14 @@ def test_undo_leads_to_the_runs_of_a_file(session: Session, engine: Engine) -> N
     answer(after, engine)
     answer(after, engine, replace(TRACE, intervention=HIDDEN))
     asked = len(engine.asked)
-    for trace in (saved.traces[2], saved.traces[1], saved.traces[0]):
-        after.do(runs.undo)
-        assert after.state.trace is not None
-        assert same(after.state.trace.storage, trace.storage)
+    for number in (2, 1, 0):
+        after.do(tree.undo)
+        run = after.state.run
+        assert run is not None
+        assert run.name == f"run {number + 1}"
+        assert run.trace is not None
+        if number < 2:  # the original of the changed run was made again
+            assert same(run.trace.storage, saved.traces[number].storage)
         assert not wanted_as_recorded(after)
     assert len(engine.asked) == asked
-    assert len(runs_of(after.state)) == len(saved.runs) + 1
+    assert len(runs_of(after.state)) == len(saved.runs)

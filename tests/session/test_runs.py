@@ -31,7 +31,7 @@ from visformer.engine.messages import (
 from visformer.engine.mirror import Decoded
 from visformer.pictures.selection import Look
 from visformer.pictures.words.scene import telling_head
-from visformer.session import receive, runs, side_requests
+from visformer.session import receive, runs, side_requests, tree
 from visformer.session.run import Wish
 from visformer.session.runs import is_answered
 from visformer.session.state import Next, Session, State
@@ -209,18 +209,18 @@ def test_back_to_the_baseline_asks_nothing_and_takes_no_more_of_the_change(
 def test_changes_are_undone_and_made_again(session: Session, engine: Engine) -> None:
     translated(session, engine)
     asked = len(engine.asked)
-    session.do(runs.undo)
-    session.do(runs.redo)
+    session.do(tree.undo)
+    session.do(tree.redo)
     session.do(runs.change_run, NO_CHANGES)
     assert len(engine.asked) == asked
     session.do(runs.change_run, HIDDEN)
     session.do(runs.change_run, OPEN)
     seen = []
-    for act in (runs.undo, runs.undo, runs.undo, runs.redo, runs.redo, runs.redo):
+    for act in (tree.undo, tree.undo, tree.undo, tree.redo, tree.redo, tree.redo):
         session.do(act)
         seen.append(session.state.intervention)
     assert seen == [HIDDEN, NO_CHANGES, NO_CHANGES, HIDDEN, OPEN, OPEN]
-    session.do(runs.undo)
+    session.do(tree.undo)
     session.do(runs.change_run, OPEN)  # nothing is left to make again
     assert session.state.history.redo == ()
 

@@ -31,10 +31,11 @@ from visformer.session.recipe import (
     Recipe,
     edits_of,
     read_recipe,
+    tree_of,
     wanted_of,
     written,
 )
-from visformer.session.run import Run, Wish
+from visformer.session.run import Run, Wish, parent_of
 from visformer.session.runs import is_answered
 from visformer.session.state import State
 from visformer.trace_file.saved_session import SavedRun, SavedSession
@@ -51,8 +52,6 @@ MOST_KEPT = 5  # folders of windows that have ended
 MOST_RUN_BYTES = 20_000_000  # of the runs that are kept beside the recipe
 MOST_FACTS = 64_000_000  # bytes of work.json
 FACTS, LOCK = "work.json", "lock"
-ORIGINAL = "original run"  # names in files: the same in every language
-MODIFIED_RUN = "modified run"
 
 
 def settled(state: State) -> State:
@@ -74,7 +73,7 @@ def runs_of(state: State, most: float = math.inf) -> list[Run]:
     """
     if not is_answered(state):
         return []
-    runs = [run for run in state.runs if run.origin in ("decoded", "recorded")]
+    runs = [run for run in state.tree if run.trace is not None]
     kept = [run for run in runs if run.key in (state.shown, state.beside)]
     left = most - sum(run.bytes for run in kept)
     if left < 0:
@@ -96,18 +95,23 @@ def session_of(state: State, runs: Sequence[Run]) -> SavedSession | None:
         step=state.step,
         tab=state.tab,
     )
-    saved = [
-        SavedRun(
+    saved = []
+    for run in runs:
+        assert run.trace is not None
+        parent = parent_of(state.runs, run, among=keys)
+        one = SavedRun(
             trace=run.trace,
-            name=run.name or (MODIFIED_RUN if run.trace.intervention else ORIGINAL),
+            name=run.name,
             note=run.note,
             selection=looked if run.key == state.shown else run.selection,
-            parent=keys.index(run.parent) if run.parent in keys else None,
+            parent=None if parent is None else keys.index(parent.key),
         )
-        for run in runs
-    ]
-    at = keys.index(state.shown) if saved else 0
-    return SavedSession(runs=tuple(saved), at=at) if saved else None
+        saved.append(one)
+    if not saved:
+        return None
+    at = keys.index(state.shown) if state.shown in keys else 0
+    pinned = keys.index(state.pinned) if state.pinned in keys else None
+    return SavedSession(runs=tuple(saved), at=at, baseline=pinned)
 
 
 def recipe_of(state: State, runs: Sequence[Run] = ()) -> Recipe | None:
@@ -122,7 +126,8 @@ def recipe_of(state: State, runs: Sequence[Run] = ()) -> Recipe | None:
         return state.opening.resume
     if not state.wish.sentence:
         return None
-    opened, keys = state.opened, [run.key for run in runs]
+    opened, keys, tree = state.opened, [run.key for run in runs], state.tree
+    numbers = {run.key: at for at, run in enumerate(tree)}
     return Recipe(
         wanted=wanted_of(state.wish, state.intervention, state.step),
         undo=edits_of(state.history.undo, keys),
@@ -134,6 +139,8 @@ def recipe_of(state: State, runs: Sequence[Run] = ()) -> Recipe | None:
         recorded=state.recorded
         and not (state.history.undo or state.history.redo)
         and not state.awaiting.decoding,
+        tree=tree_of(tree, keys),
+        pinned=numbers.get(state.pinned or 0),
         **{name: getattr(state, name) for name in LOOKED},
     )
 
@@ -217,7 +224,13 @@ class OwnFolder:
                 self._number += 1
                 path = self.path / f"runs-{self._number}.vis"
                 try:
-                    write_session(session.runs, path, session.at, private=True)
+                    write_session(
+                        session.runs,
+                        path,
+                        session.at,
+                        baseline=session.baseline,
+                        private=True,
+                    )
                 except InputError:
                     # the recipe is small: it may fit where the runs do not
                     self._write_facts(recipe, facts, "")

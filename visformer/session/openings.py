@@ -20,8 +20,8 @@ from visformer.session.pending import (
     is_question,
     is_side_request,
 )
-from visformer.session.recipe import Recipe
-from visformer.session.run import History
+from visformer.session.recipe import Recipe, runs_of_tree
+from visformer.session.run import History, with_run
 from visformer.session.runs import decode, leave_other_model, picture_again, translate
 from visformer.session.state import Next, State
 from visformer.values.facts import ModelFacts
@@ -85,8 +85,11 @@ def _resumed(state: State, opening: OpenWish, event: Opened) -> Next:
         )
         return Next(replace(state, error=error))
     wanted = recipe.wanted
+    kept = runs_of_tree(recipe, state.runs, opening.keys, state.shown)
     state = replace(
         state,
+        runs=kept[0],
+        pinned=kept[1],
         wish=wanted.wish,
         intervention=wanted.intervention,
         history=recipe.history(opening.keys),
@@ -245,7 +248,7 @@ def closed(state: State, event: Closed) -> Next:
         opened=None,
         awaiting=awaiting,
         runs=tuple(
-            replace(run, origin="recorded") if run.key == state.shown else run
+            replace(run, origin="recorded") if run.origin == "decoded" else run
             for run in state.runs
         ),
         cursor=None,
@@ -303,7 +306,11 @@ def _go_on(state: State, event: Opened) -> Next:
         prefix = tuple(step.choice for step in recorded.steps)
         wish = replace(state.wish, prefix=prefix)
         changed = recorded.intervention
-        return decode(replace(state, wish=wish, intervention=changed), state.step)
+        runs = state.runs
+        if state.run is not None:  # what the model makes of it stands in its place
+            runs = with_run(runs, replace(state.run, wish=wish, change=changed))
+        state = replace(state, wish=wish, intervention=changed, runs=runs)
+        return decode(state, state.step)
     sentence = state.wish.sentence
     wish = replace(state.wish, prefix=())  # they were another model's tokens
     if sentence and readable(sentence, event):

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Annotated, Any
 
 import msgspec
 
 from visformer.errors import InputError
+from visformer.pictures.runs_tree import Outline
 from visformer.pictures.selection import (
     AT_FIRST,
     DEFAULT_LOOK,
@@ -21,7 +22,7 @@ from visformer.pictures.selection import (
     StageOptions,
     ViewOptions,
 )
-from visformer.session.run import EditedRun, EditName, History, Wish
+from visformer.session.run import EditedRun, EditName, History, Run, Wish, parent_of
 from visformer.text import MAX_CHARACTERS
 from visformer.values.facts import Kind
 from visformer.values.intervention import Intervention
@@ -64,6 +65,17 @@ class WantedRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return Intervention.from_json(self.change) if self.change else Intervention()
 
 
+class TreeRun(WantedRun, frozen=True, kw_only=True, omit_defaults=True):
+    """A run of the tree, and what is said of it where the file has no numbers of it."""
+
+    known: Outline
+    name: str = ""
+    note: str = ""
+    path: str = ""
+    parent: Count | None = None  # its number in the tree
+    wished: bool = True  # else what it answers is not known
+
+
 class Recipe(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a window works on; ``path`` is the checkpoint that it had open."""
 
@@ -74,6 +86,8 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     overrides: tuple[tuple[str, Value], ...] = ()
     digest: str = ""  # of that checkpoint
     recorded: bool = False  # the run is a file's, which nothing has changed
+    tree: tuple[TreeRun, ...] = ()
+    pinned: Count | None = None  # the number in the tree of the baseline
     tab: str = "attention"
     stage: str = "softmax"
     kind: Kind = "cross"
@@ -101,7 +115,7 @@ def read_recipe(data: bytes) -> Recipe:
     """Read what ``written`` returned; InputError for anything else."""
     try:
         recipe = msgspec.json.decode(data, type=Recipe)
-        for run in (recipe.wanted, *recipe.undo, *recipe.redo):
+        for run in (recipe.wanted, *recipe.undo, *recipe.redo, *recipe.tree):
             _check(run)
         rate = recipe.stage_options.rate
         if not (rate is None or 0 <= rate <= 1) or recipe.stage_options.seed < 0:
@@ -141,6 +155,62 @@ def edits_of(edits: Sequence[EditedRun], keys: Sequence[int]) -> tuple[WantedRun
         )
         for edit in edits[-KEPT_EDITS:]
     )
+
+
+def tree_of(runs: Sequence[Run], keys: Sequence[int]) -> tuple[TreeRun, ...]:
+    """Return runs as a recipe keeps them; ``keys`` are those of runs in the file."""
+    numbers = {run.key: at for at, run in enumerate(runs)}
+    made = []
+    for run in runs:
+        outline = run.outline
+        wish = run.wish or Wish(sentence=outline.source)
+        wanted = msgspec.structs.asdict(wanted_of(wish, run.change, 0))
+        wanted["run"] = keys.index(run.key) if run.key in keys else None
+        parent = parent_of(tuple(runs), run)
+        one = TreeRun(
+            **wanted,
+            known=outline,
+            name=run.name,
+            note=run.note,
+            path=run.path,
+            parent=None if parent is None else numbers[parent.key],
+            wished=run.wish is not None,
+        )
+        made.append(one)
+    return tuple(made)
+
+
+def runs_of_tree(
+    recipe: Recipe, runs: Sequence[Run], keys: Sequence[int], shown: int
+) -> tuple[tuple[Run, ...], int | None]:
+    """Return the runs of a recipe's tree, and the key of the one that is pinned.
+
+    ``keys`` are those of ``runs`` in the recipe's file; what they have is used.
+    """
+    made: dict[int, Run] = {}
+    by_key = {run.key: run for run in runs}
+    for at, one in enumerate(recipe.tree):
+        key = dict(enumerate(keys)).get(-1 if one.run is None else one.run)
+        found = None if key is None else by_key.get(key)
+        if found is None and not one.wished:
+            continue  # nothing is left of it
+        ours = one.wished and one.known.digest == recipe.digest and key != shown
+        made[at] = replace(
+            found or Run(trace=None, known=one.known),
+            name=one.name,
+            note=one.note,
+            path=one.path,
+            wish=one.wish if one.wished else None,
+            change=one.intervention,
+            origin="decoded" if ours else "recorded",
+        )
+    for at, run in made.items():
+        parent = made.get(-1 if (above := recipe.tree[at].parent) is None else above)
+        made[at] = replace(run, parent=None if parent is None else parent.key)
+    known = {run.key for run in made.values()}
+    others = (run for run in runs if run.key not in known)
+    pinned = made.get(-1 if recipe.pinned is None else recipe.pinned)
+    return (*made.values(), *others), None if pinned is None else pinned.key
 
 
 def _edited(run: WantedRun, keys: Sequence[int]) -> EditedRun:

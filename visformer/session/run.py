@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from visformer.engine.messages import Decode
-from visformer.trace_file.saved_session import SavedRun
+from visformer.language import _
+from visformer.pictures.runs_tree import Outline, outline
+from visformer.pictures.words.choices import FED
+from visformer.trace_file.stored_facts import RunSelection
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.memo import Memo
 from visformer.values.recording import bytes_of, compact
@@ -15,11 +19,14 @@ from visformer.values.step import Choice
 from visformer.values.strategy import GREEDY, Strategy
 from visformer.values.trace import Trace
 
-EditName = Literal["sentence", "reference", "token", "strategy", "change"]
+EditName = Literal[
+    "sentence", "reference", "token", "strategy", "change", "run", "deletion"
+]
 # who made a run: a decode of the engine, a file, or an experiment beside it
 RunOrigin = Literal["decoded", "recorded", "batch", "shuffled"]
 MOST_EDITS = 100  # that can be undone
-MOST_BYTES = 1 << 24  # of runs kept on each side, so that none is computed again
+MOST_BYTES = 1 << 25  # of runs that are not on screen, so that none is computed again
+MOST_RUNS = 300  # in the tree
 _keys = itertools.count(1)
 
 
@@ -63,35 +70,80 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Run(SavedRun):
+class Run:
     """A run of the model, by a key that no other run has."""
 
     key: int = field(default_factory=_keys.__next__)
+    trace: Trace | None  # None: it was let go, and is computed again to be shown
+    name: str = ""
+    note: str = ""
+    selection: RunSelection | None = None  # as its file has it
     wish: Wish | None = None  # what it answers; None: that is not known
     change: Intervention = NO_CHANGES  # of the model, asked for with the wish
     passes: tuple[Trace, ...] = ()  # by step, if each step changed the rows before it
     origin: RunOrigin = "decoded"
-    parent: int | None = None  # the key of the run that it changes, not its number
+    parent: int | None = None  # the key of the run that it came from
     order: tuple[int, ...] = ()  # where each token of a shuffled source was
+    ended: bool = True  # else it is still being decoded, or was stopped
+    known: Outline | None = None  # what is said of a run that was let go
+    path: str = ""  # of its checkpoint; "" where that is not known
+    gone: bool = False  # deleted from the tree: undo brings it back
 
     @property
     def request(self) -> Decode | None:
         """The request that it answers."""
         return None if self.wish is None else self.wish.request(self.change)
 
+    def answers(self, request: Decode, digest: str) -> bool:
+        """Tell whether a model, by its digest, has answered a request with this run."""
+        if self.wish is None or self.wish.sentence != request.source:
+            return False
+        own = self.outline.digest if self.trace is None else self.trace.model.digest
+        return own == digest and _wanted(self.request) == _wanted(request)
+
+    @property
+    def outline(self) -> Outline:
+        """What the tree says of it."""
+        if self.trace is not None:
+            return outline(self.trace)
+        assert self.known is not None
+        return self.known
+
+    @property
+    def traces(self) -> tuple[Trace, ...]:
+        """Its Trace and those of its passes, as far as they are kept."""
+        return self.passes if self.trace is None else (self.trace, *self.passes)
+
     @property
     def bytes(self) -> int:
         """How many bytes its numbers take."""
-        return sum(map(bytes_of, (self.trace, *self.passes)))
+        return sum(map(bytes_of, self.traces))
 
     def bare(self) -> Run:
         """Return it without what pictures derived of it: that takes more memory."""
+        if self.trace is None:
+            return self
         memo = Memo()
         trace, *passes = (
-            replace(compact(one), memo=memo, cut_from=None)
-            for one in (self.trace, *self.passes)
+            replace(compact(one), memo=memo, cut_from=None) for one in self.traces
         )
         return replace(self, trace=trace, passes=tuple(passes))
+
+    def let_go(self) -> Run:
+        """Return it without its numbers."""
+        if self.trace is None:
+            return self
+        return replace(self, trace=None, passes=(), known=self.outline)
+
+
+def _wanted(request: Decode | None) -> Decode | None:
+    """Leave out the last choices of a prefix that a model makes again as its best."""
+    if request is None or request.strategy != GREEDY:
+        return request
+    choices = [*request.prefix]
+    while choices and choices[-1].origin not in FED:
+        choices.pop()
+    return replace(request, prefix=tuple(choices))
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -104,6 +156,7 @@ class EditedRun:
     step: int
     revision: object
     run: int = 0  # its key; 0: it was not finished
+    deleted: int = 0  # the key of the run that the edit takes from the tree
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,23 +167,76 @@ class History:
     redo: tuple[EditedRun, ...] = ()
 
 
-def reachable(
+def with_run(runs: tuple[Run, ...], made: Run) -> tuple[Run, ...]:
+    """Put a run in the place of the one that has its key, or behind them all."""
+    if made.key not in (run.key for run in runs):
+        return (*runs, made)
+    return tuple(made if run.key == made.key else run for run in runs)
+
+
+def without_run(runs: tuple[Run, ...], key: int) -> tuple[Run, ...]:
+    """Take a run away; what came from it comes from its parent then."""
+    parent = next((run.parent for run in runs if run.key == key), None)
+    return tuple(
+        replace(run, parent=parent) if run.parent == key else run
+        for run in runs
+        if run.key != key
+    )
+
+
+def parent_of(
+    runs: tuple[Run, ...], run: Run, among: Container[int] | None = None
+) -> Run | None:
+    """Return the nearest run that one came from and that is not deleted.
+
+    ``among``: keys, of which its own is one.
+    """
+    return _above(
+        runs, run, lambda one: not one.gone if among is None else one.key in among
+    )
+
+
+def original_of(runs: tuple[Run, ...], run: Run) -> Run | None:
+    """Return the run without changes that a changed one is compared with; else None.
+
+    It is the nearest that the changed one came from.
+    """
+    return _above(runs, run, lambda one: not one.change) if run.change else None
+
+
+def _above(
+    runs: tuple[Run, ...], run: Run, wanted: Callable[[Run], bool]
+) -> Run | None:
+    by_key = {one.key: one for one in runs}
+    above = by_key.get(run.parent or 0)
+    while above is not None and not wanted(above):
+        above = by_key.get(above.parent or 0)
+    return above
+
+
+def free_name(runs: tuple[Run, ...]) -> str:
+    """Return a name that no run has, deleted ones included."""
+    taken = {run.name for run in runs}
+    names = (_("run {n}", n=n) for n in itertools.count(len(runs) + 1))
+    return next(name for name in names if name not in taken)
+
+
+def kept_runs(
     runs: tuple[Run, ...], on_screen: set[int], history: History
 ) -> tuple[Run, ...]:
-    """Return the runs that are on screen, or that undo and redo lead to.
+    """Return the runs; those for which there is no room are let go.
 
-    Of these the nearest are kept, as far as there is memory; and any that the engine
-    would not make again: recorded ones, and those of experiments.
+    Kept are those on screen, what undo and redo lead to, the nearest first, and then
+    the newest; and any that the engine would not make again.
     """
-    by_key = {run.key: run for run in runs}
-    kept = {run.key for run in runs if run.origin != "decoded"} | on_screen
-    for side in (history.undo, history.redo):
-        left = MOST_BYTES
-        for edit in reversed(side):
-            run = by_key.get(edit.run)
-            parent = None if run is None else by_key.get(run.parent or 0)
-            for one in (run, parent):
-                if one is not None and one.key not in kept:
-                    left -= one.bytes
-                    kept |= {one.key} if left >= 0 else set()
-    return tuple(run for run in runs if run.key in kept)
+    for run in runs[:-MOST_RUNS]:
+        if run.key not in on_screen:
+            runs = without_run(runs, run.key)
+    kept = {run.key for run in runs if run.wish is None} | on_screen
+    by_key, left = {run.key: run for run in runs}, MOST_BYTES
+    near = (edit.run for side in (history.undo, history.redo) for edit in side[::-1])
+    for key in (*near, *reversed(by_key)):
+        if key in by_key and key not in kept:
+            left -= by_key[key].bytes
+            kept |= {key} if left >= 0 else set()
+    return tuple(run if run.key in kept else run.let_go() for run in runs)

@@ -33,7 +33,17 @@ from visformer.pictures.words.translation_text import (
     translation_text,
 )
 from visformer.session.pending import is_question, is_side_request
-from visformer.session.run import MOST_EDITS, EditedRun, EditName, History, Run, Wish
+from visformer.session.run import (
+    MOST_EDITS,
+    EditedRun,
+    EditName,
+    History,
+    Run,
+    Wish,
+    free_name,
+    original_of,
+    with_run,
+)
 from visformer.session.state import SHOWN_WHOLE, Next, State, limited
 from visformer.text import MAX_CHARACTERS
 from visformer.trace_file.saved_session import SavedRun
@@ -63,8 +73,10 @@ def show_trace(
     return show_runs(state, [SavedRun(trace=trace, selection=selection)])
 
 
-def show_runs(state: State, saved: Sequence[SavedRun], at: int = 0) -> Next:
-    """Show one of the runs of a file; the others stay beside it.
+def show_runs(
+    state: State, saved: Sequence[SavedRun], at: int = 0, baseline: int | None = None
+) -> Next:
+    """Show one of the runs of a file, in place of all others; one may be pinned.
 
     One without any attention is refused.
     """
@@ -76,19 +88,21 @@ def show_runs(state: State, saved: Sequence[SavedRun], at: int = 0) -> Next:
         state = replace(
             state, kind=selection.kind, layer=selection.layer, head=selection.head
         )
-    runs = [
-        Run(
+    runs: tuple[Run, ...] = ()
+    for run in saved:
+        made = Run(
             trace=run.trace,
-            name=run.name,
+            name=run.name or free_name(runs),
             note=run.note,
             selection=run.selection,
+            change=run.trace.intervention,
             origin="recorded",
         )
-        for run in saved
-    ]
-    for number, run in enumerate(saved):
-        if run.parent is not None:
-            runs[number] = replace(runs[number], parent=runs[run.parent].key)
+        runs = (*runs, made)
+    runs = tuple(
+        run if one.parent is None else replace(run, parent=runs[one.parent].key)
+        for run, one in zip(runs, saved, strict=True)
+    )
     experiments = (run for run in state.runs if run.origin in ("batch", "shuffled"))
     return Next(
         replace(
@@ -103,6 +117,7 @@ def show_runs(state: State, saved: Sequence[SavedRun], at: int = 0) -> Next:
             runs=(*runs, *experiments),
             shown=runs[at].key,
             beside=0,
+            pinned=None if baseline is None else runs[baseline].key,
             step=first_step(trace, selection),
             error="",
             notice=trace.missing,
@@ -210,10 +225,10 @@ def change_run(state: State, intervention: Intervention) -> Next:
         run = state.run
         if run is None:
             return Next(state)
-        if run.origin != "recorded" and not run.trace.intervention:
+        if run.origin != "recorded" and not _is_changed(state):
             state = replace(
                 state,
-                runs=_with(state.runs, replace(run, wish=state.wish)),
+                runs=with_run(state.runs, replace(run, wish=state.wish)),
                 beside=state.shown,
             )
     original = state.find(state.beside)
@@ -298,8 +313,9 @@ def own_choice(state: State) -> int | None:
         return step.id
     for edit in reversed((*state.history.undo, *state.history.redo)):
         other = state.find(edit.run)
-        if other is not None and _alike(state, edit.wish, other.trace, at):
-            own = other.trace.steps[at]
+        made = None if other is None else other.trace
+        if made is not None and _alike(state, edit.wish, made, at):
+            own = made.steps[at]
             if own.origin not in FED:
                 return own.id
     model = state.visible.model
@@ -320,36 +336,6 @@ def _alike(state: State, wish: Wish, made: Trace, at: int) -> bool:
     ids = made.target_ids[: at + 1], shown.target_ids[: at + 1]
     changed = made.intervention == shown.intervention
     return same_rule and changed and bool(np.array_equal(*ids))
-
-
-# ---- undo and redo -------------------------------------------------------------
-
-
-def undo(state: State) -> Next:
-    """Go back to the run before the last edit."""
-    undo, redo = _skipped(state, state.history.undo), state.history.redo
-    if not undo:
-        return Next(state)
-    run = undo[-1]
-    history = History(undo[:-1], (*redo, current_run(state, run.edit)))
-    return put_back(replace(state, history=history), run)
-
-
-def redo(state: State) -> Next:
-    """Go on to the run after the edit that was undone last."""
-    undo, redo = state.history.undo, _skipped(state, state.history.redo)
-    if not redo:
-        return Next(state)
-    run = redo[-1]
-    history = History((*undo, current_run(state, run.edit)), redo[:-1])
-    return put_back(replace(state, history=history), run)
-
-
-def _skipped(state: State, runs: tuple[EditedRun, ...]) -> tuple[EditedRun, ...]:
-    """Leave out the nearest runs that are the current one: refused edits leave them."""
-    while runs and is_current(state, runs[-1]):
-        runs = runs[:-1]
-    return runs
 
 
 # ---- answers -------------------------------------------------------------------
@@ -380,27 +366,40 @@ def decoded(state: State, event: Decoded) -> Next:
 
 
 def _taken(state: State, event: Decoded, asked: Decode | None) -> State:
-    """Show what is decoded, in place of a run that nothing leads back to."""
+    """Show what is decoded: as the run that had this answer before, or as a new one.
+
+    A new one comes from the run on screen, or, where that is the changed run for which
+    its original is decoded first, from the same run as that.
+    """
     change = NO_CHANGES if asked is None else asked.intervention
-    before = state.run
-    made = Run(
+    before, digest = state.run, event.trace.model.digest
+    alike = (
+        run for run in state.runs if asked is not None and run.answers(asked, digest)
+    )
+    made = next(alike, None)
+    if made is None:
+        made = Run(
+            trace=None,
+            name=free_name(state.runs),
+            change=change,
+            path="" if state.opened is None else state.opened.path,
+        )
+        if before is not None:
+            wanted = state.wish.request(state.intervention)
+            first = not change and bool(before.change) and before.request == wanted
+            made = replace(made, parent=before.parent if first else before.key)
+    elif change and original_of(state.runs, made) is None:
+        made = replace(made, parent=state.beside or None)
+    made = replace(
+        made,
         trace=event.trace,
         passes=event.passes,
         wish=None if asked is None else Wish.of(asked, state.wish.reference),
-        change=change,
-        parent=state.beside if change else None,
+        origin="decoded",
+        ended=False,
+        gone=False,
     )
-    edits = (*state.history.undo, *state.history.redo)
-    if before is not None and before.key not in (state.beside, *(e.run for e in edits)):
-        made = replace(made, key=before.key, name=before.name, note=before.note)
-    return replace(state, runs=_with(state.runs, made), shown=made.key)
-
-
-def _with(runs: tuple[Run, ...], made: Run) -> tuple[Run, ...]:
-    """Put a run in the place of the one that has its key, or behind them all."""
-    if made.key not in (run.key for run in runs):
-        return (*runs, made)
-    return tuple(made if run.key == made.key else run for run in runs)
+    return replace(state, runs=with_run(state.runs, made), shown=made.key)
 
 
 def _request(state: State, number: int) -> Decode | None:
@@ -436,6 +435,9 @@ def progressed(state: State, event: Progressed) -> Next:
 
 def finished(state: State, event: Finished) -> Next:
     """Mark a decode as ended; a modified run follows its baseline run."""
+    run = state.run
+    if run is not None and run.origin == "decoded":
+        state = replace(state, runs=with_run(state.runs, replace(run, ended=True)))
     state = replace(
         state,
         awaiting=state.awaiting.end(event.number),
@@ -556,38 +558,13 @@ def current_run(state: State, edit: EditName) -> EditedRun:
     )
 
 
-def is_current(state: State, run: EditedRun) -> bool:
-    """Tell whether a run is the one wanted now, so that going to it changes nothing."""
-    return (run.wish, run.intervention) == (state.wish, state.intervention)
-
-
-def put_back(state: State, run: EditedRun) -> Next:
-    """Show a run again; what the engine was asked meanwhile is dropped.
-
-    One that is no longer kept is computed again.
-    """
-    state = replace(
-        state,
-        awaiting=state.awaiting.without(is_question),
-        wish=run.wish,
-        intervention=run.intervention,
-        revision=run.revision,
-        beside=0,
-    )
-    made = state.find(run.run)
-    if made is None:
-        return decode(state, run.step)
-    shown = replace(state, shown=made.key, beside=made.parent or 0, step=run.step)
-    return Next(replace(shown, cursor=None, busy="", error="", notice=""))
-
-
 def is_answered(state: State) -> bool:
     """Tell whether the run on screen is the one wanted, as far as it has come."""
     run = state.run
     if run is None:
         return False
-    if run.origin == "recorded":
-        return state.wish.sentence == source_line(run.trace)
+    if run.origin == "recorded" and state.trace is not None:
+        return state.wish.sentence == source_line(state.trace)
     return run.request == state.wish.request(state.intervention)
 
 
@@ -617,9 +594,9 @@ def _before(state: State) -> str:
     """Return the text of the newest run of the sentence that is the model's own."""
     for edit in reversed(state.history.undo):
         run = state.find(edit.run)
-        if run is None or edit.wish.sentence != state.wish.sentence:
+        trace = None if run is None else run.trace
+        if trace is None or edit.wish.sentence != state.wish.sentence:
             continue
-        trace = run.trace
         if trace.intervention == state.intervention and not has_fed(trace.steps):
             return trace.text
     return ""

@@ -27,7 +27,15 @@ from visformer.pictures.selection import (
 )
 from visformer.pictures.words.scene import Scene
 from visformer.session.pending import Answers, Awaiting, LensAsked, OpenWish
-from visformer.session.run import History, Run, RunOrigin, Wish, reachable
+from visformer.session.run import (
+    History,
+    Run,
+    RunOrigin,
+    Wish,
+    kept_runs,
+    parent_of,
+    without_run,
+)
 from visformer.values.arrays import Floats
 from visformer.values.distribution import NearWords, RowDistribution
 from visformer.values.facts import Kind, ModelFacts
@@ -137,7 +145,10 @@ class State:
     trail: Trail = field(default_factory=Trail)  # for back and forward
     runs: tuple[Run, ...] = ()
     shown: int = 0  # the key of the run on screen; 0 for none
-    beside: int = 0  # the key of the run that it is compared with; 0 for none
+    beside: int = 0  # the key of the original of a changed one; 0 for none
+    # the key of the run that others are compared with; 0: of none, as long as the same
+    # run is shown; None: of the one that they came from
+    pinned: int | None = None
     visible: Trace | None = None  # derived
     step: int = 0
     led: str = ""  # digest of the model whose telling head has been shown
@@ -202,15 +213,35 @@ class State:
         return None if run is None else run.trace
 
     @property
+    def compared(self) -> Run | None:
+        """The run that the one on screen is compared with, side by side."""
+        if self.run is None or self.pinned == self.shown:
+            return None
+        if self.pinned is None:
+            return parent_of(self.runs, self.run)
+        return self.find(self.pinned)
+
+    @property
+    def tree(self) -> tuple[Run, ...]:
+        """The runs of sentences: without those of experiments, and deleted ones."""
+        made = ("decoded", "recorded")
+        return tuple(r for r in self.runs if r.origin in made and not r.gone)
+
+    @property
     def batch(self) -> tuple[Trace, ...]:
         """Several sentences run together, pads included."""
-        return tuple(run.trace for run in self.runs if run.origin == "batch")
+        return self._experiment("batch")
 
     @property
     def shuffle(self) -> tuple[Trace, Trace, tuple[int, ...]] | None:
         """The sentence in its own order and in another, and where each token was."""
-        pair = [run for run in self.runs if run.origin == "shuffled"]
-        return (pair[0].trace, pair[1].trace, pair[1].order) if pair else None
+        order = next((run.order for run in self.runs if run.order), ())
+        pair = self._experiment("shuffled")
+        return (pair[0], pair[1], order) if pair else None
+
+    def _experiment(self, origin: RunOrigin) -> tuple[Trace, ...]:
+        made = (run.trace for run in self.runs if run.origin == origin)
+        return tuple(trace for trace in made if trace is not None)
 
     @property
     def about(self) -> Opened | None:
@@ -333,18 +364,24 @@ def clamp(state: State, before: State) -> State:
 
 
 def _tidied(state: State, before: State) -> State:
-    """Drop runs that nothing leads to, and a shuffled source that is not on screen.
+    """Keep of the runs what there is room for; drop a shuffled source of another one.
 
     Of runs that have left the screen, what pictures derived is dropped.
     """
     now, then = state.trace, before.trace
     if now is not None and then is not None and not _same_sentence(now, then):
         state = state.without("shuffled")
+    if state.pinned == 0 and state.shown != before.shown:
+        state = replace(state, pinned=None)
     on_screen = _on_screen(state)
     left = _on_screen(before) - on_screen
     if not left and on_screen == _on_screen(before) and state.history is before.history:
         return state
-    runs = reachable(state.runs, on_screen, state.history)
+    runs = state.runs
+    for run in runs:  # what was never finished leaves the tree with the screen
+        if not run.ended and run.key not in (state.shown, state.beside):
+            runs = without_run(runs, run.key)
+    runs = kept_runs(runs, on_screen, state.history)
     runs = tuple(run.bare() if run.key in left else run for run in runs)
     keys = {run.key for run in runs}
     return replace(
@@ -352,12 +389,14 @@ def _tidied(state: State, before: State) -> State:
         runs=runs,
         shown=state.shown if state.shown in keys else 0,
         beside=state.beside if state.beside in keys else 0,
+        pinned=state.pinned if state.pinned in (*keys, 0) else None,
     )
 
 
 def _on_screen(state: State) -> set[int]:
-    parent = None if state.run is None else state.run.parent
-    return {state.shown, state.beside, parent or 0}
+    compared = state.compared
+    keys = state.shown, state.beside, 0 if compared is None else compared.key
+    return {*keys} - {0}
 
 
 def _same_sentence(one: Trace, other: Trace) -> bool:

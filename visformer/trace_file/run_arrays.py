@@ -162,6 +162,7 @@ class _Contents(msgspec.Struct, frozen=True):
 
     runs: Annotated[int, msgspec.Meta(ge=1, le=10_000)]
     shown: Annotated[int, msgspec.Meta(ge=0)]
+    baseline: Annotated[int, msgspec.Meta(ge=0)] | None = None
 
 
 def read_session_file(file: BlockFile, version: tuple[int, int]) -> SavedSession:
@@ -191,6 +192,7 @@ def read_session_file(file: BlockFile, version: tuple[int, int]) -> SavedSession
             for run in runs.values()
         ),
         at=numbers.get(contents.shown, 0),
+        baseline=numbers.get(-1 if contents.baseline is None else contents.baseline),
         version=version,
         work=work,
         missing=next(filter(None, problems), ""),
@@ -357,14 +359,21 @@ WORK = "work"
 
 
 def write_runs(
-    file: BinaryIO, runs: Sequence[SavedRun], shown: int, work: bytes = b""
+    file: BinaryIO,
+    runs: Sequence[SavedRun],
+    shown: int,
+    baseline: int | None = None,
+    work: bytes = b"",
 ) -> None:
     """Write a whole file; ``shown`` is the number of the run that is shown.
 
-    ``work`` is what a window needs to go on. Rows that runs share are written once.
+    ``baseline`` is that of the one that others are compared with, ``work`` what a
+    window needs to go on. Rows that runs share are written once.
     """
     writer = BlockWriter(file)
-    writer.write(SESSION, json.dumps({"runs": len(runs), "shown": shown}).encode())
+    contents = {"runs": len(runs), "shown": shown}
+    contents |= {} if baseline is None else {"baseline": baseline}
+    writer.write(SESSION, json.dumps(contents).encode())
     if work:
         writer.write(WORK, work)
     traces: list[Trace] = []

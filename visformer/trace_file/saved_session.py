@@ -12,8 +12,8 @@ from visformer.values.trace import Trace
 class SavedRun:
     """One run of a session; what modified it is ``trace.intervention``.
 
-    ``parent`` is the number of the run that it was made from, by modifying it; None for
-    none. It counts the runs of its session from 0.
+    ``parent`` is the number of the run that it came from; None for none. It counts the
+    runs of its session from 0.
     """
 
     trace: Trace
@@ -32,6 +32,7 @@ class SavedSession:
 
     runs: tuple[SavedRun, ...]
     at: int = 0  # of the run that was shown
+    baseline: int | None = None  # of the run that others were compared with
     version: tuple[int, int] = (4, 0)  # of the file: major, minor
     work: bytes = b""  # what a window needs to go on; b"" where none saved it
     missing: str = ""

@@ -30,14 +30,15 @@ def write_session(
     path: Path,
     shown: int = 0,
     *,
+    baseline: int | None = None,
     work: bytes = b"",
     private: bool = False,
 ) -> None:
     """Write runs, whole or not at all; ``shown`` is the one that is shown.
 
-    ``work`` is what a window needs to go on. A private file is its user's alone; a link
-    stays one. Raises InputError where they cannot be written, or could not be read
-    again.
+    With ``baseline`` others are compared. ``work`` is what a window needs to go on. A
+    private file is its user's alone; a link stays one. Raises InputError where they
+    cannot be written, or could not be read again.
     """
     check_suffix(path, ".vis")
     for number in (shown, *(run.parent for run in runs if run.parent is not None)):
@@ -49,7 +50,7 @@ def write_session(
                 count=len(runs),
             )
     with saving(path) as target, written_whole(target, private=private) as file:
-        write_runs(file, runs, shown, work)
+        write_runs(file, runs, shown, baseline, work)
 
 
 def is_trace_file(path: Path) -> bool:

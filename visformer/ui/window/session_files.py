@@ -235,7 +235,13 @@ class SessionFiles(QObject):
             problem = ""
             try:
                 work = written(recipe)
-                write_session(session.runs, Path(path), session.at, work=work)
+                write_session(
+                    session.runs,
+                    Path(path),
+                    session.at,
+                    baseline=session.baseline,
+                    work=work,
+                )
             except VisformerError as error:
                 problem = str(error)
             except (OSError, ValueError) as error:  # a name that is no text

@@ -8,7 +8,7 @@ from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import QMenu
 
 from visformer.language import N_, _
-from visformer.session import navigation, runs
+from visformer.session import navigation, tree
 from visformer.session.run import EditedRun, EditName
 from visformer.session.state import Next, State
 from visformer.ui.window.window_parts import WindowParts
@@ -19,6 +19,8 @@ UNDO: dict[EditName, str] = {
     "token": N_("&Undo the choice of a token"),
     "strategy": N_("&Undo the choice of a strategy"),
     "change": N_("&Undo the change of the run"),
+    "run": N_("&Undo the turn to another run"),
+    "deletion": N_("&Undo the deletion of a run"),
 }
 REDO: dict[EditName, str] = {
     "sentence": N_("&Redo the new sentence"),
@@ -26,6 +28,8 @@ REDO: dict[EditName, str] = {
     "token": N_("&Redo the choice of a token"),
     "strategy": N_("&Redo the choice of a strategy"),
     "change": N_("&Redo the change of the run"),
+    "run": N_("&Redo the turn to another run"),
+    "deletion": N_("&Redo the deletion of a run"),
 }
 Key = QKeySequence.StandardKey
 
@@ -57,10 +61,10 @@ class Ways:
         self.forward_entry.setEnabled(forward)
 
     def undo(self) -> None:
-        self._return(runs.undo)
+        self._return(tree.undo)
 
     def redo(self) -> None:
-        self._return(runs.redo)
+        self._return(tree.redo)
 
     def back(self) -> None:
         self._go(navigation.back)

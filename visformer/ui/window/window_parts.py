@@ -81,7 +81,7 @@ class WindowParts(QMainWindow):
     def show_runs(self, session: SavedSession) -> None:
         """Show the runs of a session, the text of the one on screen in the line."""
         chosen = session.shown.selection
-        self.session.do(runs.show_runs, session.runs, session.at)
+        self.session.do(runs.show_runs, session.runs, session.at, session.baseline)
         if chosen is not None and self.tabs.has(chosen.tab):
             self.session.set(tab=chosen.tab)
         self.source.setText(self.session.state.wish.sentence)
