@@ -219,15 +219,19 @@ def _window(function: str, *arguments: str) -> subprocess.Popen[bytes]:
     return window
 
 
-def parse_change(text: str) -> Intervention:
+def parse_change(text: str, runs: Mapping[str, Trace] | None = None) -> Intervention:
     """Read a change as ``--change`` takes it: “causal off”, “hide 3 @ L2”.
 
-    Several are separated by semicolons. Layers and tokens count from 1. Raises
-    InputError, with what can be said, for anything else.
+    Several are separated by semicolons. Layers and tokens count from 1. A change that
+    takes from another run, as “head cross from clean @ L2H5” does, names one of
+    ``runs`` or the path of a ``.vis`` file; it keeps what it takes. Raises InputError,
+    with what can be said, for anything else.
     """
     if not isinstance(text, str):
         raise wrong_type("text", text, _("a text such as “causal off”"))
-    return parse([text])
+    if not isinstance(runs, Mapping | None):
+        raise wrong_type("runs", runs, _("Traces by name"))
+    return parse([text]).filled(runs or {})
 
 
 def inspect(

@@ -45,7 +45,7 @@ def render(options: argparse.Namespace, checkpoint: str, overrides: Overrides) -
     """Draw the window on a sentence into a PNG; InputError for bad options."""
     size = _size(options.size)
     _check(options)
-    intervention = parse(options.change)
+    intervention = parse(options.change).filled()
     log_qt()
     folder = QTemporaryDir()
     ini = QSettings(folder.filePath("render.ini"), QSettings.Format.IniFormat)

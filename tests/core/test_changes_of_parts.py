@@ -51,6 +51,7 @@ class Effect:
     values: Callable[[Tensor, At], Tensor] = _same  # [K, d]
     z: Callable[[Tensor, At], Tensor] = _same  # [Q, d]
     skipped: tuple[tuple[StackName, int], ...] = ()
+    stream: Callable[[Tensor, tuple[str, int]], Tensor] = _same  # [T, D]
     first_row: int = 0  # the first decoder row that may be another
 
 
@@ -212,6 +213,7 @@ def by_hand(checkpoint: Checkpoint, effect: Effect) -> dict[str, list[Tensor]]:
                 )
                 x = layer.cross_attention_norm(x + read)
             x = layer.feed_forward_norm(x + layer.feed_forward(x))
+            x = effect.stream(x, (name, index))
             streams.append(x)
         memory, made[name] = x, streams
     made["logits"] = [model.output(x)]

@@ -121,12 +121,12 @@ class HeadScaled(RunChange):
 
 @dataclass(frozen=True)
 class Silent(RunChange):
-    """Let an attention add nothing to one row."""
+    """Let all heads of an attention add nothing to one row."""
 
     name = "silent"
     forms = ("silent {kind} {query}{layer}",)
     examples = ("silent decoder 2",)
-    point = "sublayer"
+    point = "output"
     kind: KindField
     query: RowField
     layer: LayerField = None
@@ -164,7 +164,7 @@ class Replaced(RunChange):
     point = "embedding"
     side: Annotated[str, one_word(("source", "target"), where=True)]
     row: RowField
-    id: Annotated[int, ROW._replace(read=int, write=str)]
+    id: Annotated[int, ROW._replace(read=int, write=str, where=False)]
 
     def apply(self, x: Any, place: LocalChanges) -> Any:
         x[place.at(self.row)] = place.beside([self.id])
@@ -235,9 +235,10 @@ def attended(
         z = weights @ v
         scaled = asked(text, "heads", *at)
         heads.append(z * scaled.factor if scaled and scaled.one == head else z)
-    added: Tensor = part.output(torch.cat(heads, 1))
-    if silent := asked(text, "sublayer", *at):
-        added[silent.query] = 0
+    joined = torch.cat(heads, 1)
+    if silent := asked(text, "output", *at):
+        joined[silent.query] = 0
+    added: Tensor = part.output(joined)
     return added
 
 

@@ -113,18 +113,55 @@ def test_the_masked_score_has_one_spelling_and_its_former_one_is_read() -> None:
 
 def test_the_data_of_each_change_counts_from_0() -> None:
     altered = parse(["causal off @ L2; hide 3; cell cross 2 5 off; multiply"])
-    assert altered.to_json() == [
+    written: list[dict[str, Any]] = [
+        {"what": "causal", "layer": 1, "do": "off"},
+        {"what": "hide", "token": 2, "do": ""},
+        {"what": "cell", "kind": "cross", "query": 1, "key": 4, "do": "off"},
+        {"what": "multiply", "do": ""},
+    ]
+    assert altered.to_json() == written
+    (head,) = parse(["head cross off @ L2H5"]).to_json()
+    assert head == {
+        **{"what": "head", "kind": "cross", "layer": 1, "head": 4, "do": "off"}
+    }
+    infinite = Intervention(masked_value=-math.inf).to_json()
+    assert infinite == [{"what": "masked score", "do": "-inf"}]
+    for data in (written, [head], infinite):
+        assert Intervention.from_json(data).to_json() == data
+
+
+def test_the_data_of_older_files_is_read() -> None:
+    older: list[dict[str, Any]] = [
         {"change": "causal", "offset": None, "layer": 1},
         {"change": "hide", "token": 2, "layer": None},
         {
             **{"change": "cell", "kind": "cross", "query": 1, "key": 4},
             **{"allowed": False, "layer": None},
         },
-        {"change": "masked score", "masked_value": 0.0},
+        {"change": "masked score", "masked_value": "-inf"},
     ]
-    infinite = Intervention(masked_value=-math.inf).to_json()
-    assert infinite == [{"change": "masked score", "masked_value": "-inf"}]
-    assert Intervention.from_json(infinite).masked_value == -math.inf
+    text = "causal off @ L2; hide 3; cell cross 2 5 off; masked score -inf"
+    assert Intervention.from_json(older) == parse([text])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {},
+        {"what": "head", "kind": "cross", "do": "off", "more": 1},
+        {"what": "head", "kind": "cross", "layer": 1.5, "do": "off"},
+        {"what": "head", "kind": "cross", "layer": -1, "do": "off"},
+        {"what": "head", "kind": ["cross"], "do": "off"},
+        {"what": "head", "kind": "cross", "do": ["off"]},
+        {"what": "hide", "token": True, "do": ""},
+        {"what": "hide", "token": 1},
+        {"what": "sideways", "do": ""},
+        {"what": "cell", "kind": "cross", "query": 1, "do": "off"},
+    ],
+)
+def test_data_of_no_change_is_refused_in_the_new_form(wrong: dict[str, Any]) -> None:
+    with pytest.raises((InputError, ValueError, TypeError, KeyError)):
+        Intervention.from_json([wrong])
 
 
 def test_data_of_version_3_is_read() -> None:

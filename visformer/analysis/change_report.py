@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from visformer.arguments import whole_number, wrong_value
 from visformer.language import _
 from visformer.values.arrays import Bools, Floats, later, log_softmax
+from visformer.values.changes.patch import Patch
 from visformer.values.changes.run_change import RunChange
-from visformer.values.facts import STACKS, StackName
+from visformer.values.facts import STACK_OF, STACKS, StackName
 from visformer.values.trace import Trace
 
 
@@ -34,6 +35,7 @@ class ChangeReport(NamedTuple):
     equal: int  # how many of these are the original's to the last bit
     moved: bool  # whether any row of a stream, or the distribution, is another
     reason: str  # why nothing moved, where that is known
+    lacking: int  # rows that stay, since the run that is taken from has no such row
 
 
 def change_report(
@@ -85,6 +87,7 @@ def change_report(
         equal=sum(int(_same(a, b).all(-1).sum()) for a, b in rows),
         moved=moved,
         reason="" if moved else no_effect_words(original, changed, row),
+        lacking=_lacking(changed),
     )
 
 
@@ -102,6 +105,8 @@ def no_effect_words(original: Trace, changed: Trace, row: int) -> str:
     first = min(map(first_row, changes), default=0)
     if target and first > row:
         return _("it acts from step {n} on", n=first + 1)
+    if changes and all(isinstance(c, Patch) and not c.found for c in changes):
+        return _("the run that it takes from has no such row")
     cuts = {"decoder": (row + 1, row + 1), "cross": (row + 1, None)}  # up to the row
     if changes.masks == changes and all(
         np.array_equal(
@@ -112,6 +117,15 @@ def no_effect_words(original: Trace, changed: Trace, row: int) -> str:
     ):
         return _("what it sets was so already")
     return ""
+
+
+def _lacking(changed: Trace) -> int:
+    rows = {"encoder": len(changed.source), "decoder": len(changed)}
+    most = dict.fromkeys(STACKS, 0)
+    for one in changed.intervention.of(Patch):
+        stack = STACK_OF.get(one.kinds[0], one.kinds[0])
+        most[stack] = max(most[stack], one.lacking(rows[stack]))
+    return sum(most.values())
 
 
 def _same(a: NDArray[Any], b: NDArray[Any]) -> Bools:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
@@ -51,22 +51,8 @@ def joined_heads(trace: Trace, kind: Kind, layer: int, rows: slice) -> Floats:
 
     One head at a time, so that no [H, rows, K] is needed.
     """
-    heads = range(trace.heads(kind))
-    each = [head_output(trace, (kind, layer, head), rows)[1] for head in heads]
+    each = [trace.z(kind, layer, head, rows) for head in range(trace.heads(kind))]
     return np.concatenate(each, axis=1)  # [rows, D]
-
-
-def head_output(
-    trace: Trace, at: tuple[Kind, int, int], rows: slice
-) -> tuple[Floats, Floats]:
-    """Return a head's values [K, d], and what it makes of them, [rows, d]."""
-    kind, layer, head = at
-    changes = replace(trace.intervention.at(kind, layer), head=head)
-    weights = trace.attention_heads(*at).weights(rows)  # [1, rows, K]
-    values = changes.apply("values", trace.values(*at)[None])  # [1, K, d]
-    z, beside = weights @ values, (weights, values)
-    z = changes.apply("heads", z, first=rows.start or 0, beside=beside)
-    return values[0], z[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,9 +120,8 @@ def _attend(
 ) -> AttentionRows:
     """Attend ``at`` a layer, for a block of rows."""
     joined = joined_heads(trace, kind, *at)
-    changes, first = trace.intervention.at(kind, at[0]), at[1].start or 0
-    added = changes.apply("sublayer", weights.output(joined), first=first)
-    return AttentionRows(joined, Residual(trace.model, weights.norm, x, added))
+    residual = Residual(trace.model, weights.norm, x, weights.output(joined))
+    return AttentionRows(joined, residual)
 
 
 def _feed(

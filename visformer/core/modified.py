@@ -13,9 +13,11 @@ from visformer.core.loaded import Loaded
 from visformer.core.mask_rules import Masks
 from visformer.core.model import LayerMasks
 from visformer.core.parts import Attention
+from visformer.errors import InputError
 from visformer.language import _
 from visformer.values.arrays import Bools, read_only
 from visformer.values.change_text import parse
+from visformer.values.changes.head_mean import HeadMean
 from visformer.values.changes.position_change import change_table
 from visformer.values.changes.run_change import RunChange
 from visformer.values.config import ModelConfig
@@ -26,16 +28,28 @@ from visformer.values.intervention import NO_CHANGES, Intervention
 def as_intervention(given: Intervention | str | None) -> Intervention:
     """Return an intervention, also from its text form or from one change.
 
-    Raises InputError for text that is no change, TypeError for anything else.
+    What it takes of other runs is read from their files. Raises InputError for text
+    that is no change and for runs that cannot be read, TypeError for anything else.
     """
     if given is None or isinstance(given, Intervention):
-        return given or NO_CHANGES
+        return (given or NO_CHANGES).filled()
     if isinstance(given, str):
-        return parse([given])
+        return parse([given]).filled()
     if isinstance(given, RunChange):
-        return Intervention(given)
+        return Intervention(given).filled()
     allowed = _("an Intervention, or text such as “causal off”")
     raise wrong_type("intervention", given, allowed)
+
+
+def check_padding(change: Intervention, *, padded: bool) -> None:
+    """Raise InputError for a mean over rows of which some are padding."""
+    mean = change.one(HeadMean)
+    if padded and mean is not None:
+        raise InputError(
+            "“{change}” is over the tokens of one sentence: run sentences of "
+            "different lengths one by one.",
+            change=mean,
+        )
 
 
 def modified_checkpoint(checkpoint: Loaded, intervention: Intervention) -> Loaded:

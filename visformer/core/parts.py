@@ -142,13 +142,13 @@ def attend(
     The other arguments are those of ``weights_by_blocks``; ``dropout`` applies to the
     weights.
     """
-    blocks, first = [], 0
     v = changes.apply("values", v)
-    for weights in weights_by_blocks(q, k, mask, masked_value, changes):
-        z = (dropout(weights) if dropout else weights) @ v  # [B, H, n, d]
-        blocks.append(changes.apply("heads", z, first=first, beside=(weights, v)))
-        first += z.shape[2]
-    return join_heads(torch.cat(blocks, 2) if len(blocks) > 1 else blocks[0])
+    blocks = [
+        (dropout(weights) if dropout else weights) @ v  # [B, H, n, d]
+        for weights in weights_by_blocks(q, k, mask, masked_value, changes)
+    ]
+    z = torch.cat(blocks, 2) if len(blocks) > 1 else blocks[0]  # [B, H, Q, d]
+    return join_heads(changes.apply("output", changes.apply("heads", z)))
 
 
 class Attention(nn.Module):
@@ -188,7 +188,7 @@ class Attention(nn.Module):
             changes=self.changes,
             dropout=self.dropout,
         )  # [B, Q, D]
-        return self.changes.apply("sublayer", self.output(z)), projections
+        return self.output(z), projections
 
 
 def feed_forward(

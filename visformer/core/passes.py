@@ -21,6 +21,7 @@ from visformer.core.models import Model, SourceTokens, opened
 from visformer.core.modified import (
     LayeredMasks,
     as_intervention,
+    check_padding,
     host_mask,
     modified_checkpoint,
     modified_masks,
@@ -159,6 +160,7 @@ def _allowed(
         lengths = _lengths(checkpoint, given_lengths, source)
     real = real_tokens(rule, source, tokenizer.source_pad, lengths)  # [B, S]
     shown = target != tokenizer.pad  # [B, T]
+    check_padding(changed, padded=not (real.all() and shown[:, 1:].all()))
     original = _given(make_masks(rule, real, shown), given_masks, source, target)
     opened = original.decoder | make_masks(rule, real, shown, causal=False).decoder
     return modified_masks(changed, checkpoint.config, original, opened)

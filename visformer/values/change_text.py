@@ -12,6 +12,7 @@ from visformer.values.changes.run_change import RunChange
 from visformer.values.intervention import CHANGES, Intervention
 
 _PART = re.compile(r"""(?:"(?:[^"\\]|\\.)*"|[^;"]|")+""")  # a word may hold “;”
+_BLANKS = re.compile(r'("(?:[^"\\]|\\.)*")|\s+')  # those in quotes stay
 _PLACES = re.compile(r"(.+?) ?@ ?(L\d+(?:H\d+)?(?: ?, ?L\d+(?:H\d+)?)*)")
 
 
@@ -26,7 +27,8 @@ def parse(texts: Iterable[str]) -> Intervention:
     A list of places, as in “@ L2H1,L2H5”, is one change in each. Raises InputError,
     with the nearest valid change, for anything else.
     """
-    parts = (" ".join(part.split()) for part in _PART.findall(";".join(texts)))
+    whole = _BLANKS.sub(lambda found: found[1] or " ", ";".join(texts))
+    parts = (part.strip() for part in _PART.findall(whole))
     return Intervention(*(one for part in filter(None, parts) for one in _each(part)))
 
 

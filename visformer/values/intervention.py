@@ -9,8 +9,10 @@ never translated.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, Self, TypeVar, get_args
 
 from visformer.arguments import wrong_type
@@ -20,23 +22,28 @@ from visformer.values.changes.cell import Cell
 from visformer.values.changes.cell_weight import CellWeight
 from visformer.values.changes.embedding import Embedding
 from visformer.values.changes.head_cell import HeadCell
+from visformer.values.changes.head_from import HeadFrom
+from visformer.values.changes.head_mean import HeadMean
 from visformer.values.changes.head_only import HeadOnly
 from visformer.values.changes.head_scale import HeadScale
 from visformer.values.changes.hide_source import HideSource
 from visformer.values.changes.layer_off import LayerOff
 from visformer.values.changes.masked_score import MaskedScore
+from visformer.values.changes.output_from import OutputFrom
 from visformer.values.changes.position_change import PositionChange
+from visformer.values.changes.residual_from import ResidualFrom
 from visformer.values.changes.run_change import ActingPoint, LocalChanges, RunChange
 from visformer.values.changes.score_scale import ScoreScale
 from visformer.values.changes.uniform_row import UniformRow
 from visformer.values.changes.value_off import ValueOff
 from visformer.values.facts import Kind, ModelFacts
 
-CHANGES: dict[str, type[RunChange]] = {  # every kind, by its name in files
+CHANGES: dict[str, type[RunChange]] = {  # every kind, by its name in older files
     kind.name: kind
     for kind in (
         *(Causal, HideSource, Cell, HeadCell, MaskedScore, ScoreScale, PositionChange),
-        *(HeadScale, HeadOnly, CellWeight, UniformRow, ValueOff, LayerOff, Embedding),
+        *(HeadScale, HeadOnly, HeadMean, HeadFrom, OutputFrom, CellWeight, UniformRow),
+        *(ValueOff, LayerOff, ResidualFrom, Embedding),
     )
 }
 _ALLOWED = "changes, such as Causal(None) (visformer.parse_change reads text)"
@@ -91,6 +98,13 @@ class Intervention(tuple[RunChange, ...]):
                 written.append(text)
             last = what
         return "; ".join(written)
+
+    def filled(self, runs: Mapping[str, Any] = MappingProxyType({})) -> Self:
+        """Return it with what it takes of other runs: of Traces by name, or of files.
+
+        Raises InputError where a run is neither, or lacks what is taken.
+        """
+        return type(self)(*(change.filled(runs) for change in self))
 
     def of(self, kind: type[_OfKind], **fields: object) -> tuple[_OfKind, ...]:
         """Return the changes of one kind whose fields have these values."""
@@ -182,12 +196,12 @@ class Intervention(tuple[RunChange, ...]):
         return made
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Return it as data for JSON; layers and tokens count from 0."""
+        """Return it as data for JSON; layers, heads and tokens count from 0."""
         return [change.to_json() for change in self]
 
     @classmethod
     def from_json(cls, data: Iterable[Mapping[str, Any]] | Mapping[str, Any]) -> Self:
-        """Read what ``to_json`` returns, also what it returned for version 3 of files.
+        """Read what ``to_json`` returns, also what it returned for older files.
 
         Raises InputError, ValueError, TypeError or KeyError for anything else.
         """
@@ -207,8 +221,15 @@ def _each(given: Any) -> Iterable[Any]:
 
 
 def _change(data: Mapping[str, Any]) -> RunChange:
-    values = dict(data)
-    return CHANGES[values.pop("change")].from_json(values)
+    if "change" in data:  # of an older file: its fields
+        values = {n: -math.inf if v == "-inf" else v for n, v in data.items()}
+        del values["change"]
+        return CHANGES[data["change"]](**values)
+    found = (kind.from_json(data) for kind in CHANGES.values())
+    made = next((change for change in found if change is not None), None)
+    if made is None:
+        raise ValueError("what")
+    return made
 
 
 NO_CHANGES = Intervention()

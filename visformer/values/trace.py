@@ -349,6 +349,23 @@ class Trace:
 
         return self._each(kind, layer, head, made)
 
+    def z(self, kind: Kind, layer: int, head: int, rows: slice = slice(None)) -> Floats:
+        """Return what a head makes of the values that it reads, float32 [rows, d].
+
+        It is the weights times the values, as the run changed them: what W_O reads.
+        """
+        one = self.attention_heads(kind, layer, head)
+        changed = one.changes.acts("heads", "output")  # maybe of all rows
+        some = slice(None) if changed else rows
+        weights = one.weights(some)[0]  # [Q, K]
+        if self.own_weights is not None:
+            weights = self.attention(kind, layer, head)[some]
+        z: Floats = weights @ one.changes.apply(
+            "values", self.values(kind, layer, head)
+        )
+        z = one.changes.apply("output", one.changes.apply("heads", z[None]))[0]
+        return z[rows] if changed else z
+
     def entropy(
         self, kind: Kind | None = None, layer: Nth = None, head: Nth = None
     ) -> Floats:

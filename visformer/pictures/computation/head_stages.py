@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from visformer.analysis.formulas import cosine, size
-from visformer.analysis.sublayers import Residual, head_output
+from visformer.analysis.sublayers import Residual
 from visformer.language import N_, _
 from visformer.pictures.computation.norms import norm_numbers, norm_steps, norm_words
 from visformer.pictures.computation.scale_stage import is_root
@@ -38,7 +38,9 @@ def weighted_stage(subject: Subject) -> StagePicture:
     """Show the weighted sum of the values."""
     weights = subject.weights[subject.queries]
     at = subject.kind, subject.layer, subject.head
-    values, output = head_output(subject.trace, at, subject.queries)  # [K, d], [n, d]
+    own, trace = subject.trace.values(*at), subject.trace
+    values = trace.intervention.at(*at[:2]).apply("values", own)  # [K, d]
+    output = trace.z(*at, subject.queries)  # [n, d]
     row = weights[subject.at]  # [K]
     shares = row[:, None] * values  # [K, d]
     sizes = size(shares)  # [K]
@@ -93,7 +95,7 @@ def _weighted_formula(subject: Subject) -> str:
 
 
 def _weighted_words(subject: Subject, words: str) -> str:
-    changes = subject.changed("heads")
+    changes = subject.changed("heads", "output")
     then = _("Then z is changed by {changes}.", changes=changes) if changes else ""
     return " ".join(filter(None, (words, then, sharing_words(subject))))
 

@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated, Any
 
-from visformer.arguments import wrong_type
-from visformer.language import _
 from visformer.values.changes.run_change import LocalChanges, RunChange
-from visformer.values.changes.written_fields import FieldText, RowField, one_word
+from visformer.values.changes.written_fields import QUOTED, RowField, one_word
 from visformer.values.facts import SentenceSide
-
-
-def _text(name: str, value: object) -> str:
-    if not isinstance(value, str):
-        raise wrong_type(name, value, _("a word"))
-    return value
-
-
-_WORD = FieldText(
-    r'"(?:[^"\\]|\\.)*"', json.loads, partial(json.dumps, ensure_ascii=False), _text
-)
 
 
 @dataclass(frozen=True)
@@ -40,7 +25,7 @@ class Embedding(RunChange):
 
     side: Annotated[SentenceSide, one_word(("source", "target"), where=True)]
     row: RowField
-    word: Annotated[str, _WORD]
+    word: Annotated[str, QUOTED]
 
     def looked_up(self, find: Callable[[SentenceSide, str], int]) -> RunChange:
         """Return it with the word's id; raises InputError if it is not one token."""

@@ -7,10 +7,9 @@ follow from them. It acts at one point of the computation, where every runner as
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from string import Formatter
 from typing import Annotated, Any, ClassVar, Literal, Self, get_origin, get_type_hints
@@ -18,6 +17,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, get_origin, get_type
 import numpy as np
 
 from visformer.errors import InputError
+from visformer.files import short
 from visformer.language import N_, ngettext
 from visformer.values.changes.written_fields import ROW, FieldText
 from visformer.values.facts import KINDS, SIDES, ModelFacts, SentenceSide
@@ -33,8 +33,8 @@ ActingPoint = Literal[  # in the order in which a text lists changes
     "head mask",  # bool [..., H, Q, K]: the mask of each head
     "weights",  # [..., H, Q, K], the softmax; the mask of each head
     "values",  # [..., H, K, d]
-    "heads",  # [..., H, Q, d], before W_O; the weights and the values
-    "sublayer",  # [..., Q, D], what an attention adds to the residual stream
+    "heads",  # [..., H, Q, d], before W_O
+    "output",  # the same, after all that is changed of heads
     "stream",  # [..., T, D], what leaves a layer; what entered it
 ]
 
@@ -68,6 +68,10 @@ class RunChange:
 
     def looked_up(self, find: Callable[[SentenceSide, str], int]) -> RunChange:
         """Return it for one vocabulary, where ``find`` looks up a side's word."""
+        return self
+
+    def filled(self, runs: Mapping[str, Any]) -> RunChange:
+        """Return it with what it takes of a run: one of some Traces, or of a file."""
         return self
 
     @property
@@ -181,14 +185,18 @@ class RunChange:
     @property
     def wording(self) -> str:
         """The form of its text: the first that names every field with another value."""
-        default = {field.name: field.default for field in fields(self)}
-        other = {n for n in default if getattr(self, n) != default[n]}
+        default = {one.name: one.default for one in fields(self)}
+        other = {n for n in self.texts() if getattr(self, n) != default[n]}
         return next(f for f in self.forms if other <= {n for _, n, *_ in _parts(f)})
 
     def __str__(self) -> str:
         texts = self.texts().items()
         words = {name: text.write(getattr(self, name)) for name, text in texts}
         return self.wording.format_map(words)
+
+    def __format__(self, spec: str) -> str:
+        """Write it in a sentence, where a path may be too long."""
+        return short(str(self), 60)
 
     @classmethod
     def read(cls, words: str) -> Self | None:
@@ -205,14 +213,31 @@ class RunChange:
         return None
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as data for JSON, which has no infinity."""
-        plain = {n: "-inf" if v == -math.inf else v for n, v in asdict(self).items()}
-        return {"change": self.name, **plain}
+        """Return it as data for JSON: what it changes and where, and to what as text.
+
+        Layers, heads and tokens count from 0 there.
+        """
+        texts, what = self.texts(), self.wording.partition("{")[0].strip()
+        where = {n: getattr(self, n) for n, text in texts.items() if text.where}
+        to = {n: text.write(getattr(self, n)) for n, text in texts.items()}
+        do = self.wording.format_map({**to, **dict.fromkeys(where, "")})
+        known = {n: value for n, value in where.items() if value is not None}
+        return {"what": what, **known, "do": do.removeprefix(what).strip()}
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Read the fields of ``to_json``; raises InputError or TypeError for others."""
-        return cls(**{n: -math.inf if v == "-inf" else v for n, v in values.items()})
+    def from_json(cls, data: Mapping[str, Any]) -> Self | None:
+        """Read what ``to_json`` returns; None where it is none of this kind.
+
+        Raises InputError, TypeError or KeyError for what is no change at all.
+        """
+        where = {n: text for n, text in cls.texts().items() if text.where}
+        if not data.keys() <= {"what", "do", *where}:
+            return None
+        told = {n: where[n].check(n, data[n]) for n in where if n in data}
+        words = {n: where[n].write(value) for n, value in told.items()}
+        at = words.pop("layer", "") + words.pop("head", "")
+        said = " ".join(filter(None, (data["what"], *words.values(), data["do"])))
+        return cls.read(said + at)
 
 
 def _parts(form: str) -> list[tuple[str, str | None, str | None, str | None]]:
@@ -266,6 +291,28 @@ class LocalChanges:
         heads = () if head is None else (_only(head - self.head),)
         rows = ALL if row is None else _only(row - self.first)
         return (..., *heads, rows, ALL if column is None else _only(column))
+
+    def put(self, x: Any, numbers: Any, *, row: int = 0, head: int = 0) -> Any:
+        """Write numbers of numpy, [H, rows, d] or [rows, D], where they belong.
+
+        They begin with a row and a head of the run; what x lacks is left out.
+        """
+        starts = zip((head, row), (self.head, self.first), strict=True)
+        axes = [
+            _overlap(start, numbers.shape[at], begun, x.shape[at])
+            for at, (start, begun) in zip((-3, -2), starts, strict=True)
+            if numbers.ndim + at >= 0
+        ]
+        there, here = ((*at, ALL) for at in zip(*axes, strict=True))
+        x[(..., *there)] = getattr(x, "new_tensor", np.asarray)(numbers[here])
+        return x
+
+
+def _overlap(start: int, count: int, begun: int, length: int) -> tuple[slice, slice]:
+    """Return what two ranges share, counted from the second and from the first."""
+    low = max(start, begun)
+    high = max(low, min(start + count, begun + length))
+    return slice(low - begun, high - begun), slice(low - start, high - start)
 
 
 def _only(index: int) -> slice:

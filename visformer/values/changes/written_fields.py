@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -74,6 +75,28 @@ def _head(text: str) -> int:
     return number - 1
 
 
+def _unquoted(text: str) -> str:
+    try:
+        return str(json.loads(text)) if text.startswith('"') else text
+    except ValueError:  # a backslash that is one, as in a path of Windows
+        return text.strip('"')
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise wrong_type(name, value, _("a text"))
+    return value
+
+
+def _named(name: str) -> str:
+    return name if re.fullmatch(_BARE, name) else QUOTED.write(name)
+
+
+QUOTED = FieldText(
+    *(r'"(?:[^"\\]|\\.)*"', _unquoted, partial(json.dumps, ensure_ascii=False), _text)
+)
+_BARE = r'[^\s;@"]+'
+RUN = QUOTED._replace(pattern=rf"{QUOTED.pattern}|{_BARE}", write=_named)
 NUMBER = FieldText(r"[+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?|-?inf", float, _written, _real)
 ROW = FieldText(
     r"[1-9]\d*", lambda text: int(text) - 1, lambda row: f"{row + 1}", whole(), True
