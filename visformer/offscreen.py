@@ -82,7 +82,7 @@ def render(options: argparse.Namespace, checkpoint: str, overrides: Overrides) -
         view = window.tabs.view(options.view)
         window.session.go(_selection(options, window.session.state))
         window.resize(size)
-        _wait(lambda: not window.session.state.awaiting.side_requests, SECONDS * 1000)
+        _wait(lambda: _has_all(window.session.state), SECONDS * 1000)
         _wait(lambda: not view.drawing, SECONDS * 1000)
         for _at in range(MOVING):
             QCoreApplication.processEvents()
@@ -199,6 +199,10 @@ def _selection(options: argparse.Namespace, state: State) -> State:
         layer, head = (place[1] or layers) - 1, (place[2] or 1) - 1
         state = replace(state, kind=place[0], layer=layer, head=head)
     return state
+
+
+def _has_all(state: State) -> bool:
+    return not state.busy and not state.awaiting.side_requests
 
 
 def _hidden(options: argparse.Namespace) -> list[str]:

@@ -8,19 +8,35 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import torch
 from torch import Tensor
 
-from visformer.arguments import one_of, whole_number, wrong_type
-from visformer.core.models import Model, ModelRun, Reached, WorkDone, bundled, opened
+from visformer.arguments import one_of, place, whole_number, wrong_type
+from visformer.core.attribution import KnownRun, attributed
+from visformer.core.models import (
+    BatchRow,
+    Model,
+    ModelRun,
+    Reached,
+    WorkDone,
+    bundled,
+    opened,
+)
 from visformer.core.modified import as_intervention
 from visformer.core.rows import Distribution, check_ids
 from visformer.core.sampling import as_strategy, choose
 from visformer.core.threads import few_threads
 from visformer.errors import InputError
 from visformer.language import _
+from visformer.values.attribution import (
+    ATTRIBUTIONS,
+    Attribution,
+    AttributionName,
+    AttributionPlace,
+)
+from visformer.values.facts import Kind
 from visformer.values.intervention import Intervention
 from visformer.values.not_finite import not_finite_words
 from visformer.values.step import Choice, Draw, Origin, Step
@@ -116,6 +132,7 @@ class Decoding:
         if limit is not None:
             limit = whole_number("limit", limit, least=1)
         model.can(self.intervention, read)
+        self._read = read
         self._run: ModelRun = model.begin(read, self.intervention, limit)
         self.limit = self._run.limit
         # a prompt's tokens but the first are choices, too: the reference's
@@ -252,6 +269,31 @@ class Decoding:
         prompt = [choice.id for choice in self._prompt]
         given = [choice.id for choice in choices[: len(prompt)]] == prompt
         return [*choices[len(prompt) :]] if given else [*choices]
+
+    def attribution(
+        self, how: AttributionName, kind: Kind = "cross", layer: int = -1
+    ) -> Attribution:
+        """Measure what the tokens of a kind of attention do to the rows so far.
+
+        "zeroing": how far a layer's output turns without a key's values, and "norms":
+        the length of what a key's values add through W_O, rows sum to 1; "gradient":
+        gradient x input of the log p of each row's choice, signed, in nats. Values are
+        float32 [Q, K]. Of cross-attention there is also the source's share of each
+        choice, [T]. Raises InputError where the model cannot tell.
+        """
+        trace = self.trace
+        how = cast("AttributionName", one_of("how", how, ATTRIBUTIONS))
+        kind = cast("Kind", one_of("kind", kind, trace.kinds))
+        at = AttributionPlace(how, kind, place("layer", layer, trace.layers(kind)))
+        row = BatchRow(self._read, trace.target_ids.tolist())
+        chosen = [step.id for step in trace.steps]
+        work = attributed(self.checkpoint, KnownRun(row, chosen, self.intervention), at)
+        while True:
+            try:
+                next(work)
+            except StopIteration as done:
+                made: Attribution = done.value
+                return made
 
     def _follow(self, choices: Sequence[Choice], *, fed: bool) -> Trace:
         if len(choices) > self.limit:

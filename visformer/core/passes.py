@@ -94,7 +94,7 @@ def run(
     source = _source(source_ids, source_lengths, checkpoint, target)
     _check_pair(checkpoint, source, target)
     changed.check(facts, source.shape[1])
-    allowed = _allowed(
+    allowed = allowed_masks(
         checkpoint,
         source,
         target,
@@ -146,7 +146,7 @@ def _decoder_alone(checkpoint: Loaded) -> ModelFacts:
     return replace(checkpoint.facts, **alone._asdict())
 
 
-def _allowed(
+def allowed_masks(
     checkpoint: Loaded,
     source: Tensor,
     target: Tensor,

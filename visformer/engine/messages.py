@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from visformer.values.arrays import Floats, Ids
+from visformer.values.attribution import Attribution, AttributionPlace
 from visformer.values.distribution import NearWords, WholeDistribution
 from visformer.values.facts import ModelFacts, SentenceSide, StackName
 from visformer.values.finding import Finding
@@ -85,6 +86,17 @@ class Shuffle(Request):
     target: tuple[int, ...]  # ids that the decoder consumes
     intervention: Intervention = NO_CHANGES
     seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attribute(Request):
+    """Measure what tokens do to a run."""
+
+    place: AttributionPlace
+    source: str | tuple[int, ...]
+    target: tuple[int, ...]  # ids that the decoder consumes
+    chosen: tuple[int, ...]  # the token that each of its rows chose
+    intervention: Intervention = NO_CHANGES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,6 +268,13 @@ class Shuffled(Answer):
     order: tuple[int, ...]  # where each token of the shuffled source was
     baseline: Trace
     shuffled: Trace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Attributed(Answer):
+    """The measure of an ``Attribute``."""
+
+    attribution: Attribution
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

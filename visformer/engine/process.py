@@ -30,6 +30,8 @@ from visformer.engine.messages import (
     AllTokensDone,
     Answer,
     Asked,
+    Attribute,
+    Attributed,
     Batch,
     BatchDone,
     Decode,
@@ -315,6 +317,18 @@ def _batch(server: Server, number: int, request: Batch) -> Stops:
     server.send(BatchDone(number=number, traces=tuple(map(lean, traces))))
 
 
+def _attribute(server: Server, number: int, request: Attribute) -> Stops:
+    """Measure what tokens do to a run."""
+    from visformer.core.attribution import KnownRun, attributed
+    from visformer.core.models import BatchRow
+
+    model = open_one(server.model)
+    row = BatchRow(model.vocabulary.read(request.source), request.target)
+    run = KnownRun(row, request.chosen, request.intervention)
+    made = yield from attributed(model, run, request.place)
+    server.send(Attributed(number=number, attribution=made))
+
+
 def find_tokens(model: Model | None, number: int, request: FindTokens) -> TokensFound:
     """Find the tokens that are, begin with or contain a text."""
     found = open_one(model).vocabulary.find(request.text)
@@ -402,6 +416,7 @@ HANDLERS: dict[type[Request], Handler] = {  # who answers which request
     Decode: _decode,
     Stop: _stop,
     Batch: _batch,
+    Attribute: _attribute,
     Shuffle: replying(shuffle),
     Parameters: replying(parameters),
     Lens: replying(lens),

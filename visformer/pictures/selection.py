@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from visformer.language import N_
+from visformer.values.attribution import AttributionName, Attributions
 from visformer.values.facts import Kind
 
 Scale = Literal["fixed", "head", "row", "log"]
@@ -79,10 +80,11 @@ class Selection:
     head: int
     cell: AttentionCell | None = None  # in focus
     scale: Scale = "fixed"
+    attributions: Attributions | None = None  # what tokens do, as far as measured
 
 
 Form = Literal["map", "arcs", "text"]
-Summary = Literal["head", "mean", "max", "all", "rollout"]
+Summary = Literal["head", "mean", "max", "all", "rollout", AttributionName]
 TokenGroup = Literal["special", "pad", "punctuation"]
 Order = Literal["place", "entropy", "maximum", "alignment", "cell"]
 TokenRole = Literal["query", "key"]
@@ -99,6 +101,9 @@ SUMMARIES: dict[Summary, str] = {
     "max": N_("maximum of heads"),
     "all": N_("mean of all layers"),
     "rollout": N_("rollout"),
+    "zeroing": N_("value zeroing"),
+    "norms": N_("norms of a v Wₒ"),
+    "gradient": N_("gradient × input"),
 }
 TOKEN_GROUPS: dict[TokenGroup, str] = {
     "special": N_("special tokens"),

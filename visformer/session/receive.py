@@ -9,6 +9,8 @@ from visformer.engine.messages import (
     AllTokensDone,
     Answer,
     Asked,
+    Attribute,
+    Attributed,
     BatchDone,
     Closed,
     Down,
@@ -49,6 +51,8 @@ def _refused(state: State, event: Refused) -> Next:
     sent = state.awaiting.get(event.number)
     if sent is not None and is_opening(sent):
         return openings.refused(state, event)
+    if sent is not None and isinstance(sent.request, Attribute):
+        return side_requests.not_attributed(state, event)
     if sent is not None and is_side_request(sent):
         return side_requests.side_request_refused(state, event)
     return runs.refused(state, event)
@@ -61,6 +65,7 @@ RECEIVED: dict[type[Event], Callable[[State, Any], Next]] = {
     Opened: openings.opened,
     Asked: openings.asked,
     BatchDone: side_requests.batch_done,
+    Attributed: side_requests.attributed,
     Shuffled: side_requests.shuffled,
     ParametersDone: side_requests.parameters_done,
     LensDone: side_requests.lens_done,

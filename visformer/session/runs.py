@@ -48,6 +48,7 @@ from visformer.session.state import SHOWN_WHOLE, Next, State, limited
 from visformer.text import MAX_CHARACTERS
 from visformer.trace_file.saved_session import SavedRun
 from visformer.trace_file.stored_facts import RunSelection
+from visformer.values.attribution import ATTRIBUTIONS
 from visformer.values.facts import KINDS
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.layer_weights import same_model
@@ -504,8 +505,12 @@ def down(state: State, event: Down) -> Next:
 def stop(state: State) -> Next:
     """Stop waiting for what is being computed; what is done stays."""
     awaiting = state.awaiting.without(is_question)
-    notice = _("Stopped.")
-    state = replace(state, awaiting=awaiting, cursor=None, busy="", notice=notice)
+    notice, look = _("Stopped."), state.look
+    if look.summary in ATTRIBUTIONS:  # else it would be measured again
+        look = replace(look, summary="head")
+    state = replace(
+        state, awaiting=awaiting, cursor=None, busy="", notice=notice, look=look
+    )
     return Next(picture_again(state))
 
 

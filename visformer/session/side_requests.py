@@ -13,6 +13,8 @@ import numpy as np
 from visformer.engine.messages import (
     AllTokens,
     AllTokensDone,
+    Attribute,
+    Attributed,
     Batch,
     BatchDone,
     FindTokens,
@@ -28,15 +30,18 @@ from visformer.engine.messages import (
     TokensFound,
 )
 from visformer.language import _
+from visformer.pictures.attention.maps import attribution_place
 from visformer.pictures.candidates import listed_row
 from visformer.pictures.computation import subject
 from visformer.pictures.output import known_rows, missing
+from visformer.pictures.selection import SUMMARIES
 from visformer.session.pending import LensAsked
 from visformer.session.run import Run, RunOrigin
 from visformer.session.runs import fixed_words
 from visformer.session.state import Next, State
 from visformer.text import clean
 from visformer.values.arrays import Floats
+from visformer.values.attribution import ATTRIBUTIONS, Attribution, Attributions
 from visformer.values.distribution import RowDistribution
 from visformer.values.facts import SentenceSide
 from visformer.values.layer_weights import same_model
@@ -97,6 +102,59 @@ def _experiment(state: State, number: int, *made: Run) -> Next:
         state = state.without(origin)
     awaiting = state.awaiting.end(number)
     return Next(replace(state, awaiting=awaiting, runs=(*state.runs, *made), busy=""))
+
+
+# ---- what tokens do to the run ---------------------------------------------------
+
+
+def _attributions(state: State) -> Next:
+    """Request a measure that is shown, of one kind of attention after the other."""
+    how, trace = state.look.summary, state.trace
+    if state.passes:  # each step has rows of its own
+        trace = state.visible
+    if how not in ATTRIBUTIONS or state.busy or trace is None or not trace.steps:
+        return Next(state)
+    had = state.attributions
+    known = had.known if had is not None and same(had.of, trace.storage) else {}
+    kinds = sorted(trace.kinds, key=lambda kind: kind != state.kind)  # its own first
+    places = [attribution_place(trace, state.selection, kind, how) for kind in kinds]
+    place = next((place for place in places if place not in known), None)
+    if place is None:
+        return Next(state)
+    if not _is_open(state, trace):
+        none = Attribution(reason=_("The model that made this run is not open."))
+        known = {**known, **dict.fromkeys(places, none)}
+        kept = Attributions(of=trace.storage, known=known)
+        return Next(replace(state, attributions=kept))
+    request = Attribute(
+        place=place,
+        source=trace.source_text or tuple(trace.source_ids.tolist()),
+        target=tuple(trace.target_ids.tolist()),
+        chosen=tuple(step.id for step in trace.steps),
+        intervention=trace.intervention,
+    )
+    kept = Attributions(of=trace.storage, known=known)
+    busy = _("measuring {what}", what=_(SUMMARIES[how]))
+    return Next(replace(state, attributions=kept, busy=busy), (request,))
+
+
+def attributed(state: State, event: Attributed) -> Next:
+    """Keep a measure."""
+    return _measured(state, event.number, event.attribution)
+
+
+def not_attributed(state: State, event: Refused) -> Next:
+    """Say in the measure's place why there is none."""
+    return _measured(state, event.number, Attribution(reason=event.reason))
+
+
+def _measured(state: State, number: int, made: Attribution) -> Next:
+    sent, had = state.awaiting.get(number), state.attributions
+    state = replace(state, awaiting=state.awaiting.end(number), busy="")
+    if had is None or sent is None or not isinstance(sent.request, Attribute):
+        return Next(state)
+    known = {**had.known, sent.request.place: made}
+    return Next(replace(state, attributions=replace(had, known=known)))
 
 
 def find_tokens(state: State, text: str) -> Next:
@@ -233,6 +291,7 @@ def _is_open(state: State, trace: Trace) -> bool:
 
 
 WANTS: dict[str, Callable[[State], Next]] = {
+    "attention": _attributions,
     "computation": _weights,
     "output": _lens,
     "positions": _nearest,

@@ -37,6 +37,7 @@ from visformer.session.run import (
     without_run,
 )
 from visformer.values.arrays import Floats
+from visformer.values.attribution import Attributions
 from visformer.values.distribution import NearWords, RowDistribution
 from visformer.values.facts import Kind, ModelFacts
 from visformer.values.intervention import NO_CHANGES, Intervention
@@ -156,6 +157,7 @@ class State:
     seeks: bool = False  # at its end the step that says most is gone to
     parameters: tuple[LayerParameters, ...] = ()  # of the layers looked at, newest last
     lens: LensRows | None = None  # what each layer would predict, as far as it came
+    attributions: Attributions | None = None  # what tokens do, as far as measured
     intervention: Intervention = NO_CHANGES  # what the user has changed in the run
     found: TokensFound | None = None  # tokens that what was typed names
     unfolded: bool = False  # every next token is listed, not the best alone
@@ -318,6 +320,7 @@ class State:
             head=self.head,
             cell=self.cell,
             scale=self.scale,
+            attributions=self.attributions,
         )
 
     @property

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from visformer.language import _
+from visformer.language import N_, _
 from visformer.pictures.attention.maps import labels, layer_and_head
 from visformer.pictures.attention.reading import Reading, reading
 from visformer.pictures.attention.weights import head_weights
 from visformer.pictures.picture import quoted
 from visformer.pictures.selection import AttentionCell, Look, Selection
 from visformer.values.arrays import Floats
+from visformer.values.attribution import ATTRIBUTIONS
 from visformer.values.not_finite import nan_row_words
 from visformer.values.trace import Trace
 from visformer.words import KIND_NAMES, head_words, probability
@@ -22,7 +23,8 @@ def cell_words(trace: Trace | None, selection: Selection, look: Look) -> str:
     if cell is None or trace is None:
         return ""
     if not look.raw:
-        return _changed_words(reading(trace, selection, look, cell.kind), cell)
+        shown = reading(trace, selection, look, cell.kind)
+        return _changed_words(shown, cell, measured=look.summary in ATTRIBUTIONS)
     layer, head = layer_and_head(trace, selection, cell.kind)
     weights = head_weights(trace, cell.kind, layer, head)
     if not (cell.query < weights.shape[0] and cell.key < weights.shape[1]):
@@ -38,8 +40,10 @@ def cell_words(trace: Trace | None, selection: Selection, look: Look) -> str:
     )
 
 
-def _changed_words(shown: Reading | None, cell: AttentionCell) -> str:
-    """Quote a weight that is not a single head's, and how it was computed."""
+def _changed_words(
+    shown: Reading | None, cell: AttentionCell, *, measured: bool
+) -> str:
+    """Quote a number that is not a single head's, and how it was computed."""
     if shown is None or shown.note:  # nothing is shown
         return "" if shown is None else shown.note
     at = shown.cell_in_matrix(cell)
@@ -49,8 +53,11 @@ def _changed_words(shown: Reading | None, cell: AttentionCell) -> str:
     value = probability(float(shown.values[row, column]))
     if shown.masked is not None and shown.masked[row, column]:
         value = _("{value}, masked", value=value)
+    words = N_("{title} · {query} reads {key}: {weight} ({done})")
+    if measured:
+        words = N_("{title} · {key} for {query}: {weight} ({done})")
     return _(
-        "{title} · {query} reads {key}: {weight} ({done})",
+        words,
         title=shown.title,
         query=quoted(shown.rows[row]),
         key=quoted(shown.columns[column]),

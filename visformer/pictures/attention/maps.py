@@ -14,6 +14,7 @@ from visformer.pictures.selection import AttentionCell, Selection
 from visformer.pictures.token_names import names, writes
 from visformer.pictures.words.absent import captured_words
 from visformer.pictures.words.choices import written_axis, written_names
+from visformer.values.attribution import AttributionName, AttributionPlace
 from visformer.values.facts import SIDES, Kind, SentenceSide
 from visformer.values.trace import Trace
 from visformer.words import head_words
@@ -36,6 +37,14 @@ def layer_and_head(trace: Trace, selection: Selection, kind: Kind) -> tuple[int,
     """Return the chosen layer and head, clamped to those that a kind has."""
     layer = max(0, min(selection.layer, trace.layers(kind) - 1))
     return layer, max(0, min(selection.head, trace.heads(kind) - 1))
+
+
+def attribution_place(
+    trace: Trace, selection: Selection, kind: Kind, how: AttributionName
+) -> AttributionPlace:
+    """Return of which attention a measure is shown."""
+    layer, _head = layer_and_head(trace, selection, kind)
+    return AttributionPlace(how, kind, 0 if how == "gradient" else layer)
 
 
 def reserved(

@@ -7,6 +7,7 @@ subwords merged, then shaded.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -21,6 +22,7 @@ from visformer.pictures.attention import maps
 from visformer.pictures.attention.maps import (
     BothLabels,
     Marks,
+    attribution_place,
     axes,
     border,
     labels,
@@ -28,7 +30,16 @@ from visformer.pictures.attention.maps import (
 )
 from visformer.pictures.attention.token_groups import token_groups
 from visformer.pictures.attention.weights import head_weights, size
-from visformer.pictures.picture import AttentionRole, Bytes, Label, Matrix, codes, shade
+from visformer.pictures.picture import (
+    AttentionRole,
+    Bytes,
+    Label,
+    Matrix,
+    codes,
+    largest,
+    shade,
+    signed_shade,
+)
 from visformer.pictures.selection import (
     TOKEN_GROUPS,
     AttentionCell,
@@ -40,7 +51,9 @@ from visformer.pictures.selection import (
 from visformer.pictures.token_names import FED_SIGN, marks
 from visformer.pictures.words.absent import captured_words
 from visformer.values.arrays import Bools, Floats
+from visformer.values.attribution import ATTRIBUTIONS, Attribution
 from visformer.values.facts import SIDES, Kind
+from visformer.values.memo import same
 from visformer.values.pieces import Groups, WordMarks, marks_of, word_text
 from visformer.values.rollout import running_rollout, through
 from visformer.values.trace import Trace
@@ -105,9 +118,9 @@ class Reading(Matrix):
     def tints(self, cell: AttentionCell) -> Floats:
         """Return the weight of the cell's query for every key token; 0 for hidden ones.
 
-        Every token of a word has the word's weight.
+        Every token of a word has the word's weight. Signed numbers tint nothing.
         """
-        rows = self.rows_of((cell.query,))
+        rows = () if self.signed else self.rows_of((cell.query,))
         row = self.values[rows[0]] if rows else np.zeros(len(self.columns), np.float32)
         if self.keys is None:
             return row
@@ -150,13 +163,24 @@ def reading(
             "self-attention, which this trace does not have."
         )
         return replace(shown, queries=(), keys=(), note=note)
-    if look.summary == "head":
-        weights: Floats | None = head_weights(trace, kind, layer, head)
+    if look.summary in ATTRIBUTIONS:
+        told = attribution(trace, selection, kind, look.summary)
+        if told is not None and told.values is None:
+            return replace(shown, queries=(), keys=(), note=told.reason)
+        weights = None if told is None else told.values
+        if weights is not None:  # later tokens do not change a row
+            weights = weights[: len(queries), : len(keys)]
+    elif look.summary == "head":
+        weights = head_weights(trace, kind, layer, head)
     else:
         weights = summary(trace, kind, layer, look.summary)
     if weights is None:
         return None
-    shown = replace(shown, values=weights, done=done_words(trace, look, kind, layer))
+    done = done_words(trace, look, kind, layer)
+    if kind == "cross" and (share := share_words(trace, selection, look)):
+        done = f"{done}; {share}"
+    signed = look.summary == "gradient"
+    shown = replace(shown, values=weights, done=done, signed=signed)
     if not look.raw:
         mask = _masked(trace, look, kind, layer)
         return _changed(replace(shown, masked=mask), trace, look)
@@ -168,6 +192,28 @@ def reading(
         masked=~trace.mask(kind, layer),
         border=border(trace, kind),
     )
+
+
+def attribution(
+    trace: Trace, selection: Selection, kind: Kind, how: Summary
+) -> Attribution | None:
+    """Return a measure of a Trace's run; None where it is not known yet."""
+    known = selection.attributions
+    if how not in ATTRIBUTIONS or known is None or not same(known.of, trace.storage):
+        return None
+    return known.known.get(attribution_place(trace, selection, kind, how))
+
+
+def share_words(trace: Trace, selection: Selection, look: Look) -> str:
+    """Say how much of the current step comes from the source; "" if not known."""
+    told = attribution(trace, selection, "cross", look.summary)
+    if told is None or told.share is None or not len(trace):
+        return ""
+    share = float(told.share[len(trace) - 1])
+    if math.isnan(share):
+        return ""
+    percent = round(100 * share)
+    return _("source share of this step {percent}%", percent=percent)
 
 
 def move(
@@ -211,7 +257,8 @@ def _changed(shown: Reading, trace: Trace, look: Look) -> Reading:
     row_labels, column_labels = _labels(trace, kind, groups, words=look.words)
     if look.hide:
         queries, keys = (list(chain.from_iterable(side)) for side in (rows, columns))
-        values = chosen(values, queries, keys, renormalise=look.renormalise)
+        again = look.renormalise and not shown.signed
+        values = chosen(values, queries, keys, renormalise=again)
         masked = None if masked is None else masked[np.ix_(queries, keys)]
     if look.words:
         inner = _renumbered(rows), _renumbered(columns)
@@ -324,7 +371,7 @@ def attention_map(
 def matrix(shown: Reading, selection: Selection, title: str = "") -> Reading:
     """Shade a Reading; ``title`` replaces its own."""
     values = shown.values
-    shades, ends, note = shade(values, selection.scale)
+    shades, ends, note = _shades(shown, selection.scale)
     last = shown.rows_of((shown.query_tokens - 1,)) if values.size else ()
     if not values.size:
         note = shown.note or (_(HIDDEN) if shown.query_tokens else _(UNDECODED))
@@ -336,8 +383,17 @@ def matrix(shown: Reading, selection: Selection, title: str = "") -> Reading:
         note=note,
         marked=shown_marks(shown, selection.cell).cell,
         current=last[0] if last and shown.kind != "encoder" else None,
-        offer=_offer(values, selection.scale),
+        offer="" if shown.signed else _offer(values, selection.scale),
     )
+
+
+def _shades(shown: Reading, scale: Scale) -> tuple[Floats, tuple[str, str], str]:
+    """Return the shades, the ends of the scale, and a note."""
+    if not shown.signed:
+        return shade(shown.values, scale)
+    reach = largest(shown.values)
+    ends = number(-reach, 2), number(reach, 2)
+    return signed_shade(shown.values, reach), ends, ""
 
 
 def whole_codes(
@@ -347,7 +403,7 @@ def whole_codes(
     whole = reading(trace, selection, look, kind)
     if whole is None or not whole.values.size:
         return None
-    return codes(shade(whole.values, selection.scale)[0], whole.masked)
+    return codes(_shades(whole, selection.scale)[0], whole.masked)
 
 
 def offered_scale(values: Floats, scale: Scale) -> Scale | None:
@@ -397,7 +453,7 @@ def shown_marks(shown: Reading, cell: AttentionCell | None) -> Marks:
 def layers_taken(trace: Trace, look: Look, kind: Kind, layer: int) -> range:
     """Return the layers that a look combines."""
     match look.summary:
-        case "all":
+        case "all" | "gradient":
             return range(trace.layers(kind))
         case "rollout" if kind != "cross":
             return range(layer + 1)
@@ -406,6 +462,8 @@ def layers_taken(trace: Trace, look: Look, kind: Kind, layer: int) -> range:
 
 def done_words(trace: Trace, look: Look, kind: Kind, layer: int) -> str:
     """Describe how weights were captured and processed; "" for one head, derived."""
+    if look.summary in ATTRIBUTIONS:
+        return "; ".join(filter(None, _done_parts(trace, look, kind)))
     parts = (
         captured_words(trace, kind, layers_taken(trace, look, kind, layer)),
         *_done_parts(trace, look, kind),
@@ -419,7 +477,7 @@ def title_words(trace: Trace, selection: Selection, look: Look, kind: Kind) -> s
     match look.summary:
         case "head":
             return _("{kind} · {head}", kind=name, head=head_words(layer, head))
-        case "all":
+        case "all" | "gradient":
             return ngettext(
                 "{kind} · {n} layer",
                 "{kind} · all {n} layers",
@@ -466,6 +524,12 @@ def _done_parts(trace: Trace, look: Look, kind: Kind) -> list[str]:
                 "rollout: {mean}, 0.5 A + 0.5 I, rows renormalised, product of layers",
                 mean=mean,
             )
+        case "zeroing":
+            first = _("1 − cosine of the layer's output, rows normalised")
+        case "norms":
+            first = _("‖Σ a v Wₒ‖ over the heads, rows normalised")
+        case "gradient":
+            first = _("gradient of log p times embedding, in nats")
         case _:
             first = ""
     return [first, _hidden_words(look), _merge_words(look, trace, kind)]
@@ -476,7 +540,7 @@ def _hidden_words(look: Look) -> str:
         return ""
     names = (_(title) for name, title in TOKEN_GROUPS.items() if name in look.hide)
     tokens = ", ".join(names)
-    if look.renormalise:
+    if look.renormalise and look.summary != "gradient":
         return _("{tokens} hidden, renormalised", tokens=tokens)
     return _("{tokens} hidden, not renormalised", tokens=tokens)
 

@@ -6,7 +6,7 @@ from typing import NamedTuple, TypedDict
 
 import numpy as np
 
-from visformer.language import _
+from visformer.language import N_, _
 from visformer.pictures.attention.maps import layer_and_head
 from visformer.pictures.attention.reading import done_words, reading, title_words
 from visformer.pictures.attention.token_groups import joined_tokens
@@ -30,6 +30,7 @@ from visformer.pictures.words.choices import (
     short_choice,
 )
 from visformer.values.arrays import Floats
+from visformer.values.attribution import ATTRIBUTIONS
 from visformer.values.facts import Kind, SentenceSide
 from visformer.values.pieces import running_text
 from visformer.values.reading_order import reads_later
@@ -96,7 +97,10 @@ def _done(
         return _("not read by {title}", title=title)
     layer, _head = layer_and_head(trace, selection, cell.kind)
     query = row_word(trace, cell.kind, cell.query)
-    whose = _("read by “{query}” · {title}", query=query, title=title)
+    words = N_("read by “{query}” · {title}")
+    if look.summary in ATTRIBUTIONS:
+        words = N_("measured for “{query}” · {title}")
+    whose = _(words, query=query, title=title)
     done = done_words(trace, look, cell.kind, layer)
     return "; ".join(filter(None, (whose, done)))
 

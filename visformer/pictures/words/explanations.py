@@ -113,6 +113,18 @@ _SUMMARISED: dict[str, str] = {
         "Rollout: {strong} are tokens that reach a row through all layers up to this "
         "one."
     ),
+    "zeroing": N_(
+        "Value zeroing: {strong} are tokens without whose values this layer's output "
+        "would point elsewhere."
+    ),
+    "norms": N_(
+        "Norms of a v Wₒ: {strong} are tokens whose values this attention adds with "
+        "the greatest length."
+    ),
+    "gradient": N_(
+        "Gradient × input: {strong} are tokens whose embeddings log p of the written "
+        "token answers to most, for it or against it."
+    ),
     "rollout of cross": N_(
         "Rollout: {strong} are source words that reach a row through the encoder and "
         "this layer."

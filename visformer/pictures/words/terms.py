@@ -62,6 +62,21 @@ _SUMMARISED = {
         "½ A + ½ I, for the residual, with rows that sum to 1; the layers 1 to {layer} "
         "are multiplied."
     ),
+    "zeroing": N_(
+        "Value zeroing (Mohebbi et al. 2023): 1 − cosine between the output of layer "
+        "{layer} as it is and with a token's values zeroed in all {heads} heads. It "
+        "says how far a row depends on a token in this layer, not in which direction."
+    ),
+    "norms": N_(
+        "Norms (Kobayashi et al. 2020): ‖Σ a v Wₒ‖ over the {heads} heads of layer "
+        "{layer}: a large weight on a small value counts little. It leaves out the "
+        "residual, the norms and the feed-forward."
+    ),
+    "gradient": N_(
+        "Gradient × input: how log p of the token that a row writes answers to a "
+        "token's embedding, times that embedding, in nats; signed. It holds near this "
+        "input, through all {layers} layers; it is no share."
+    ),
     "rollout of cross": N_(
         "Rollout of cross-attention: the mean of the {heads} heads of layer {layer} "
         "times the rollout of the whole encoder (Abnar and Zuidema 2020), so that its "

@@ -137,6 +137,7 @@ class LookBar(QWidget):
         self.summaries.setCurrentIndex(self.summaries.findData(look.summary))
         self.scales.setCurrentIndex(self.scales.findData(scale))
         self.scales.setToolTip(_(SCALE_TIPS[scale]))
+        self.scales.setEnabled(look.summary != "gradient")  # which has its own
         for name in TOKEN_GROUPS:
             self.actions_[name].setChecked(name in look.hide)
         self.actions_["renormalise"].setChecked(look.renormalise)

@@ -45,6 +45,7 @@ from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.labels import LongestLabels, longest
 from visformer.ui.widgets.plain_label import paragraph
 from visformer.ui.widgets.term_tips import TermTip
+from visformer.values.attribution import ATTRIBUTIONS
 from visformer.values.facts import KINDS, Kind
 from visformer.values.memo import same
 from visformer.values.trace import Trace
@@ -190,7 +191,8 @@ class AttentionView(View):
 
     def _draw_panel(self, kind: Kind, panel: KindPanel) -> None:
         state, look = self._state, self._state.look
-        if kind != state.kind and look.form != "map":  # what is small is a map
+        # what is small is a map, and what is signed
+        if look.form != "map" and (kind != state.kind or look.summary == "gradient"):
             look = replace(look, form="map")
         extent, room = self._extents.get(kind), self._longest.get(kind, ((), ()))
         numbers = look.form, look.summary, look.hide, look.renormalise, look.words
@@ -201,12 +203,14 @@ class AttentionView(View):
             if state.visible
             else (0, 0)
         )
-        looks = (*numbers, mass, *at, state.scale, kind == state.kind)
+        known = state.attributions if look.summary in ATTRIBUTIONS else None
+        looks = (*numbers, mass, *at, state.scale, kind == state.kind, known)
         ahead = self._rows_ahead(kind, look, looks)
         if self._changed(kind, shown, looks, extent, room, ahead):
             self._tasks.pop(kind, None)
             drawn = reading(state.visible, state.selection, look, kind)
-            if drawn is None and state.visible is not None:
+            waits = look.summary in ATTRIBUTIONS
+            if drawn is None and state.visible is not None and not waits:
                 parts = summary_parts(state.visible, kind, at[0], look.summary)
                 self._begin(kind, parts)
                 return

@@ -1,0 +1,238 @@
+"""What tokens do to a run: value zeroing, norms, gradients, the share of the source.
+
+Letters: ``Q`` queries, ``K`` keys, ``S`` source and ``T`` target tokens, ``D`` width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from visformer.analysis.sublayers import head_output
+from visformer.core.loaded import Loaded
+from visformer.core.mask_rules import RULES
+from visformer.core.models import BatchRow, Model, WorkDone
+from visformer.core.modified import modified_checkpoint
+from visformer.core.passes import allowed_masks
+from visformer.core.rows import host
+from visformer.errors import InputError
+from visformer.language import _
+from visformer.values.arrays import Floats, read_only
+from visformer.values.attribution import Attribution, AttributionPlace
+from visformer.values.changes.head_scale import HeadScale
+from visformer.values.changes.others_off import OthersOff
+from visformer.values.changes.run_change import LocalChanges, RunChange
+from visformer.values.changes.value_off import ValueOff
+from visformer.values.facts import STACK_OF, Kind
+from visformer.values.intervention import Intervention
+from visformer.values.layer_weights import AttentionWeights
+from visformer.values.trace import Trace
+
+Doubles = NDArray[np.float64]
+
+
+class KnownRun(NamedTuple):
+    """A run by what it read, and the token that each row chose [T]."""
+
+    row: BatchRow
+    chosen: Sequence[int]
+    change: Intervention
+
+
+Working = Generator[WorkDone, None, Floats]
+
+
+def attributed(
+    model: Model, run: KnownRun, place: AttributionPlace
+) -> Generator[WorkDone, None, Attribution]:
+    """Compute a measure of a run; each yield is a place to stop.
+
+    Raises InputError, in one sentence, where the model cannot tell.
+    """
+    make = {"zeroing": value_zeroing, "norms": weighted_norms}
+    if place.how == "gradient":
+        values = yield from gradient_times_input(model, run, place.kind)
+    else:
+        values = yield from make[place.how](model, run, place.kind, place.layer)
+    share = None
+    if place.kind == "cross":
+        share = read_only(source_share(model, run))
+    return Attribution(values=read_only(values), share=share)
+
+
+def value_zeroing(model: Model, run: KnownRun, kind: Kind, layer: int) -> Working:
+    """Return how far each key's value turns each row of a layer's output, [Q, K].
+
+    For each key, its value is made zero in all heads of the layer; 1 - cosine of the
+    layer's output before and after, rows divided by their sum. Layers are independent:
+    what enters the layer is that of the run. Mohebbi et al. 2023, "Quantifying Context
+    Mixing in Transformers".
+    """
+    stack = STACK_OF[kind]
+    (whole,) = model.batch([run.row], [run.change])
+    facts = whole.model.stacks.get(stack)
+    if facts is None or not facts.hidden:
+        raise InputError(
+            "Value zeroing compares residual streams, which runs of this model do not "
+            "show."
+        )
+    before = whole.hidden(stack, layer + 1)  # [Q, D]
+    keys = len(whole.tokens(kind)[1])
+    turned = np.zeros((len(before), keys))
+    for key in range(keys):
+        yield WorkDone(key, keys, _("tokens"))
+        off = ValueOff(kind=kind, key=key, layer=layer)
+        (one,) = model.batch([run.row], [Intervention(*run.change, off)])
+        turned[:, key] = turn(before, one.hidden(stack, layer + 1))
+    return shares(turned)
+
+
+def turn(before: Floats, after: Floats) -> Doubles:
+    """Return 1 - cosine of rows [Q, D]; exactly 0 where a row stays as it is."""
+    a, b = before.astype(np.float64), after.astype(np.float64)
+    lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        cosine = (a * b).sum(1) / lengths
+    turned: Doubles = np.where((a == b).all(1), 0, np.maximum(0, 1 - cosine))
+    return turned
+
+
+def shares(values: Doubles) -> Floats:
+    """Divide rows [Q, K] by their sum; rows of zeros stay."""
+    total = values.sum(1, keepdims=True)
+    return (values / np.where(total == 0, 1, total)).astype(np.float32)
+
+
+def weighted_norms(model: Model, run: KnownRun, kind: Kind, layer: int) -> Working:
+    """Return the length of what each key adds to each row through W_O, [Q, K].
+
+    ||sum over heads of a v W_O||, rows divided by their sum. Kobayashi et al. 2020,
+    "Attention is Not Only a Weight".
+    """
+    if model.extras.weights is None:
+        raise InputError(
+            "Norms of a v W_O need the weights of W_O, which this model does not give."
+        )
+    parameters = model.extras.weights(STACK_OF[kind], layer)
+    weights = parameters.cross_attention if kind == "cross" else None
+    (trace,) = model.batch([run.row], [run.change])
+    return (yield from _norms(trace, weights or parameters.self_attention, kind, layer))
+
+
+def _norms(trace: Trace, weights: AttentionWeights, kind: Kind, layer: int) -> Working:
+    queries, keys = map(len, trace.tokens(kind))
+    heads, output = range(trace.heads(kind)), weights.output.weight  # [D, D]
+    read = [trace.attention(kind, layer, head) for head in heads]  # [Q, K] each
+    values = [head_output(trace, (kind, layer, head), slice(0))[0] for head in heads]
+    width = len(output) // len(heads)
+    added = np.stack(
+        [
+            value @ output[head * width : (head + 1) * width]
+            for head, value in zip(heads, values, strict=True)
+        ]
+    )  # [H, K, D]
+    lengths = np.zeros((queries, keys))
+    for query in range(queries):
+        yield WorkDone(query, queries, _("rows"))
+        weight = np.stack([one[query] for one in read])  # [H, K]
+        lengths[query] = np.linalg.norm((weight[..., None] * added).sum(0), axis=-1)
+    return shares(lengths)
+
+
+@dataclass(frozen=True, eq=False)
+class _Leaf(RunChange):
+    """Keep what embeds a side's tokens, to be derived by; it changes nothing."""
+
+    name = "leaf"
+    forms = ("leaf",)
+    examples = ()
+    point = "embedding"
+    everywhere = ("source", "target")
+
+    kept: dict[str, Tensor] = field(default_factory=dict)
+
+    def apply(self, x: Any, place: LocalChanges) -> Any:
+        """Return it as a leaf, [..., T, D]."""
+        self.kept[place.of] = leaf = x.detach().requires_grad_()
+        return leaf
+
+
+def gradient_times_input(model: Model, run: KnownRun, kind: Kind) -> Working:
+    """Return gradient x input of the log p of each row's choice: [T, S] or [T, T].
+
+    Per token the gradient with respect to its embedding, times the embedding, summed
+    over its dimensions: signed, in nats. Positions are held. Of the encoder there is
+    none: it writes no token.
+    """
+    if kind == "encoder":
+        raise InputError(
+            "Gradient × input is of the token that is written: it goes to source and "
+            "target tokens, not between source tokens."
+        )
+    if not isinstance(model, Loaded):
+        raise InputError(
+            "Gradient × input needs a model that Visformer runs itself; this one runs "
+            "in its own program."
+        )
+    leaf = _Leaf()
+    log_p = _log_p(model, run, leaf)
+    side, rows = "source" if kind == "cross" else "target", []
+    for row, p in enumerate(log_p):
+        yield WorkDone(row, len(log_p), _("rows"))
+        x = leaf.kept[side]  # [1, K, D]
+        (gradient,) = torch.autograd.grad(p, x, retain_graph=True)
+        rows.append((gradient * x.detach()).sum(-1)[0])
+    return host(torch.stack(rows))
+
+
+def _log_p(loaded: Loaded, run: KnownRun, leaf: _Leaf) -> tuple[Tensor, ...]:
+    """Return the log p of each of T choices, which can be derived."""
+    made = modified_checkpoint(loaded, Intervention(*run.change, leaf))
+    source, target = (
+        torch.tensor([ids], device=loaded.device)
+        for ids in (run.row.source.ids, [*run.row.target])
+    )
+    by_length = RULES[made.config.mask_rule].by_length
+    lengths = [source.shape[1]] if by_length else None
+    allowed = allowed_masks(made, source, target, lengths, {}, run.change)
+    with torch.inference_mode(False), torch.enable_grad():
+        memory = made.model.encode(source, allowed.encoder).output  # [1, S, D]
+        masks = allowed.decoder, allowed.cross
+        output = made.model.decode(target, memory, *masks).output  # [1, T, D]
+        log_p = made.model.output(output)[0].log_softmax(-1)  # [T, V]
+        return tuple(p[id] for p, id in zip(log_p, run.chosen, strict=True))
+
+
+def source_share(model: Model, run: KnownRun) -> Floats:
+    """Return the share of the source in each choice, [T], in [0, 1].
+
+    |log p - log p without cross values| over the sum of that and the same for the
+    decoder's self-attention values, each row's own kept. NaN where neither counts.
+    """
+    log_p = _chosen_log_p(model, run)
+    without = [
+        np.abs(log_p - _chosen_log_p(model, run, off))
+        for off in (HeadScale("cross", 0.0), OthersOff("decoder"))
+    ]
+    with np.errstate(invalid="ignore"):
+        share: Doubles = without[0] / (without[0] + without[1])
+    single: Floats = share.astype(np.float32)
+    return single
+
+
+def _chosen_log_p(model: Model, run: KnownRun, *more: RunChange) -> Doubles:
+    change = Intervention(*run.change, *more)
+    model.can(change, run.row.source)
+    begun = model.begin(run.row.source, change, None)
+    with torch.inference_mode():
+        log_p = begun.to(run.row.target, fed=True).logits.double().log_softmax(-1)
+    rows = log_p[-len(run.chosen) :].cpu()  # [T, V]
+    chosen = torch.tensor([*run.chosen])
+    values: Doubles = rows.gather(1, chosen[:, None])[:, 0].numpy()
+    return values
