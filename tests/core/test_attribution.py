@@ -18,7 +18,7 @@ from visformer.core.decoding import Decoding
 from visformer.core.model import Layer, StackRecord, Transformer
 from visformer.core.parts import Attention
 from visformer.errors import InputError
-from visformer.values.attribution import Attribution
+from visformer.values.attributions import Attribution
 from visformer.values.change_text import parse
 from visformer.values.facts import KINDS, Kind
 from visformer.values.trace import Trace
@@ -205,6 +205,8 @@ def test_a_changed_run_is_measured_as_it_ran(checkpoint: Checkpoint) -> None:
     assert found is not None
     assert not found[:, 1].any()
     assert found[:, 0].all()
+    with pytest.raises(InputError, match="value decoder 2 off; head cross off @ L1"):
+        decoding.attribution("norms", "cross", 0)
 
 
 def test_what_cannot_be_measured_is_said(checkpoint: Checkpoint) -> None:

@@ -5,8 +5,9 @@ Letters: ``Q`` queries, ``K`` keys, ``S`` source and ``T`` target tokens, ``D`` 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +15,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from visformer.analysis.sublayers import head_output
 from visformer.core.loaded import Loaded
 from visformer.core.mask_rules import RULES
 from visformer.core.models import BatchRow, Model, WorkDone
@@ -24,9 +24,8 @@ from visformer.core.rows import host
 from visformer.errors import InputError
 from visformer.language import _
 from visformer.values.arrays import Floats, read_only
-from visformer.values.attribution import Attribution, AttributionPlace
+from visformer.values.attributions import Attribution, AttributionPlace
 from visformer.values.changes.head_scale import HeadScale
-from visformer.values.changes.others_off import OthersOff
 from visformer.values.changes.run_change import LocalChanges, RunChange
 from visformer.values.changes.value_off import ValueOff
 from visformer.values.facts import STACK_OF, Kind
@@ -62,7 +61,8 @@ def attributed(
         values = yield from make[place.how](model, run, place.kind, place.layer)
     share = None
     if place.kind == "cross":
-        share = read_only(source_share(model, run))
+        with contextlib.suppress(InputError):  # a change that it cannot make
+            share = read_only(source_share(model, run))
     return Attribution(values=read_only(values), share=share)
 
 
@@ -129,7 +129,17 @@ def _norms(trace: Trace, weights: AttentionWeights, kind: Kind, layer: int) -> W
     queries, keys = map(len, trace.tokens(kind))
     heads, output = range(trace.heads(kind)), weights.output.weight  # [D, D]
     read = [trace.attention(kind, layer, head) for head in heads]  # [Q, K] each
-    values = [head_output(trace, (kind, layer, head), slice(0))[0] for head in heads]
+    changes = trace.intervention.at(kind, layer)
+    if changes.acts("heads", "output"):
+        raise InputError(
+            "Norms of a v W_O are of weights and values, but “{changes}” changes what "
+            "comes after them.",
+            changes=trace.intervention,
+        )
+    values = []
+    for head in heads:
+        own = trace.values(kind, layer, head)[None]  # [1, K, d]
+        values.append(replace(changes, head=head).apply("values", own)[0])
     width = len(output) // len(heads)
     added = np.stack(
         [
@@ -209,6 +219,23 @@ def _log_p(loaded: Loaded, run: KnownRun, leaf: _Leaf) -> tuple[Tensor, ...]:
         return tuple(p[id] for p, id in zip(log_p, run.chosen, strict=True))
 
 
+@dataclass(frozen=True)
+class _OwnAlone(RunChange):
+    """Zero what rows of the decoder read of other rows; their own weight stays."""
+
+    name = "own alone"
+    forms = ("own alone",)
+    examples = ()
+    point = "weights"
+    everywhere = ("decoder",)
+
+    def apply(self, x: Any, place: LocalChanges) -> Any:
+        """Keep the weight of each row's own key, [..., H, Q, K]."""
+        kept = x.diagonal(place.first, -2, -1).clone()
+        x.zero_().diagonal(place.first, -2, -1).copy_(kept)
+        return x
+
+
 def source_share(model: Model, run: KnownRun) -> Floats:
     """Return the share of the source in each choice, [T], in [0, 1].
 
@@ -218,7 +245,7 @@ def source_share(model: Model, run: KnownRun) -> Floats:
     log_p = _chosen_log_p(model, run)
     without = [
         np.abs(log_p - _chosen_log_p(model, run, off))
-        for off in (HeadScale("cross", 0.0), OthersOff("decoder"))
+        for off in (HeadScale("cross", 0.0), _OwnAlone())
     ]
     with np.errstate(invalid="ignore"):
         share: Doubles = without[0] / (without[0] + without[1])

@@ -30,7 +30,7 @@ from visformer.core.sampling import as_strategy, choose
 from visformer.core.threads import few_threads
 from visformer.errors import InputError
 from visformer.language import _
-from visformer.values.attribution import (
+from visformer.values.attributions import (
     ATTRIBUTIONS,
     Attribution,
     AttributionName,

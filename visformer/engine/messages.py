@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from visformer.values.arrays import Floats, Ids
-from visformer.values.attribution import Attribution, AttributionPlace
+from visformer.values.attributions import Attribution, AttributionPlace
 from visformer.values.distribution import NearWords, WholeDistribution
 from visformer.values.facts import ModelFacts, SentenceSide, StackName
 from visformer.values.finding import Finding

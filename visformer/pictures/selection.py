@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from visformer.language import N_
-from visformer.values.attribution import AttributionName, Attributions
+from visformer.values.attributions import AttributionName, Attributions
 from visformer.values.facts import Kind
 
 Scale = Literal["fixed", "head", "row", "log"]

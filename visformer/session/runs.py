@@ -48,7 +48,7 @@ from visformer.session.state import SHOWN_WHOLE, Next, State, limited
 from visformer.text import MAX_CHARACTERS
 from visformer.trace_file.saved_session import SavedRun
 from visformer.trace_file.stored_facts import RunSelection
-from visformer.values.attribution import ATTRIBUTIONS
+from visformer.values.attributions import ATTRIBUTIONS
 from visformer.values.facts import KINDS
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.layer_weights import same_model

@@ -41,7 +41,7 @@ from visformer.session.runs import fixed_words
 from visformer.session.state import Next, State
 from visformer.text import clean
 from visformer.values.arrays import Floats
-from visformer.values.attribution import ATTRIBUTIONS, Attribution, Attributions
+from visformer.values.attributions import ATTRIBUTIONS, Attribution, Attributions
 from visformer.values.distribution import RowDistribution
 from visformer.values.facts import SentenceSide
 from visformer.values.layer_weights import same_model

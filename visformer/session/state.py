@@ -37,7 +37,7 @@ from visformer.session.run import (
     without_run,
 )
 from visformer.values.arrays import Floats
-from visformer.values.attribution import Attributions
+from visformer.values.attributions import Attributions
 from visformer.values.distribution import NearWords, RowDistribution
 from visformer.values.facts import Kind, ModelFacts
 from visformer.values.intervention import NO_CHANGES, Intervention

@@ -29,7 +29,6 @@ from visformer.values.changes.head_scale import HeadScale
 from visformer.values.changes.hide_source import HideSource
 from visformer.values.changes.layer_off import LayerOff
 from visformer.values.changes.masked_score import MaskedScore
-from visformer.values.changes.others_off import OthersOff
 from visformer.values.changes.output_from import OutputFrom
 from visformer.values.changes.position_change import PositionChange
 from visformer.values.changes.residual_from import ResidualFrom
@@ -44,7 +43,7 @@ CHANGES: dict[str, type[RunChange]] = {  # every kind, by its name in older file
     for kind in (
         *(Causal, HideSource, Cell, HeadCell, MaskedScore, ScoreScale, PositionChange),
         *(HeadScale, HeadOnly, HeadMean, HeadFrom, OutputFrom, CellWeight, UniformRow),
-        *(ValueOff, OthersOff, LayerOff, ResidualFrom, Embedding),
+        *(ValueOff, LayerOff, ResidualFrom, Embedding),
     )
 }
 _ALLOWED = "changes, such as Causal(None) (visformer.parse_change reads text)"

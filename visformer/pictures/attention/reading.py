@@ -51,7 +51,7 @@ from visformer.pictures.selection import (
 from visformer.pictures.token_names import FED_SIGN, marks
 from visformer.pictures.words.absent import captured_words
 from visformer.values.arrays import Bools, Floats
-from visformer.values.attribution import ATTRIBUTIONS, Attribution
+from visformer.values.attributions import ATTRIBUTIONS, Attribution
 from visformer.values.facts import SIDES, Kind
 from visformer.values.memo import same
 from visformer.values.pieces import Groups, WordMarks, marks_of, word_text

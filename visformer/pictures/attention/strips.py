@@ -30,7 +30,7 @@ from visformer.pictures.words.choices import (
     short_choice,
 )
 from visformer.values.arrays import Floats
-from visformer.values.attribution import ATTRIBUTIONS
+from visformer.values.attributions import ATTRIBUTIONS
 from visformer.values.facts import Kind, SentenceSide
 from visformer.values.pieces import running_text
 from visformer.values.reading_order import reads_later

@@ -45,7 +45,7 @@ from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.labels import LongestLabels, longest
 from visformer.ui.widgets.plain_label import paragraph
 from visformer.ui.widgets.term_tips import TermTip
-from visformer.values.attribution import ATTRIBUTIONS
+from visformer.values.attributions import ATTRIBUTIONS
 from visformer.values.facts import KINDS, Kind
 from visformer.values.memo import same
 from visformer.values.trace import Trace
