@@ -17,7 +17,7 @@ NAMED: dict[str, tuple[str, ...]] = {
         *("the model's own positions", "the step's token: its rank;"),
         *("the layer's best token", "the rank of the step's token"),
         *("dot product of two positions'", "linear, one range for all three; input"),
-        "{scale}; the first {most:,}",
+        *("{scale}; the first {most:,}", "norms of a v Wₒ"),
     ),
     "it says what to do, or asks, and states nothing": (
         *("Click the block or press Enter to see its numbers on the Masks",),
@@ -29,6 +29,7 @@ NAMED: dict[str, tuple[str, ...]] = {
     "it explains what a strong colour means under any scale, of any weights": (
         *("Maximum of this layer's heads:", "Mean of all heads of all"),
         *("Mean of this layer's heads:", "The largest weight of each row"),
+        *("Norms of a v Wₒ: {strong}", "Gradient × input: {strong}"),
     ),
     "it defines a formula, a rule or a setting, true of every run": (
         *(

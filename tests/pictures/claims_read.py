@@ -250,6 +250,25 @@ CLAIMS: Claims = {
     "Rollout of cross-attention: the mean of the {heads} heads of layer {layer} times "
     "the rollout of the whole encoder (Abnar and Zuidema 2020), so that its columns "
     "are the words that the encoder read.": lambda s: place(s)[0] == "cross",
+    "Value zeroing (Mohebbi et al. 2023): 1 − cosine between the output of layer "
+    "{layer} as it is and with a token's values zeroed in all {heads} heads. It says "
+    "how far a row depends on a token in this layer, not in which direction.": (
+        lambda s: (
+            s.fields["heads"] == len(layer_heads(s))
+            and s.fields["layer"] == place(s)[1] + 1
+        )
+    ),
+    "Norms (Kobayashi et al. 2020): ‖Σ a v Wₒ‖ over the {heads} heads of layer "
+    "{layer}: a large weight on a small value counts little. It leaves out the "
+    "residual, the norms and the feed-forward.": lambda s: (
+        s.fields["heads"] == len(layer_heads(s))
+        and s.fields["layer"] == place(s)[1] + 1
+    ),
+    "Gradient × input: how log p of the token that a row writes answers to a token's "
+    "embedding, times that embedding, in nats; signed. It holds near this input, "
+    "through all {layers} layers; it is no share.": lambda s: (
+        s.fields["layers"] == s.trace.layers(place(s)[0])
+    ),
     "Rollout: {strong} are tokens that reach a row through all layers up to this "
     "one.": lambda s: place(s)[0] != "cross",
     "Rollout: {strong} are source words that reach a row through the encoder and this "

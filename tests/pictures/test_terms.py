@@ -58,13 +58,13 @@ def test_a_heads_measure_is_the_current_heads() -> None:
 
 def test_each_summary_has_its_formula() -> None:
     looked = scene(kind="decoder")
-    said = [
-        term_words("summary", replace(looked, look=Look(summary=summary)))
+    said = {
+        summary: term_words("summary", replace(looked, look=Look(summary=summary)))
         for summary in SUMMARIES
-    ]
-    assert len(set(said)) == len(SUMMARIES)
-    assert "½ A + ½ I" in said[-1]
-    assert "the layers 1 to 2" in said[-1]
+    }
+    assert len({*said.values()}) == len(SUMMARIES)
+    assert "½ A + ½ I" in said["rollout"]
+    assert "the layers 1 to 2" in said["rollout"]
 
 
 def test_a_rollout_of_cross_attention_multiplies_one_layer_with_the_encoder() -> None:

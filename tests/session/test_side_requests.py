@@ -13,6 +13,7 @@ from tests.session.sessions import (
     OTHER,
     TRACE,
     Engine,
+    answer,
     take,
     translated,
 )
@@ -21,6 +22,8 @@ from visformer.engine.messages import (
     AllTokens,
     AllTokensDone,
     Answer,
+    Attribute,
+    Attributed,
     Lens,
     LensDone,
     Opened,
@@ -31,10 +34,13 @@ from visformer.engine.messages import (
     Shuffle,
     Shuffled,
 )
+from visformer.pictures.attention.reading import attention_map, reading
+from visformer.pictures.selection import Look
 from visformer.session import receive, runs, side_requests
 from visformer.session.state import Next, Session, State
+from visformer.values.attributions import Attribution, AttributionPlace
 from visformer.values.distribution import WholeDistribution
-from visformer.values.facts import StackName
+from visformer.values.facts import KINDS, StackName
 from visformer.values.layer_weights import LayerParameters
 
 ALL = WholeDistribution(
@@ -191,3 +197,88 @@ def test_the_listener_hears_a_transition_once(engine: Engine) -> None:
     opened: Opened = opened_model(TRACE.model, np.ones((3, 8), np.float32))
     take(session, opened)
     assert len(heard) == 2
+
+
+# ---- what tokens do to the run ---------------------------------------------------
+
+
+def measured(session: Session, engine: Engine) -> list[AttributionPlace]:
+    """Answer all that is asked; return it."""
+    asked = []
+    while isinstance(engine.last, Attribute) and session.state.busy:
+        asked.append(engine.last.place)
+        values = np.ones((9, 9), np.float32)
+        made = Attribution(values=values)
+        take(session, Attributed(number=len(engine.asked), attribution=made))
+    return asked
+
+
+def test_a_measure_is_asked_for_of_each_kind_once_the_run_is_there(
+    session: Session, engine: Engine
+) -> None:
+    take(session, opened_model(TRACE.model))
+    session.set(look=Look(summary="zeroing"), kind="cross", layer=1)
+    session.do(runs.translate, "one two")
+    assert not isinstance(engine.last, Attribute)  # it is decoded first
+    answer(session, engine)
+    asked = measured(session, engine)
+    layer = session.state.layer
+    kinds = sorted(KINDS, key=lambda kind: kind != session.state.kind)
+    assert asked == [AttributionPlace("zeroing", kind, layer) for kind in kinds]
+    count = len(engine.asked)
+    session.set(step=2)  # rows do not depend on later tokens
+    session.set(look=Look(summary="mean"))
+    session.set(look=Look(summary="zeroing"))
+    assert len(engine.asked) == count
+    session.set(look=Look(summary="gradient"))
+    assert {place.layer for place in measured(session, engine)} == {0}
+
+
+def test_what_cannot_be_measured_says_why_in_its_place(
+    session: Session, engine: Engine
+) -> None:
+    take(session, opened_model(TRACE.model))
+    translated(session, engine)
+    session.set(look=Look(summary="norms"))
+    kind = session.state.kind
+    take(session, Refused(number=len(engine.asked), reason="it has no W_O."))
+    state = session.state
+    shown = reading(state.visible, state.selection, state.look, kind)
+    assert shown is not None
+    assert shown.note == "it has no W_O."
+    assert not state.error
+    session.do(runs.stop)  # of the next kind
+    assert session.state.look.summary == "head"
+    assert not session.state.busy
+
+
+def test_a_recorded_run_without_its_model_has_no_measure(
+    session: Session, engine: Engine
+) -> None:
+    session.do(runs.show_trace, TRACE)
+    session.set(look=Look(summary="norms"))
+    state = session.state
+    assert engine.asked == []
+    for kind in KINDS:
+        shown = reading(state.visible, state.selection, state.look, kind)
+        assert shown is not None
+        assert "is not open" in shown.note
+
+
+def test_gradients_are_signed_and_sit_at_the_steps_rows(
+    session: Session, engine: Engine
+) -> None:
+    take(session, opened_model(TRACE.model))
+    translated(session, engine)
+    session.set(look=Look(summary="gradient"), kind="cross", step=3)
+    values = np.linspace(-2, 1, 30, dtype=np.float32).reshape(5, 6)
+    share = np.array([1, 0.5, 0.25, 0.75, 0], np.float32)
+    made = Attribution(values=values, share=share)
+    take(session, Attributed(number=len(engine.asked), attribution=made))
+    state = session.state
+    shown = attention_map(state.visible, state.selection, state.look, "cross")
+    assert shown is not None
+    assert shown.signed
+    assert np.array_equal(shown.values, values[:3])
+    assert shown.ends == ("−2.00", "2.00")
+    assert "source share of this step 25%" in shown.done
