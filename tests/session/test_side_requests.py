@@ -280,5 +280,5 @@ def test_gradients_are_signed_and_sit_at_the_steps_rows(
     assert shown is not None
     assert shown.signed
     assert np.array_equal(shown.values, values[:3])
-    assert shown.ends == ("−2.00", "2.00")
+    assert shown.ends == ("−2", "2")
     assert "source share of this step 25%" in shown.done
