@@ -211,7 +211,7 @@ def test_a_changed_run_is_measured_as_it_ran(checkpoint: Checkpoint) -> None:
 
 def test_what_cannot_be_measured_is_said(checkpoint: Checkpoint) -> None:
     decoding = decoded(checkpoint)
-    with pytest.raises(InputError, match="not between source tokens"):
+    with pytest.raises(InputError, match="of the written token"):
         decoding.attribution("gradient", "encoder")
     wrong: Any = "shapley"
     with pytest.raises(InputError, match="zeroing"):

@@ -25,6 +25,11 @@ from visformer.ui.views.attention.arc_map import ArcsCanvas
 from visformer.ui.views.attention.attention import AttentionView
 from visformer.ui.views.attention.overview import Overview
 from visformer.ui.views.attention.running_text import RunningText
+from visformer.values.attributions import (
+    Attribution,
+    AttributionPlace,
+    Attributions,
+)
 from visformer.values.facts import KINDS, Kind
 
 
@@ -290,12 +295,18 @@ def test_every_look_of_every_step_is_drawn(
     view: AttentionView, form: Any, name: Any
 ) -> None:
     session = joined(view)
+    trace, ones = session.state.visible, np.ones((20, 20), np.float32)
+    assert trace is not None
+    places = [AttributionPlace(name, kind, at) for kind in KINDS for at in range(3)]
+    known = dict.fromkeys(places, Attribution(values=ones))
+    session.set(attributions=Attributions(of=trace.storage, known=known))
     for kind in KINDS:
         for step in (0, 1, 5):
             look = replace(ALL, form=form, summary=name)
             session.set(step=step, kind=kind, look=look)
             view.grab()
-        panel = view.panels[kind].panel(form) if form != "map" else view.maps[kind]
+        mapped = form == "map" or name == "gradient"  # which is signed
+        panel = view.maps[kind] if mapped else view.panels[kind].panel(form)
         assert csv_of(panel.export)
         small = [view.maps[other] for other in KINDS if other != kind]
         assert all(csv_of(heat_map.export) for heat_map in small)

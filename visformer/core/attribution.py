@@ -182,8 +182,8 @@ def gradient_times_input(model: Model, run: KnownRun, kind: Kind) -> Working:
     """
     if kind == "encoder":
         raise InputError(
-            "Gradient × input is of the token that is written: it goes to source and "
-            "target tokens, not between source tokens."
+            "Gradient × input is of the written token: between source tokens there is "
+            "none."
         )
     if not isinstance(model, Loaded):
         raise InputError(
