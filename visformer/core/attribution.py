@@ -17,7 +17,7 @@ from torch import Tensor
 
 from visformer.core.loaded import Loaded
 from visformer.core.mask_rules import RULES
-from visformer.core.models import BatchRow, Model, WorkDone
+from visformer.core.models import Model, Reached, SourceTokens, WorkDone
 from visformer.core.modified import modified_checkpoint
 from visformer.core.passes import allowed_masks
 from visformer.core.rows import host
@@ -39,9 +39,11 @@ Doubles = NDArray[np.float64]
 class KnownRun(NamedTuple):
     """A run by what it read, and the token that each row chose [T]."""
 
-    row: BatchRow
+    source: SourceTokens
+    target: Sequence[int]  # ids that its decoder consumes
     chosen: Sequence[int]
     change: Intervention
+    fed: bool  # in one whole pass, where that gives rows other positions
 
 
 Working = Generator[WorkDone, None, Floats]
@@ -66,6 +68,18 @@ def attributed(
     return Attribution(values=read_only(values), share=share)
 
 
+def _reached(model: Model, run: KnownRun, *more: RunChange) -> Reached:
+    """Run it once more, with more changes; InputError for one that is out of reach."""
+    change = Intervention(*run.change, *more)
+    model.can(change, run.source)
+    return model.begin(run.source, change, None).to(run.target, fed=run.fed)
+
+
+def _passed(model: Model, run: KnownRun, *more: RunChange) -> Trace:
+    """Return its Trace then, without steps."""
+    return _reached(model, run, *more).trace((), len(run.target))
+
+
 def value_zeroing(model: Model, run: KnownRun, kind: Kind, layer: int) -> Working:
     """Return how far each key's value turns each row of a layer's output, [Q, K].
 
@@ -75,7 +89,7 @@ def value_zeroing(model: Model, run: KnownRun, kind: Kind, layer: int) -> Workin
     Mixing in Transformers".
     """
     stack = STACK_OF[kind]
-    (whole,) = model.batch([run.row], [run.change])
+    whole = _passed(model, run)
     facts = whole.model.stacks.get(stack)
     if facts is None or not facts.hidden:
         raise InputError(
@@ -88,7 +102,7 @@ def value_zeroing(model: Model, run: KnownRun, kind: Kind, layer: int) -> Workin
     for key in range(keys):
         yield WorkDone(key, keys, _("tokens"))
         off = ValueOff(kind=kind, key=key, layer=layer)
-        (one,) = model.batch([run.row], [Intervention(*run.change, off)])
+        one = _passed(model, run, off)
         turned[:, key] = turn(before, one.hidden(stack, layer + 1))
     return shares(turned)
 
@@ -121,7 +135,7 @@ def weighted_norms(model: Model, run: KnownRun, kind: Kind, layer: int) -> Worki
         )
     parameters = model.extras.weights(STACK_OF[kind], layer)
     weights = parameters.cross_attention if kind == "cross" else None
-    (trace,) = model.batch([run.row], [run.change])
+    trace = _passed(model, run)
     return (yield from _norms(trace, weights or parameters.self_attention, kind, layer))
 
 
@@ -206,7 +220,7 @@ def _log_p(loaded: Loaded, run: KnownRun, leaf: _Leaf) -> tuple[Tensor, ...]:
     made = modified_checkpoint(loaded, Intervention(*run.change, leaf))
     source, target = (
         torch.tensor([ids], device=loaded.device)
-        for ids in (run.row.source.ids, [*run.row.target])
+        for ids in (run.source.ids, [*run.target])
     )
     by_length = RULES[made.config.mask_rule].by_length
     lengths = [source.shape[1]] if by_length else None
@@ -254,11 +268,8 @@ def source_share(model: Model, run: KnownRun) -> Floats:
 
 
 def _chosen_log_p(model: Model, run: KnownRun, *more: RunChange) -> Doubles:
-    change = Intervention(*run.change, *more)
-    model.can(change, run.row.source)
-    begun = model.begin(run.row.source, change, None)
     with torch.inference_mode():
-        log_p = begun.to(run.row.target, fed=True).logits.double().log_softmax(-1)
+        log_p = _reached(model, run, *more).logits.double().log_softmax(-1)
     rows = log_p[-len(run.chosen) :].cpu()  # [T, V]
     chosen = torch.tensor([*run.chosen])
     values: Doubles = rows.gather(1, chosen[:, None])[:, 0].numpy()

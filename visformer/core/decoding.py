@@ -16,7 +16,6 @@ from torch import Tensor
 from visformer.arguments import one_of, place, whole_number, wrong_type
 from visformer.core.attribution import KnownRun, attributed
 from visformer.core.models import (
-    BatchRow,
     Model,
     ModelRun,
     Reached,
@@ -285,9 +284,9 @@ class Decoding:
         how = cast("AttributionName", one_of("how", how, ATTRIBUTIONS))
         kind = cast("Kind", one_of("kind", kind, trace.kinds))
         at = AttributionPlace(how, kind, place("layer", layer, trace.layers(kind)))
-        row = BatchRow(self._read, trace.target_ids.tolist())
-        chosen = [step.id for step in trace.steps]
-        work = attributed(self.checkpoint, KnownRun(row, chosen, self.intervention), at)
+        target, chosen = trace.target_ids.tolist(), [step.id for step in trace.steps]
+        run = KnownRun(self._read, target, chosen, self.intervention, self._fed)
+        work = attributed(self.checkpoint, run, at)
         while True:
             try:
                 next(work)

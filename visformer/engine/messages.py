@@ -94,8 +94,9 @@ class Attribute(Request):
 
     place: AttributionPlace
     source: str | tuple[int, ...]
-    target: tuple[int, ...]  # ids that the decoder consumes
-    chosen: tuple[int, ...]  # the token that each of its rows chose
+    # of each row: what the decoder consumes, and the token that it chose
+    ids: tuple[tuple[int, ...], tuple[int, ...]]
+    fed: bool  # teacher-forced
     intervention: Intervention = NO_CHANGES
 
 

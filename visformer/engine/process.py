@@ -320,11 +320,10 @@ def _batch(server: Server, number: int, request: Batch) -> Stops:
 def _attribute(server: Server, number: int, request: Attribute) -> Stops:
     """Measure what tokens do to a run."""
     from visformer.core.attribution import KnownRun, attributed
-    from visformer.core.models import BatchRow
 
     model = open_one(server.model)
-    row = BatchRow(model.vocabulary.read(request.source), request.target)
-    run = KnownRun(row, request.chosen, request.intervention)
+    source, (target, chosen) = model.vocabulary.read(request.source), request.ids
+    run = KnownRun(source, target, chosen, request.intervention, request.fed)
     made = yield from attributed(model, run, request.place)
     server.send(Attributed(number=number, attribution=made))
 

@@ -35,6 +35,7 @@ from visformer.pictures.candidates import listed_row
 from visformer.pictures.computation import subject
 from visformer.pictures.output import known_rows, missing
 from visformer.pictures.selection import SUMMARIES
+from visformer.pictures.teacher_forcing import is_taught
 from visformer.session.pending import LensAsked
 from visformer.session.run import Run, RunOrigin
 from visformer.session.runs import fixed_words
@@ -129,8 +130,8 @@ def _attributions(state: State) -> Next:
     request = Attribute(
         place=place,
         source=trace.source_text or tuple(trace.source_ids.tolist()),
-        target=tuple(trace.target_ids.tolist()),
-        chosen=tuple(step.id for step in trace.steps),
+        ids=(tuple(trace.target_ids.tolist()), tuple(s.id for s in trace.steps)),
+        fed=is_taught(trace),
         intervention=trace.intervention,
     )
     kept = Attributions(of=trace.storage, known=known)
