@@ -26,7 +26,7 @@ from visformer.errors import InputError
 from visformer.files import check_suffix, save_result
 from visformer.pictures.computation.stages import stage_names
 from visformer.pictures.selection import FORMS, ORDERS, SUMMARIES, TOKEN_GROUPS, Look
-from visformer.session.runs import look_at_telling_head
+from visformer.session.runs import force, look_at_telling_head
 from visformer.session.state import State
 from visformer.ui import views
 from visformer.ui.look import theme
@@ -45,7 +45,10 @@ def render(options: argparse.Namespace, checkpoint: str, overrides: Overrides) -
     """Draw the window on a sentence into a PNG; InputError for bad options."""
     size = _size(options.size)
     _check(options)
-    intervention = parse(options.change).filled()
+    intervention, forced = (
+        parse(options.change).filled(),
+        [*map(_forced, options.force)],
+    )
     log_qt()
     folder = QTemporaryDir()
     ini = QSettings(folder.filePath("render.ini"), QSettings.Format.IniFormat)
@@ -76,6 +79,10 @@ def render(options: argparse.Namespace, checkpoint: str, overrides: Overrides) -
             _wait(lambda: _finished(window.session.state), SECONDS * 1000)
         if intervention:
             window.change_run(intervention)
+            _wait(lambda: _finished(window.session.state), SECONDS * 1000)
+        for step, id in forced:
+            window.session.set(step=step)
+            window.session.do(force, id)
             _wait(lambda: _finished(window.session.state), SECONDS * 1000)
         window.session.do(look_at_telling_head)  # as the window opens
         _select(options, window.session.state)
@@ -148,6 +155,16 @@ def _check(options: argparse.Namespace) -> None:
         raise InputError(
             "{path} cannot be written: no such folder.", path=options.output
         )
+
+
+def _forced(text: str) -> tuple[int, int]:
+    """Read STEP=ID; InputError if it is none."""
+    step, _equals, id = text.partition("=")
+    if not (step.isdigit() and id.isdigit() and int(step)):
+        raise InputError(
+            "--force is {text}: it must be STEP=ID, such as 4=1234.", text=text
+        )
+    return int(step), int(id)
 
 
 def _wrong(option: str, value: str, allowed: Iterable[str]) -> InputError:

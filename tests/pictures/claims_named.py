@@ -50,5 +50,8 @@ NAMED: dict[str, tuple[str, ...]] = {
     "its number is a mean of random draws, computed again beside its picture": (
         "The mean of {draws:,} draws differs from",
     ),
+    "it names what the user wanted of a run, whatever came of it": (
+        *("drawn, temperature {heat}", "at most {n:,} tokens"),
+    ),
     "it is said before a model is open": ("There is no table of positions:",),
 }

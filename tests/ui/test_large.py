@@ -21,7 +21,8 @@ def window(pair: Pair) -> MainWindow:
     return decoded(pair)
 
 
-@pytest.mark.parametrize("tab", [view.name for view in VIEWS])
+# the tree of runs is a list, and no picture
+@pytest.mark.parametrize("tab", [view.name for view in VIEWS if view.name != "runs"])
 def test_every_picture_becomes_large_and_goes_back(
     window: MainWindow, tab: str
 ) -> None:

@@ -76,9 +76,9 @@ def test_render_takes_it_and_names_it(
     assert picture.read_bytes().startswith(b"\x89PNG")
     with pytest.raises(SystemExit):
         main(["render", "--help"])
-    assert "output, length" in " ".join(capsys.readouterr().out.split())
+    assert "runs, length" in " ".join(capsys.readouterr().out.split())
     assert main([*arguments, "--view", "longth", "-o", str(picture)]) != 0
-    assert "output, length." in capsys.readouterr().err
+    assert "runs, length." in capsys.readouterr().err
 
 
 def test_names_and_titles_are_there_once() -> None:

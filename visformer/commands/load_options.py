@@ -16,13 +16,13 @@ from visformer.values.questions import (
     IGNORE,
     NAMES,
     OTHER,
+    PLAIN,
     RENAME,
     TARGET_TOKENIZER,
     Overrides,
     Value,
 )
 
-_PLAIN = ("layout", "heads", "pad", "bos", "eos", "pairs", "weights")
 _PAIRS = {"rename": RENAME, "names": NAMES}  # option -> prefix of its overrides
 
 
@@ -128,7 +128,7 @@ def _add_names(group: argparse._ArgumentGroup) -> None:
 def overrides(options: argparse.Namespace) -> Overrides:
     """Return the keywords of ``load`` that were given, and the second file if any."""
     made: dict[str, Value] = {
-        name: value for name in _PLAIN if (value := getattr(options, name)) is not None
+        name: value for name in PLAIN if (value := getattr(options, name)) is not None
     }
     files = options.tokenizer or []
     if len(files) > 2:

@@ -53,16 +53,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--page", help=_("page of the view ({pages})", pages="; ".join(pages))
     )
     _add_selection(parser)
-    parser.add_argument(
-        "--change",
-        action="append",
-        default=[],
-        help=_(
-            "modify the run; may be repeated. Examples: {examples}. “@ L2”, “@ L2H5” "
-            "or “@ L2H1,L2H5” says in which layers and heads; all count from 1",
-            examples=", ".join(examples()),
-        ),
-    )
+    _add_changes(parser)
     parser.add_argument("--theme", default="light", help=_choice(THEMES))
     parser.add_argument(
         "--zoom", type=int, default=100, help=_("text size in percent (default: 100)")
@@ -73,6 +64,30 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help=_("width x height in pixels (default: 1280x800)"),
     )
     parser.add_argument("-o", "--output", required=True, help=_("PNG file to write"))
+
+
+def _add_changes(parser: argparse.ArgumentParser) -> None:
+    """Add what makes another run of the sentence."""
+    parser.add_argument(
+        "--change",
+        action="append",
+        default=[],
+        help=_(
+            "modify the run; may be repeated. Examples: {examples}. “@ L2”, “@ L2H5” "
+            "or “@ L2H1,L2H5” says in which layers and heads; all count from 1",
+            examples=", ".join(examples()),
+        ),
+    )
+    parser.add_argument(
+        "--force",
+        action="append",
+        default=[],
+        metavar="STEP=ID",
+        help=_(
+            "force a token, by its id, at a step, from 1; may be repeated: the last "
+            "step comes last"
+        ),
+    )
 
 
 def _add_selection(parser: argparse.ArgumentParser) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -191,9 +191,17 @@ def parent_of(
 
     ``among``: keys, of which its own is one.
     """
+    by_key = {one.key: one for one in runs}
     return _above(
-        runs, run, lambda one: not one.gone if among is None else one.key in among
+        by_key, run, lambda one: not one.gone if among is None else one.key in among
     )
+
+
+def parents_of(runs: tuple[Run, ...]) -> dict[int, int]:
+    """Return the key of each run's parent that is not deleted, where there is one."""
+    by_key = {one.key: one for one in runs}
+    above = {run.key: _above(by_key, run, lambda one: not one.gone) for run in runs}
+    return {key: parent.key for key, parent in above.items() if parent is not None}
 
 
 def original_of(runs: tuple[Run, ...], run: Run) -> Run | None:
@@ -201,13 +209,13 @@ def original_of(runs: tuple[Run, ...], run: Run) -> Run | None:
 
     It is the nearest that the changed one came from.
     """
-    return _above(runs, run, lambda one: not one.change) if run.change else None
+    by_key = {one.key: one for one in runs}
+    return _above(by_key, run, lambda one: not one.change) if run.change else None
 
 
 def _above(
-    runs: tuple[Run, ...], run: Run, wanted: Callable[[Run], bool]
+    by_key: Mapping[int, Run], run: Run, wanted: Callable[[Run], bool]
 ) -> Run | None:
-    by_key = {one.key: one for one in runs}
     above = by_key.get(run.parent or 0)
     while above is not None and not wanted(above):
         above = by_key.get(above.parent or 0)

@@ -23,6 +23,8 @@ BY_PAIRS = 0  # heads: the number under which the references are likeliest
 SOURCE_LANGUAGE, TARGET_LANGUAGE = "source_language", "target_language"  # its codes
 WEIGHTS = "weights"  # one of several sets of weights in a file
 TARGET_PAD = "target_pad"  # if it differs from the source's
+# what commands take as options of their own; any other is --set NAME=VALUE
+PLAIN = ("layout", "heads", "pad", "bos", "eos", PAIRS, WEIGHTS)
 OPTIONS = "VISFORMER_OPTIONS"  # set by commands, and inherited by their engines
 
 AnswerKind = Literal["integer", "number", "choice", "file"]
@@ -77,6 +79,28 @@ def location_and_keywords(
     if TARGET_PAD in words:
         words["tgt_pad_idx"] = words.pop(TARGET_PAD)
     return (path, str(other)) if other else path, words
+
+
+def options_of(path: str, overrides: Overrides) -> list[str]:
+    """Return the words by which a command opens a checkpoint with its overrides."""
+    known = dict(overrides)
+    names = "tokenizer", TARGET_TOKENIZER
+    files = [str(known.pop(name)) for name in names if name in known]
+    words = ["--checkpoint", path]
+    words += [str(known.pop(OTHER))] if OTHER in known else []
+    words += ["--tokenizer", *files] if files else []
+    for name, value in known.items():
+        prefix, dot, rest = name.partition(".")
+        if f"{prefix}." in (NAMES, RENAME):
+            words += [f"--{prefix}", rest, str(value)]
+        elif f"{prefix}." == IGNORE:
+            words += [f"--{prefix}", rest] if value else []
+        elif name in PLAIN:
+            words += [f"--{name}", str(value)]
+        elif not dot:
+            text = value if isinstance(value, str) else json.dumps(value)
+            words += ["--set", f"{name}={text}"]
+    return words
 
 
 def merged(overrides: Overrides, more: Mapping[str, Value | None]) -> Overrides:

@@ -458,6 +458,13 @@ def _cache(scene: Scene) -> str:
     )
 
 
+def _tree(_scene: Scene) -> str:
+    return _(
+        "Below each run are those made of it; the first word that differs is "
+        "underlined."
+    )
+
+
 EXPLAINED: dict[TabPage, Callable[[Scene], str]] = {
     ("attention",): _attention,
     ("architecture",): _architecture,
@@ -470,4 +477,5 @@ EXPLAINED: dict[TabPage, Callable[[Scene], str]] = {
     ("masks", "lab"): _mask_lab,
     ("output", "next"): _output,
     ("output", "cache"): _cache,
+    ("runs", "tree"): _tree,
 }

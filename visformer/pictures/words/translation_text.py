@@ -100,6 +100,22 @@ def differences(
     return _parts(mine, same), _parts(theirs, known)
 
 
+def first_difference(text: str, other: str) -> tuple[TextPart, ...]:
+    """Split a text where it first differs from another one: that word differs.
+
+    The last word does where only the other text goes on.
+    """
+    mine, theirs = re.findall(_PIECE, text), re.findall(_PIECE, other)
+    pairs = enumerate(zip(mine, theirs, strict=False))
+    at = next((at for at, (a, b) in pairs if a != b), min(len(mine), len(theirs)))
+    if not mine or len(mine) == len(theirs) == at:
+        return (TextPart(text, differs=False),)
+    at = min(at, len(mine) - 1)
+    texts = "".join(mine[:at]), mine[at], "".join(mine[at + 1 :])
+    parts = (TextPart(text, differs=which == 1) for which, text in enumerate(texts))
+    return tuple(part for part in parts if part.text)
+
+
 def _parts(pieces: list[str], same: set[int]) -> tuple[TextPart, ...]:
     """Join equal neighbours."""
     parts: list[TextPart] = []

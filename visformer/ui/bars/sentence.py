@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QRect, QSize, Qt
 from PySide6.QtGui import (
+    QColor,
     QGuiApplication,
     QPainter,
     QPaintEvent,
@@ -117,35 +118,43 @@ class MarkedLabel(PlainLabel):
         if not self.rest and not any(part.differs for part in self.parts):
             super().paintEvent(event)
             return
-        painter, metrics = QPainter(self), self.fontMetrics()
-        usual = self.palette().color(self.foregroundRole())
-        faint = self.palette().color(QPalette.ColorRole.PlaceholderText)
-        x, end = self.contentsRect().left(), self.contentsRect().right()
-        whole = metrics.horizontalAdvance(self.text()) <= end - x + 1
         before, after = (TextPart(text, differs=False) for text in self._around)
         rest = TextPart(self.rest, differs=False)
-        for part in (before, *self.parts, rest, after):
-            room = end - x
-            text = part.text
-            if not whole and metrics.horizontalAdvance(text) > room:
-                text = cut_to_room(text, metrics, room)
-            ink = fed_colour(self.palette()) if part.differs else usual
-            painter.setPen(faint if part is rest else ink)
-            wide = metrics.horizontalAdvance(text)
-            box = QRect(
-                x, self.contentsRect().top(), wide, self.contentsRect().height()
-            )
-            painter.drawText(box, Qt.AlignmentFlag.AlignVCenter, text)
-            if part.differs and text.strip():
-                self._underline(painter, box, text)
-            x += wide
-            if text != part.text:
-                break
+        parts = before, *self.parts, rest, after
+        paint_parts(QPainter(self), self.contentsRect(), parts, self, faint=rest)
 
-    def _underline(self, painter: QPainter, box: QRect, text: str) -> None:
-        metrics = self.fontMetrics()
-        blank = len(text) - len(text.lstrip())
-        left = box.left() + metrics.horizontalAdvance(text[:blank])
-        y = box.center().y() + metrics.height() // 2 - 1
-        painter.setPen(QPen(fed_colour(self.palette()), max(1, metrics.height() // 12)))
-        painter.drawLine(left, y, box.right(), y)
+
+def paint_parts(
+    painter: QPainter,
+    room: QRect,
+    parts: tuple[TextPart, ...],
+    widget: QWidget,
+    *,
+    faint: TextPart | None = None,
+    ink: QColor | None = None,
+) -> None:
+    """Paint parts of a text in a widget's colours, or one; cut where room is short."""
+    metrics, palette = widget.fontMetrics(), widget.palette()
+    usual = palette.color(widget.foregroundRole())
+    inks = ink or usual, ink or fed_colour(palette)
+    x, end = room.left(), room.right()
+    text = "".join(part.text for part in parts)
+    whole = metrics.horizontalAdvance(text) <= end - x + 1
+    for part in parts:
+        text = part.text
+        if not whole and metrics.horizontalAdvance(text) > end - x:
+            text = cut_to_room(text, metrics, end - x)
+        pale = palette.color(QPalette.ColorRole.PlaceholderText)
+        painter.setPen(pale if part is faint else inks[part.differs])
+        wide = metrics.horizontalAdvance(text)
+        box = QRect(x, room.top(), wide, room.height())
+        painter.drawText(box, Qt.AlignmentFlag.AlignVCenter, text)
+        if part.differs and text.strip():
+            blank = len(text) - len(text.lstrip())
+            left = x + metrics.horizontalAdvance(text[:blank])
+            y = box.center().y() + metrics.height() // 2 - 1
+            painter.setPen(QPen(inks[True], max(1, metrics.height() // 12)))
+            painter.drawLine(left, y, box.right(), y)
+        x += wide
+        if text != part.text:
+            break

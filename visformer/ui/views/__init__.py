@@ -102,4 +102,10 @@ VIEWS: tuple[LazyView, ...] = (
         "OutputView",
         N_("How the decoder's output becomes the next token."),
     ),
+    LazyView(
+        "runs",
+        N_("Runs"),
+        "RunsView",
+        N_("What was run so far, what was changed, and how two runs differ."),
+    ),
 )

@@ -17,7 +17,10 @@ from visformer.errors import InputError, brief
 from visformer.files import check_suffix, save_result
 from visformer.language import N_, _
 from visformer.program.diagnostics import diagnostics, version_of
+from visformer.session import navigation, tree
 from visformer.session.openings import ask_again, open_with
+from visformer.session.run import EditedRun, EditName
+from visformer.session.state import State
 from visformer.ui.bars.look_bar import FORM_KEYS
 from visformer.ui.bars.message_stack import title_of
 from visformer.ui.bars.open_form import file_kinds, tokenizer_files
@@ -30,7 +33,6 @@ from visformer.ui.window.appearance import Appearance
 from visformer.ui.window.keys_page import KeysPage
 from visformer.ui.window.presenting import Presentation
 from visformer.ui.window.session_files import SessionFiles, choose_session
-from visformer.ui.window.ways import Ways
 from visformer.ui.window.window_parts import WindowParts
 from visformer.values.facts import KINDS
 from visformer.values.intervention import NO_CHANGES
@@ -456,3 +458,86 @@ def _ask(
     use = use or (lambda files: open_together(window, files))
     dialog.filesSelected.connect(lambda files: window.guarded(lambda: use(files)))
     dialog.open()
+
+
+# ---- undo, redo, back and forward ------------------------------------------------
+
+UNDO: dict[EditName, str] = {
+    "sentence": N_("&Undo the new sentence"),
+    "reference": N_("&Undo the reference"),
+    "token": N_("&Undo the choice of a token"),
+    "strategy": N_("&Undo the choice of a strategy"),
+    "change": N_("&Undo the change of the run"),
+    "run": N_("&Undo the turn to another run"),
+    "deletion": N_("&Undo the deletion of a run"),
+}
+REDO: dict[EditName, str] = {
+    "sentence": N_("&Redo the new sentence"),
+    "reference": N_("&Redo the reference"),
+    "token": N_("&Redo the choice of a token"),
+    "strategy": N_("&Redo the choice of a strategy"),
+    "change": N_("&Redo the change of the run"),
+    "run": N_("&Redo the turn to another run"),
+    "deletion": N_("&Redo the deletion of a run"),
+}
+
+
+class Ways:
+    """Four entries of the menus, whose keys are off where they are grey."""
+
+    def __init__(self, window: WindowParts, edit: QMenu) -> None:
+        """Add Undo and Redo to a menu; Back and Forward are added by another."""
+        self._window = window
+        self.undo_entry = _entry(window, QKeySequence.StandardKey.Undo, self.undo)
+        self.redo_entry = _entry(window, QKeySequence.StandardKey.Redo, self.redo)
+        keys, usual = self.redo_entry.shortcuts(), QKeySequence("Ctrl+Y")
+        if usual not in keys:  # Qt knows it on Windows alone
+            self.redo_entry.setShortcuts([*keys, usual])
+        edit.addActions([self.undo_entry, self.redo_entry])
+        self.back_entry = _entry(window, QKeySequence("Alt+Left"), self.back)
+        self.back_entry.setText(_("&Back"))
+        self.forward_entry = _entry(window, QKeySequence("Alt+Right"), self.forward)
+        self.forward_entry.setText(_("&Forward"))
+        self.draw(window.session.state)
+
+    def draw(self, state: State) -> None:
+        """Say what would be undone and redone, and grey what leads nowhere."""
+        _draw(self.undo_entry, state.history.undo, _("&Undo"), UNDO)
+        _draw(self.redo_entry, state.history.redo, _("&Redo"), REDO)
+        back, forward = navigation.ways(state)
+        self.back_entry.setEnabled(back)
+        self.forward_entry.setEnabled(forward)
+
+    def undo(self) -> None:
+        self._window.turn_to(tree.undo)
+
+    def redo(self) -> None:
+        self._window.turn_to(tree.redo)
+
+    def back(self) -> None:
+        self._window.turn_to(navigation.back)
+
+    def forward(self) -> None:
+        self._window.turn_to(navigation.forward)
+
+
+def _entry(
+    window: WindowParts,
+    key: QKeySequence.StandardKey | QKeySequence,
+    slot: Callable[[], None],
+) -> QAction:
+    action = QAction(window)
+    keys = [key] if isinstance(key, QKeySequence) else QKeySequence.keyBindings(key)
+    action.setShortcuts(keys)
+    action.triggered.connect(lambda _checked=False: slot())
+    return action
+
+
+def _draw(
+    entry: QAction,
+    runs: tuple[EditedRun, ...],
+    nothing: str,
+    titles: dict[EditName, str],
+) -> None:
+    entry.setEnabled(bool(runs))
+    entry.setText(_(titles[runs[-1].edit]) if runs else nothing)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ from PySide6.QtCore import QObject, Qt, Signal, SignalInstance
 from PySide6.QtWidgets import QFileDialog
 
 from visformer.errors import InputError, VisformerError, brief, stack_words
+from visformer.files import check_suffix, save_result
 from visformer.language import _, ngettext
 from visformer.session import openings
 from visformer.session.kept import (
@@ -31,6 +32,7 @@ from visformer.session.kept import (
 )
 from visformer.session.recipe import Recipe, read_recipe, written
 from visformer.session.runs import first_step
+from visformer.session.sharing import runs_json, saved
 from visformer.session.state import Session, State
 from visformer.text import visible
 from visformer.trace_file.saved_session import SavedRun, SavedSession
@@ -231,32 +233,59 @@ class SessionFiles(QObject):
             return
         revision = self._window.session.state.revision
 
-        def write() -> None:
+        def after() -> None:
+            self.path, self._saved = path, revision
+
+        self._do(path, partial(_write_session, session, recipe, path), after)
+
+    def save_runs(self, keys: Sequence[int], suffix: str) -> None:
+        """Ask for a file, and write runs: together in one session, or as JSON."""
+
+        def ask() -> None:
+            state = self._window.session.state
+            runs = saved(state, keys) if suffix == "vis" else []
+            path = ask_where(self._window, _("Save the runs"), f"runs.{suffix}")
+            if not path:
+                return
+            check_suffix(Path(path), f".{suffix}")
+
+            def write() -> None:
+                if runs:
+                    write_session(runs, Path(path))
+                else:
+                    save_result(Path(path), runs_json(state, keys).encode())
+
+            self._do(path, write)
+
+        self._window.guarded(ask)
+
+    def _do(
+        self,
+        path: str,
+        write: Callable[[], None],
+        after: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Write a file on the keeper's thread, then say so, or why it could not be."""
+
+        def tell(problem: str) -> None:
+            if problem:
+                self._window.session.set(error=problem)
+                return
+            after()
+            words = _("Saved as {file}.", file=_brief(Path(path).name))
+            self._window.session.set(notice=words)
+
+        def job() -> None:
             problem = ""
             try:
-                work = written(recipe)
-                write_session(
-                    session.runs,
-                    Path(path),
-                    session.at,
-                    baseline=session.baseline,
-                    work=work,
-                )
+                write()
             except VisformerError as error:
                 problem = str(error)
             except (OSError, ValueError) as error:  # a name that is no text
                 problem = brief(str(error))
-            self._emit(self._done, partial(self._written, path, revision, problem))
+            self._emit(self._done, partial(tell, problem))
 
-        self._keeper.do(write)
-
-    def _written(self, path: str, revision: object, problem: str) -> None:
-        if problem:
-            self._window.session.set(error=problem)
-            return
-        self.path, self._saved = path, revision
-        words = _("Saved as {file}.", file=_brief(Path(path).name))
-        self._window.session.set(notice=words)
+        self._keeper.do(job)
 
     # ---- sessions that were kept ---------------------------------------------------
 
@@ -343,6 +372,16 @@ def choose_session(window: WindowParts, files: SessionFiles) -> None:
     )
     if path:
         window.open(path)
+
+
+def _write_session(session: SavedSession, recipe: Recipe, path: str) -> None:
+    write_session(
+        session.runs,
+        Path(path),
+        session.at,
+        baseline=session.baseline,
+        work=written(recipe),
+    )
 
 
 def _mark_closed(work: KeptWork) -> None:

@@ -91,6 +91,7 @@ class MainWindow(WindowParts):
         self._traces = TraceOpener(self.session, self.show_file, self)
         self.open_trace = self._traces.open
         self.files = SessionFiles(self, keep)
+        self.save_runs = self.files.save_runs
         self._build()
         self.ways = build_menus(self, self.files, self.appearance, self.presentation)
         own: dict[object, Callable[[], object]] = {

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Concatenate, ParamSpec
 
 from PySide6.QtWidgets import QMainWindow, QMenu
 
@@ -15,7 +16,7 @@ from visformer.pictures.words.absent import missing_kinds_words
 from visformer.program.diagnostics import Health
 from visformer.program.memory import Memory
 from visformer.session import openings, runs
-from visformer.session.state import Session
+from visformer.session.state import Next, Session, State
 from visformer.trace_file.saved_session import SavedRun, SavedSession
 from visformer.ui.bars.candidates import CandidatesPanel
 from visformer.ui.bars.drawer import Drawer
@@ -31,6 +32,8 @@ from visformer.ui.window.tabs import Tabs
 from visformer.values.facts import Kind
 from visformer.values.intervention import Intervention
 from visformer.values.questions import Overrides
+
+P = ParamSpec("P")
 
 
 class WindowParts(QMainWindow):
@@ -48,6 +51,7 @@ class WindowParts(QMainWindow):
     messages: MessageStack
     open_trace: Callable[[str], None]
     recent_menu: QMenu
+    save_runs: Callable[[Sequence[int], str], None]  # their keys; "vis" or "json"
     reference: SourceLine
     restore: RestoreBar
     side: Side
@@ -94,6 +98,19 @@ class WindowParts(QMainWindow):
     def change_run(self, intervention: Intervention) -> None:
         """Run the sentence with these changes."""
         self.session.do(runs.change_run, intervention)
+
+    def turn_to(
+        self, to: Callable[Concatenate[State, P], Next], *given: P.args, **how: P.kwargs
+    ) -> None:
+        """Go to another run; what is typed follows where that changes it."""
+        before = self.session.state.wish
+        self.transport.pause()
+        self.session.do(to, *given, **how)
+        now = self.session.state.wish
+        if now.sentence != before.sentence:
+            self.source.setText(now.sentence)
+        if now.reference != before.reference:
+            self.reference.setText(now.reference)
 
     def choose_kind(self, kind: Kind) -> None:
         trace = self.session.state.trace
