@@ -15,6 +15,7 @@ import pytest
 import torch
 from PySide6.QtGui import QImage
 
+import visformer
 from tests.formats import layout_models
 from tests.formats.folders import write_letters
 from tests.states import ran
@@ -48,11 +49,32 @@ def test_translate_keeps_lines_and_order_and_tells_what_it_cuts(folder: Path) ->
     assert "is cut to 64 tokens, the model's limit; it has 121." in done.stderr.decode()
 
 
+def test_translate_prints_hypotheses_and_their_scores(folder: Path) -> None:
+    """A line of JSON for each sentence, as ``visformer.search`` returns them."""
+    arguments = "--checkpoint", str(folder), "--beam", "3", "--n-best", "2", "--json"
+    done = run("translate", *arguments, text=b"abc\n\nba\n")
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert lines == visformer.search(["abc", "", "ba"], folder, beam=3, n_best=2)
+    assert [line["source"] for line in lines] == ["abc", "", "ba"]
+    assert [len(line["hypotheses"]) for line in lines] == [2, 0, 2]
+    for one in (*lines[0]["hypotheses"], *lines[2]["hypotheses"]):
+        assert one["logprob"] == pytest.approx(sum(one["logprobs"]), abs=1e-9)
+        assert one["score"] == pytest.approx(one["logprob"] / len(one["tokens"]))
+        assert one["finished"] == (one["tokens"][-1] == "</s>")
+    first, second = lines[0]["hypotheses"]
+    assert first["score"] > second["score"]
+    assert [first["text"]] == visformer.translate("abc", folder, beam=3)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["translate", "--beam", "0"], "--beam is 0"),
         (["translate", "--beam", "x"], "invalid int value"),
+        (["translate", "--n-best", "2"], "--n-best needs --json"),
+        (["translate", "--json", "--n-best", "0"], "--n-best is 0, but must be from"),
+        (["translate", "--json", "--beam", "2", "--n-best", "3"], "--n-best is 3"),
         (["translate", "--checkpoint", "/no/such"], "such does not exist"),
         (["translate", "--device", "abacus"], "no device “abacus”"),
         (["inspect", "/no/such"], "such does not exist"),

@@ -132,6 +132,7 @@ def of_decoding(folder: Path) -> Calls:
         ),
         "model": (lambda x: visformer.translate("a", x), NONE),
         "beam": (lambda x: visformer.translate("a", folder, x), set()),
+        "n_best": (lambda x: visformer.search("a", folder, 4, x), set()),
     }
 
 
@@ -240,7 +241,7 @@ def test_what_cannot_be_meant_is_refused_in_a_sentence(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     call, taken = calls(folder)[name]
-    if name == "beam" or (name == "model"):
+    if name in ("beam", "model"):
         monkeypatch.setattr("visformer.paths.DEFAULT_CHECKPOINT", str(folder))
     for kind, odd in ODD.items():
         if kind in taken:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from visformer.api import open_trace as open_trace
     from visformer.api import parse_change as parse_change
     from visformer.api import save_session as save_session
+    from visformer.api import search as search
     from visformer.api import show as show
     from visformer.api import translate as translate
     from visformer.core.checkpoint import Checkpoint as Checkpoint
@@ -95,6 +96,7 @@ _MODULES = {  # public name -> the module that defines it, imported on first use
     "parse_change": "api",
     "run": "core.passes",
     "save_session": "api",
+    "search": "api",
     "show": "api",
     "translate": "api",
     "watch": "watching.watcher",

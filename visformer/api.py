@@ -277,6 +277,38 @@ def translate(
     Without a checkpoint, by the bundled English-French model. ``beam`` 1 is greedy
     search. Raises InputError where the model's numbers are not finite.
     """
+    texts, model = _asked(texts, checkpoint, beam)
+    from visformer.core.translation import translate as translated
+
+    return translated(model, texts, beam=beam)
+
+
+def search(
+    texts: str | Iterable[str],
+    checkpoint: Model | str | Path | None = None,
+    beam: int = 4,
+    n_best: int = 1,
+) -> list[dict[str, Any]]:
+    """Search the ``n_best`` translations of texts, or of one, by so many beams.
+
+    Each text gives {"source", "hypotheses"}, as ``visformer translate --json`` prints
+    it. A hypothesis has "text", "score", "logprob", "tokens", "logprobs", "finished":
+    score = logprob / length ** penalty, where logprob is the sum of the natural
+    logarithms of the probabilities, the length counts the token that ends the sentence,
+    and the penalty is the checkpoint's own, else 1. Raises InputError for more
+    hypotheses than beams, and where the model's numbers are not finite.
+    """
+    texts, model = _asked(texts, checkpoint, beam)
+    whole_number("n_best", n_best, least=1, most=MOST_BEAMS)
+    from visformer.core.translation import search as searched
+
+    return searched(model, texts, beam=beam, n_best=n_best)
+
+
+def _asked(
+    texts: str | Iterable[str], checkpoint: Model | str | Path | None, beam: int
+) -> tuple[list[str], Model]:
+    """Return the texts and the model that are meant."""
     allowed = _("a text, or several")
     if isinstance(texts, str):
         texts = [texts]
@@ -289,10 +321,8 @@ def translate(
     whole_number("beam", beam, least=1, most=MOST_BEAMS)
     let_paths_in()
     from visformer.core.models import bundled, opened
-    from visformer.core.translation import translate as translated
 
-    model = bundled() if checkpoint is None else opened(checkpoint)
-    return translated(model, texts, beam=beam)
+    return texts, bundled() if checkpoint is None else opened(checkpoint)
 
 
 def let_paths_in() -> None:

@@ -13,7 +13,7 @@ from tests.models import EOS, tiny_checkpoint
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
 from visformer.core.generation import Generation
-from visformer.core.search import Beams, search
+from visformer.core.search import SentenceSearch, search
 from visformer.values.strategy import Strategy
 
 INF = math.inf
@@ -93,7 +93,7 @@ def test_decoding_keeps_the_rules_and_the_models_probabilities() -> None:
     assert Decoding(ruled(), SOURCE).step().steps[0].origin == "model"
     unaltered = Decoding(ruled(forbidden=((never, never, never),)), SOURCE).step()
     assert unaltered.steps[0].origin == "model"  # there are rules: they change nothing
-    assert search(checkpoint, [SOURCE], beam=1) == [made]
+    assert search(checkpoint, [SOURCE], beam=1)[0].best == made
 
 
 def test_another_id_may_end_a_sentence() -> None:
@@ -101,18 +101,16 @@ def test_another_id_may_end_a_sentence() -> None:
     assert len(free) > 1
     checkpoint = ruled(ends=(free[0],))
     assert decoded(checkpoint) == free[:1]
-    assert search(checkpoint, [SOURCE], beam=1) == [free[:1]]
+    assert search(checkpoint, [SOURCE], beam=1)[0].best == free[:1]
 
 
 def closes(best: float, length: int, **rules: Any) -> bool:
     """Tell whether two hypotheses, -2 and -3 at 2 tokens, end the search."""
-    beams = Beams(2, 8, Generation(**rules))
-    beams.add(-2.0, [1, 0])
-    beams.look(-1.0, 2)
-    assert not beams.closed
-    beams.add(-3.0, [2, 0])
-    beams.look(best, length)
-    return beams.closed
+    sentence = SentenceSearch(2, 8, Generation(**rules))
+    sentence.add(1, 0, EOS, -2.0)
+    assert all(sentence.go_on(-1.0) for _step in range(length - 1))
+    sentence.add(1, 1, EOS, -3.0)
+    return not sentence.go_on(best)
 
 
 def test_when_a_search_stops() -> None:
@@ -124,12 +122,3 @@ def test_when_a_search_stops() -> None:
     assert not closes(-6.0, 4, early_stopping="never")  # -6 / 8 could be reached
     assert closes(-3.0, 4, early_stopping="never", length_penalty=0.0)
     assert closes(-INF, 4, early_stopping="never")
-
-
-def test_the_best_hypotheses_are_kept() -> None:
-    beams = Beams(2, 8, Generation(length_penalty=2.0, early_stopping=False))
-    for score, length in ((-2.0, 1), (-4.0, 4), (-3.0, 3)):
-        beams.add(score, [length] * length)
-    assert beams.finished == [(-0.25, [4] * 4), (-1 / 3, [3] * 3)]
-    assert beams.best() == [4] * 4
-    assert Beams(2, 8, Generation()).best() == []

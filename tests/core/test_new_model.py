@@ -21,6 +21,7 @@ from visformer.core.models import (
     SourceTokens,
     WorkDone,
 )
+from visformer.core.search import exhausted, search_run
 from visformer.engine.messages import (
     Batch,
     BatchDone,
@@ -36,6 +37,7 @@ from visformer.engine.messages import (
 )
 from visformer.engine.process import Server
 from visformer.errors import InputError
+from visformer.values.beam_search import BeamSearch
 from visformer.values.facts import ModelFacts
 from visformer.values.finding import Finding
 from visformer.values.given_attention import traces_of_weights
@@ -102,6 +104,14 @@ class CopyRun:
         trace = partial(self._trace, tuple(consumed))
         return Reached(trace, logits[since:], len(consumed))
 
+    def beam_rows(self, beams: int) -> CopyRun:
+        return self
+
+    def next(self, consumed: torch.Tensor) -> torch.Tensor:
+        return self.to(consumed[0].tolist()).logits[-1:].expand(len(consumed), -1)
+
+    def keep(self, rows: torch.Tensor, sentences: torch.Tensor | None) -> None: ...
+
     def _trace(
         self, consumed: Sequence[int], steps: Sequence[Step], rows: int
     ) -> Trace:
@@ -144,8 +154,9 @@ class Copying:
 
     def search(
         self, sources: Sequence[SourceTokens], beams: int | None
-    ) -> list[list[int]]:
-        return [[*source.ids, END] for source in sources]
+    ) -> list[BeamSearch]:
+        runs = [CopyRun(source, len(source.ids) + 1) for source in sources]
+        return [exhausted(search_run(run, beams or 1, self.ends)) for run in runs]
 
 
 MODEL: Model = Copying()  # which mypy checks

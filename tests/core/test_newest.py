@@ -42,7 +42,7 @@ def test_rows_after_a_pad_are_those_of_the_whole_pass(
         for row, trace in enumerate(full):
             expected = trace.decoder_output[-1]
             assert np.abs(output[row] - expected).max() < 2e-5 * np.abs(expected).max()
-        newest.select(torch.tensor([1, 0]))
+        newest.keep(torch.tensor([1, 0]), torch.tensor([1, 0]))
         ids.reverse()
 
 
@@ -53,7 +53,7 @@ def test_search_in_scratch_scores_as_the_whole_pass(beam: int) -> None:
     with torch.no_grad():
         checkpoint.model.output.bias[0] = 1.5
         checkpoint.model.output.bias[2] = -9
-    found = search(checkpoint, [SOURCE], beam=beam)[0]
+    found = search(checkpoint, [SOURCE], beam=beam)[0].best
     assert found.count(0) >= 2
     if beam == 1:
         for t in range(len(found)):  # a longer pass has other rows

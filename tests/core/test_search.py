@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -12,9 +14,13 @@ from tests.models import BOS, EOS, tiny_checkpoint
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
 from visformer.core.generation import Generation
-from visformer.core.search import search
+from visformer.core.incremental import DecoderRows
+from visformer.core.modified import as_intervention
+from visformer.core.native_run import NativeRun
+from visformer.core.search import exhausted, search, searching
 from visformer.core.translation import translate
 from visformer.errors import InputError
+from visformer.values.beam_search import BeamSearch, EndedBeam
 
 SOURCES = ["hello", "a", "transformers attend", "xyz", "qwertyuiop"]
 
@@ -50,7 +56,8 @@ def test_a_wide_beam_finds_the_best_of_all(seed: int) -> None:
         for last in (range(6) if length == 3 else [EOS])
     ]
     best = max(every, key=lambda ids: mean_log_probability(checkpoint, source, ids))
-    assert search(checkpoint, [source], beam=len(every)) == [list(best)]
+    (found,) = search(checkpoint, [source], beam=len(every))
+    assert found.best == list(best)
 
 
 @pytest.mark.parametrize("beam", [1, 3])
@@ -83,10 +90,102 @@ def test_beams_that_all_end_in_every_way_go_on_with_the_next_best() -> None:
         ends=(other_end,), early_stopping="never", length_penalty=4, max_tokens=4
     )
     checkpoint = replace(checkpoint, generation=rules)  # the longest has the best score
-    assert search(checkpoint, [[7, EOS]], beam=2) == [[first, first, first, EOS]]
+    (found,) = search(checkpoint, [[7, EOS]], beam=2)
+    assert found.best == [first, first, first, EOS]
 
 
 def test_nothing_to_translate() -> None:
     assert translate(tiny_checkpoint(), []) == []
     with pytest.raises(InputError, match="beams is 0"):
         translate(tiny_checkpoint(), ["a"], beam=0)
+
+
+class Rows:
+    """Rows of a search, and what they computed by the ids that they had consumed."""
+
+    def __init__(self, run: NativeRun, beams: int) -> None:
+        self.rows, self.seen = run.beam_rows(beams), dict[tuple[int, ...], Any]()
+
+    def next(self, consumed: torch.Tensor) -> torch.Tensor:
+        made, _masks = self.rows.computed(consumed, consumed.shape[1] - 1)
+        for ids, row in zip(consumed.tolist(), made[:, -1].numpy(), strict=True):
+            self.seen[tuple(ids)] = row
+        return self.rows.logits(made[:, -1])
+
+    def keep(self, rows: torch.Tensor, sentences: torch.Tensor | None) -> None:
+        self.rows.keep(rows, sentences)
+
+
+CHANGES = ["", "head cross off @ L2H1", "causal off", "hide 2"]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_rows_of_a_search_are_those_of_each_history_alone(change: str) -> None:
+    """Every beam of every step: its row, its sum of log p, and who was dropped."""
+    checkpoint = tiny_checkpoint(3, norm_first=True, final_norm=True)
+    source = checkpoint.vocabulary.read("transformers")
+    intervention = as_intervention(change)
+    run = checkpoint.begin(source, intervention, 7)
+    rows, rules = Rows(run, 3), Generation(early_stopping="never")
+    begun, ends = torch.tensor([[BOS]]), checkpoint.ends
+    steps = searching(rows, begun, [7], rules, ends, beams=3)
+    (found,) = exhausted(steps)
+    assert found.ids.shape == found.parents.shape == found.sums.shape == (7, 6)
+    for step in range(len(found)):
+        kept = np.isfinite(found.sums[step])
+        for beam in np.flatnonzero(kept).tolist():
+            ids, logprobs = found.line(step, beam)
+            assert len(ids) == len(logprobs) == step + 1
+            alone = checkpoint.begin(source, intervention, 7)
+            reached = alone.to([BOS, *ids[:-1]])
+            own = float(reached.logits[-1].log_softmax(-1)[ids[-1]])
+            assert own == pytest.approx(logprobs[-1], abs=2e-5)
+            trace = reached.trace([], step + 1)
+            here = rows.seen[(BOS, *ids[:-1])]
+            assert np.abs(trace.decoder_rows[step] - here).max() < 2e-5
+        last_kept, dropped = found.sums[step, :3].min(), found.sums[step, 3:]
+        ended = [one for one in found.finished if one.step == step]
+        assert len(ended) + kept.sum() == 6
+        assert step == 6 or (dropped <= last_kept).all()
+
+
+def test_what_has_ended_leaves_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last steps compute the beams of the longest sentence alone."""
+    checkpoint = tiny_checkpoint(1, norm_first=True, final_norm=True)
+    sizes, compute = list[int](), DecoderRows.next
+
+    def next_logits(rows: DecoderRows, consumed: torch.Tensor) -> torch.Tensor:
+        sizes.append(len(consumed))
+        return compute(rows, consumed)
+
+    monkeypatch.setattr(DecoderRows, "next", next_logits)
+    sources = [checkpoint.vocabulary.read(text).ids for text in SOURCES]
+    found = search(checkpoint, sources, beam=2)
+    lengths = [len(one) for one in found]
+    assert len(set(lengths)) > 2
+    left = [sum(length > step for length in lengths) for step in range(max(lengths))]
+    assert sizes == [2 * count for count in left]
+    for ids, made in zip(sources, found, strict=True):
+        (alone,) = search(checkpoint, [ids], beam=2)
+        assert alone.best == made.best
+        scores = [one.score for one in made.ranked()]
+        assert [one.score for one in alone.ranked()] == pytest.approx(scores)
+
+
+def test_another_length_penalty_ranks_what_has_finished() -> None:
+    found = BeamSearch(
+        beams=2,
+        given=(BOS,),
+        ids=np.array([[5, 6, 7, 8]] * 3, np.int32),
+        parents=np.zeros((3, 4), np.int32),
+        sums=np.array([[-1, -2, -3, -4]] * 3, np.float32),
+        finished=(EndedBeam(1, 0, EOS, -2.0, -1.0), EndedBeam(3, 0, EOS, -3.2, -0.8)),
+        length_penalty=1.0,
+        early_stopping=True,
+        limit=9,
+        ends=(EOS,),
+    )
+    assert [one.step for one in found.ranked()] == [3, 1]
+    assert [one.score for one in found.ranked(0.0)] == [-2.0, -3.2]
+    assert [one.score for one in found.ranked(2.0)] == [-0.2, -0.5]
+    assert found.line_of(found.finished[0]) == ((5, EOS), (-1.0, -1.0))

@@ -180,7 +180,8 @@ def test_search_finds_what_decoding_finds(preset: str) -> None:
     checkpoint = small(preset, seed=7, max_positions=14)
     sources = [[4, 5, 6, 7], [8, 9], [10, 11, 12, 13, 4], [5, 9]]
     found = search(checkpoint, sources, beam=1)
-    for source, ids in zip(sources, found, strict=True):
+    for source, made in zip(sources, found, strict=True):
+        ids = made.best
         steps = Decoding(checkpoint, source).finish().steps
         assert [step.id for step in steps] == ids
         assert not set(ids) & {id for (id,) in checkpoint.generation.forbidden}

@@ -77,8 +77,8 @@ def test_a_tie_is_decided_alike_by_steps_table_search_sampling_and_lens() -> Non
     assert [row.id for row in candidate_table(trace.until(1)).rows[:3]] == [5, 9, 20]
     for beam in (1, 3):
         found = search(checkpoint, [SOURCE, SOURCE[:3]], beam=beam)
-        assert all(set(ids) == {5} for ids in found) or beam > 1
-        assert all(ids[0] == 5 for ids in found)
+        assert all(set(one.best) == {5} for one in found) or beam > 1
+        assert all(one.best[0] == 5 for one in found)
     whole = run(checkpoint, [SOURCE], [[BOS, 9, 20, 4]])[0]
     assert [step.rank for step in whole.steps] == [2, 3, 8, 1]
     rows = whole.lens()

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import json
+import random
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from tests.formats.test_marian import PAD, VOCABULARY, random_model
+from visformer.core import search as searching
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
 from visformer.core.mask_rules import padded
 from visformer.core.passes import run
-from visformer.core.search import search
 from visformer.core.translation import translate
 from visformer.errors import CheckpointError
 from visformer.formats.loading import load
+from visformer.values.beam_search import BeamSearch
 from visformer.values.facts import KINDS
 from visformer.values.strategy import Strategy
 
@@ -59,6 +63,10 @@ def wordy_model(seed: int, ending: float = 0.0) -> Any:
         model.final_logits_bias.normal_(std=0.3, generator=generator)
         model.final_logits_bias[:, EOS] = ending
     return model
+
+
+def search(checkpoint: Checkpoint, sources: list[list[int]], beam: int) -> Any:
+    return [one.best for one in searching.search(checkpoint, sources, beam=beam)]
 
 
 def saved(folder: Path, model: Any, **settings: Any) -> Checkpoint:
@@ -113,6 +121,84 @@ def test_beams_are_those_of_generate(
                 lengths |= {len(ids) for ids in expected}
     assert 23 in lengths  # at the limit, where the end is forced
     assert len(lengths) > 5
+
+
+def random_settings(seed: int) -> dict[str, Any]:
+    draw = random.Random(seed)
+    return {
+        "num_beams": draw.randint(2, 6),
+        "length_penalty": draw.choice([-0.5, 0.0, 0.6, 1.0, 1.5, 2.0]),
+        "early_stopping": draw.choice([True, False, "never"]),
+        "max_new_tokens": draw.randint(1, 24),
+    }
+
+
+def by_a_hair(found: BeamSearch) -> bool:
+    """Whether rounding may decide which candidate of some step is kept."""
+    sums = np.sort(found.sums.astype(np.float64), 1)[:, ::-1]
+    gaps = sums[:, found.beams - 1] - sums[:, found.beams]
+    return bool(np.nanmin(gaps) < 1e-5)
+
+
+def assert_hypotheses_are_those_of_generate(folder: Path, seeds: range) -> None:
+    """Compare all hypotheses of a search, and their scores, for random settings."""
+    import transformers
+
+    opened = []
+    for number, which in enumerate(MODELS):
+        path = folder / str(number)
+        checkpoint = saved(path, wordy_model(*which), max_length=None)
+        own = transformers.MarianMTModel.from_pretrained(path).eval()
+        opened.append((checkpoint, own))
+    ids = padded(SOURCES, PAD)
+    left, close = 0, 0
+    for seed in seeds:
+        told = random_settings(seed)
+        (checkpoint, own), beams = opened[seed % len(MODELS)], told["num_beams"]
+        made = own.generate(
+            ids,
+            attention_mask=(ids != PAD).long(),
+            num_return_sequences=beams,
+            output_scores=True,
+            return_dict_in_generate=True,
+            **told,
+        )
+        rules = replace(
+            checkpoint.generation,
+            length_penalty=told["length_penalty"],
+            early_stopping=told["early_stopping"],
+            max_tokens=told["max_new_tokens"],
+        )
+        changed = replace(checkpoint, generation=rules)
+        found = searching.search(changed, SOURCES, beam=beams)
+        for at, one in enumerate(found):
+            rows = range(at * beams, (at + 1) * beams)
+            theirs = {n: float(made.sequences_scores[n]) for n in rows}
+            # where only the end may follow, theirs go on with impossible tokens
+            theirs = {n: score for n, score in theirs.items() if score > -1e7}
+            best = one.ranked()[:beams]
+            scores = [hypothesis.score for hypothesis in best]
+            targets = [list(one.line_of(hypothesis).ids) for hypothesis in best]
+            expected = [trimmed(made.sequences[n], [EOS]) for n in theirs]
+            if targets != expected and by_a_hair(one):
+                close += 1
+                continue
+            assert targets == expected, (seed, told)
+            assert scores == pytest.approx([*theirs.values()], 2e-5, 2e-5), told
+        left += len({len(one) for one in found}) > 1
+    assert left > len(seeds) / 10  # sentences left the batch one by one
+    assert close < len(seeds) / 20
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_hypotheses_and_scores_are_those_of_generate(tmp_path: Path) -> None:
+    assert_hypotheses_are_those_of_generate(tmp_path, range(12))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_hypotheses_and_scores_under_300_settings(tmp_path: Path) -> None:
+    assert_hypotheses_are_those_of_generate(tmp_path, range(12, 312))
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Iterator
 
@@ -24,24 +25,52 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=int,
         help=_("number of beams; 1 is greedy (default: the checkpoint's own, else 1)"),
     )
+    parser.add_argument(
+        "--n-best",
+        type=int,
+        metavar="N",
+        help=_("hypotheses of each sentence, at most as many as beams; with --json"),
+    )
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help=_(
+            "print a line of JSON per sentence, with its hypotheses, best first: score "
+            "= sum of natural log p / length^penalty, the end token counted; the "
+            "penalty is the checkpoint's own, else 1"
+        ),
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Translate to the end of the input; returns 0."""
-    if options.beam is not None and options.beam < 1:
-        raise InputError("--beam is {n}, but must be at least 1.", n=options.beam)
+    beam, n_best = options.beam, options.n_best
+    if beam is not None and beam < 1:
+        raise InputError("--beam is {n}, but must be at least 1.", n=beam)
+    if n_best is not None and not 1 <= n_best <= (beam or n_best):
+        raise InputError(
+            "--n-best is {n}, but must be from 1 to the number of beams (--beam).",
+            n=n_best,
+        )
+    if n_best is not None and not options.json:
+        raise InputError("--n-best needs --json: a line of text has one translation.")
     if sys.stdin is None:
         raise InputError("Standard input is closed: give it one sentence per line.")
     output = results()
     groups = _groups(1 if sys.stdin.isatty() else GROUP)  # one by one to a person
-    from visformer.core.translation import translate
+    from visformer.core.translation import search, translate
     from visformer.formats.loading import load
 
     first = checkpoint_paths(options.checkpoint)[0]
     path, given = location_and_keywords(first, overrides(options))
     checkpoint = load(path, device=options.device, **given)
     for lines in groups:
-        for text in translate(checkpoint, lines, beam=options.beam):
+        if options.json:
+            found = search(checkpoint, lines, beam=beam, n_best=n_best or 1)
+            texts = [json.dumps(one, ensure_ascii=False) for one in found]
+        else:
+            texts = translate(checkpoint, lines, beam=beam)
+        for text in texts:
             # exactly one line per input line, whatever the model returns
             line = " ".join(text.splitlines())
             # control characters of an untrusted vocabulary are shown, not obeyed

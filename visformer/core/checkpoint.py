@@ -24,6 +24,7 @@ from visformer.core.vocabulary import TokenizerVocabulary
 from visformer.errors import InputError
 from visformer.language import _
 from visformer.values.arrays import Floats, Ids
+from visformer.values.beam_search import BeamSearch
 from visformer.values.distribution import NearWords, WholeDistribution
 from visformer.values.facts import SentenceSide
 from visformer.values.intervention import Intervention
@@ -72,15 +73,15 @@ class Checkpoint(Loaded):
 
     def search(
         self, sources: Sequence[SourceTokens], beams: int | None
-    ) -> list[list[int]]:
-        """Return the best target ids of each source, the end of sentence included.
+    ) -> list[BeamSearch]:
+        """Search the target of each source.
 
         Raises InputError where the model's numbers are not finite.
         """
         rows = [source.ids for source in sources]
         found = search(self, rows, beam=beams or self.generation.beams)
-        for row, ids in zip(rows, found, strict=True):
-            if not ids:  # its numbers are NaN, as a pass shows
+        for row, made in zip(rows, found, strict=True):
+            if not made.finished:  # its numbers are NaN, as a pass shows
                 trace = run(self, [row], [[self.tokenizer.bos]])[0]
                 raise InputError(not_finite_words(trace))
         return found

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
 from torch import Tensor
 
-EarlyStopping = Literal[True, False, "never"]
+from visformer.values.beam_search import EarlyStopping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +23,7 @@ class Generation:
 
     beams: int = 1  # unless a translation is given another number
     length_penalty: float = 1.0  # score of a hypothesis: sum log p / length ** penalty
-    early_stopping: EarlyStopping = True  # see ``Beams`` in search.py
+    early_stopping: EarlyStopping = True  # see ``SentenceSearch`` in search.py
     max_tokens: int | None = None  # None: 2 S + 50
     min_tokens: int = 0  # the sentence does not end before
     forbidden: tuple[tuple[int, ...], ...] = ()  # sequences that are never completed

@@ -31,11 +31,20 @@ CHUNK = 1024  # rows computed at once, so that [H, Q, K] stays small
 
 
 class DecoderState:
-    """The keys and values of the rows decoded so far, of B sentences."""
+    """The keys and values of the rows decoded so far, of N hypotheses.
+
+    There are as many of each of B sentences, whose memory they share.
+    """
 
     @torch.no_grad()
     def __init__(
-        self, packed: PackedDecoder, memory: Tensor, readable: Tensor, limit: int
+        self,
+        packed: PackedDecoder,
+        memory: Tensor,
+        readable: Tensor,
+        limit: int,
+        *,
+        beams: int = 1,
     ) -> None:
         """``memory`` [B, S, D] is the encoder output, ``readable`` bool [B, S].
 
@@ -45,7 +54,7 @@ class DecoderState:
         config = packed.model.config
         self.padding, self.whole_pass = RULES[config.mask_rule], False
         self.length, self.limit = 0, limit
-        batch, heads = memory.shape[0], config.heads
+        batch, heads = beams * memory.shape[0], config.heads
         self.memory_rows = torch.cat(  # [B, S, 2 L D]: k, v of each layer
             [
                 project(memory)
@@ -59,8 +68,8 @@ class DecoderState:
         hidden = self.padding.source_keys and not bool(readable.all())
         self.readable = readable[:, None] if hidden else None  # [B, 1, S]
         shape = (2 * len(packed.layers), batch, heads, limit, config.head_size)
-        self.cache = memory.new_empty(shape)  # [2 L, B, H, limit, d]
-        self.visible: Tensor | None = None  # bool [B, length], None: all
+        self.cache = memory.new_empty(shape)  # [2 L, N, H, limit, d]
+        self.visible: Tensor | None = None  # bool [N, length], None: all
         alone = batch == 1 and memory.device.type == "cpu"
         self._one_row = OneRow(packed, self.cache, self.memory) if alone else None
 
@@ -72,9 +81,9 @@ class DecoderState:
 
     @torch.inference_mode()
     def extend(self, ids: Tensor, visible: Tensor | None = None) -> Tensor:
-        """Run rows for ids [B, n] -> what they computed, [B, n, W] as in ``Columns``.
+        """Run rows for ids [N, n] -> what they computed, [N, n, W] as in ``Columns``.
 
-        ``visible`` bool [B, n] is False for pads; the config's mask rule decides what
+        ``visible`` bool [N, n] is False for pads; the config's mask rule decides what
         that hides.
         """
         rows = [
@@ -91,9 +100,16 @@ class DecoderState:
         if self.visible is not None:
             self.visible = self.visible[:, : self.length]
 
-    def select(self, rows: Tensor) -> None:
-        """Keep (and repeat) these sentences: int [B']; for beam search."""
-        self.cache[:, :, :, : self.length] = self.cache[:, rows, :, : self.length]
+    def keep(self, rows: Tensor, sentences: Tensor | None) -> None:
+        """Keep (and repeat) these hypotheses int [N'], of these sentences."""
+        if sentences is not None:
+            self.memory = [part[sentences] for part in self.memory]
+            self.readable = None if self.readable is None else self.readable[sentences]
+        moved = (rows != torch.arange(len(rows), device=rows.device)).nonzero()[:, 0]
+        if len(moved):
+            seen = self.cache[:, :, :, : self.length]
+            seen[:, moved] = seen[:, rows[moved]]
+        self.cache = self.cache[:, : len(rows)]
         if self.visible is not None:
             self.visible = self.visible[rows]
 
@@ -137,10 +153,10 @@ class DecoderState:
         return mask if rows is None else mask & rows[:, :, None]
 
     def _cross_mask(self, visible: Tensor | None) -> Tensor | None:
-        """Cross attention mask of the new rows, to broadcast to [B, n, S]."""
+        """Cross attention mask of the new rows, to broadcast to [B, N / B n, S]."""
         if visible is None or not self.padding.cross_rows:
             return self.readable
-        rows = visible[:, :, None]  # [B, n, 1]
+        rows = visible.reshape(len(self.memory[0]), -1, 1)  # [B, N / B n, 1]
         return rows if self.readable is None else rows & self.readable
 
     def _layer(
@@ -307,8 +323,9 @@ def _on_arrays(function: Function) -> Callable[[Floats], Floats]:
 
 
 class DecoderRows:
-    """The decoder rows of B sentences: of a cache where that is exact, else of passes.
+    """The decoder rows of N hypotheses: of a cache where that is exact, else of passes.
 
+    There are as many of each of B sentences, whose memory is kept once.
     A hook, a custom module or a change may let any row read any token; so may a pad
     (``settled``). Then only a pass over the same ids gives what ``run`` gives.
     """
@@ -321,6 +338,8 @@ class DecoderRows:
         real: Tensor,
         limit: int,
         change: Intervention = NO_CHANGES,
+        *,
+        beams: int = 1,
     ) -> None:
         """``memory`` [B, S, D] is the encoder output, ``real`` bool [B, S]."""
         self._checkpoint, self._memory, self._real = checkpoint, memory, real
@@ -329,7 +348,8 @@ class DecoderRows:
         self.fed = False  # whether rows have the positions of one whole pass
         self._cache: DecoderState | None = None
         if self._packed is not None:
-            self._cache = DecoderState(self._packed, memory, real, limit)
+            packed = self._packed
+            self._cache = DecoderState(packed, memory, real, limit, beams=beams)
             self.memory_rows = self._cache.memory_rows  # [B, S, 2 L D]
         else:
             start = torch.full((len(memory), 1), checkpoint.tokenizer.bos)
@@ -337,7 +357,7 @@ class DecoderRows:
             self.memory_rows = memory_rows(record)
 
     def settled(self, ids: Tensor) -> bool:
-        """Whether no later token changes the rows of ids [B, T].
+        """Whether no later token changes the rows of ids [N, T].
 
         A row without an allowed key attends to all keys, unless masked scores are
         infinite, which makes it NaN for good.
@@ -353,7 +373,7 @@ class DecoderRows:
         )
 
     def computed(self, ids: Tensor, first: int) -> tuple[Tensor, LayeredMasks | None]:
-        """Compute the rows of ids [B, T] from ``first`` on, [B, n, W].
+        """Compute the rows of ids [N, T] from ``first`` on, [N, n, W].
 
         Also returns the masks of a pass, if there was one.
         """
@@ -365,22 +385,27 @@ class DecoderRows:
         cache.shorten(first)
         cache.whole_pass, length = self.fed, cache.length
         # passes may have made rows that it lacks
-        fresh = ids[:, length:].to(self._memory.device)  # [B, T - length]
-        seen = ids != self._checkpoint.tokenizer.pad  # [B, T]
+        fresh = ids[:, length:].to(self._memory.device)  # [N, T - length]
+        seen = ids != self._checkpoint.tokenizer.pad  # [N, T]
         visible = None if bool(seen.all()) else seen[:, length:].to(fresh.device)
         return cache.extend(fresh, visible)[:, first - length :], None
 
     def _pass(self, ids: Tensor) -> tuple[StackRecord, LayeredMasks]:
-        """Compute all rows of ids [B, T] together; returns the masks, too."""
+        """Compute all rows of ids [N, T] together; returns the masks, too."""
         checkpoint, config = self._checkpoint, self._checkpoint.config
         shown, count = ids != checkpoint.tokenizer.pad, ids.shape[1]
-        original = make_masks(config.mask_rule, self._real, shown)
-        opened = make_masks(config.mask_rule, self._real, shown, causal=False).decoder
+        beams = len(ids) // len(self._memory)
+        memory, real = (
+            x.repeat_interleave(beams, 0) if beams > 1 else x
+            for x in (self._memory, self._real)
+        )
+        original = make_masks(config.mask_rule, real, shown)
+        opened = make_masks(config.mask_rule, real, shown, causal=False).decoder
         original = original._replace(cross=original.cross.expand(-1, count, -1))
         masks = modified_masks(self._change, config, original, opened)
         lookup = (PASS_LOOKUP if self.fed else STEP_LOOKUP)[config.position_axis]
         record = checkpoint.model.decode(
-            ids, self._memory, masks.decoder, masks.cross, lookup
+            ids, memory, masks.decoder, masks.cross, lookup
         )
         return record, masks
 
@@ -388,7 +413,17 @@ class DecoderRows:
         """Project rows [N, W] to logits [N, V]."""
         return self._checkpoint.logits_from(self._packed, rows[:, self._output])
 
-    def select(self, rows: Tensor) -> None:
-        """Keep (and repeat) these sentences of the same memory: int [B]."""
+    def next(self, consumed: Tensor) -> Tensor:
+        """Return the logits [N, V] of what follows these ids [N, t]."""
+        rows, _masks = self.computed(consumed, consumed.shape[1] - 1)
+        return self.logits(rows[:, -1])
+
+    def keep(self, rows: Tensor, sentences: Tensor | None) -> None:
+        """Keep (and repeat) these hypotheses int [N'], of these sentences; None: all.
+
+        Those of a sentence follow one another.
+        """
+        if sentences is not None:
+            self._memory, self._real = self._memory[sentences], self._real[sentences]
         if self._cache is not None:
-            self._cache.select(rows)
+            self._cache.keep(rows, sentences)

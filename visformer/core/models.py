@@ -17,6 +17,7 @@ from visformer.arguments import wrong_type
 from visformer.core.generation import Generation
 from visformer.language import _
 from visformer.values.arrays import Floats, Ids
+from visformer.values.beam_search import BeamSearch
 from visformer.values.distribution import NearWords, WholeDistribution
 from visformer.values.facts import ModelFacts, SentenceSide, StackName
 from visformer.values.finding import Finding
@@ -94,6 +95,19 @@ class Reached(NamedTuple):
     kept: int  # rows that no later token changes: T of a causal run, else fewer
 
 
+class BeamRows(Protocol):
+    """The decoder rows of N hypotheses: as many of each of B sentences."""
+
+    def next(self, consumed: Tensor) -> Tensor:
+        """Return the logits [N, V] of what follows these ids [N, t].
+
+        They go on with those of the call before, as they were kept since.
+        """
+
+    def keep(self, rows: Tensor, sentences: Tensor | None) -> None:
+        """Keep (and repeat) these rows int [N'], of these sentences; None: of all."""
+
+
 class ModelRun(Protocol):
     """One source under one change: its decoder rows, as far as they are asked for."""
 
@@ -126,6 +140,12 @@ class ModelRun(Protocol):
 
         The logits are those of the rows from ``since`` on, or of more. ``fed`` gives
         rows the positions of one whole pass, where steps have others.
+        """
+
+    def beam_rows(self, beams: int) -> BeamRows:
+        """Return rows of so many hypotheses, none of which is computed yet.
+
+        Raises InputError where the model chooses no tokens.
         """
 
 
@@ -210,8 +230,8 @@ class Model(Protocol):
 
     def search(
         self, sources: Sequence[SourceTokens], beams: int | None
-    ) -> list[list[int]]:
-        """Return the best target ids of each source, what ends it included.
+    ) -> list[BeamSearch]:
+        """Search the target of each source.
 
         ``beams`` 1 is greedy search, None the model's own number.
         """

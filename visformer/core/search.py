@@ -1,11 +1,13 @@
-"""Beam search over a batch of sentences, for translation without Traces."""
+"""Beam search over a batch of sentences; its steps are kept, Traces are not made."""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Generator, Sequence
+from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,72 +20,86 @@ from visformer.core.mask_rules import (
     padded,
     real_tokens,
 )
+from visformer.core.models import BeamRows, ModelRun, WorkDone
 from visformer.core.sampling import best_first
 from visformer.core.threads import few_threads, work
+from visformer.language import _
+from visformer.values.beam_search import BeamSearch, EndedBeam, score
 from visformer.values.config import ModelConfig
 
 BATCH_TOKENS = 2048  # source tokens decoded at once, times the number of beams
+Result = TypeVar("Result")
 
 
-@dataclass(slots=True)
-class Beams:
-    """The finished hypotheses of one sentence: the ``width`` best, best first.
+class SentenceSearch:
+    """One sentence's steps and finished hypotheses, and whether its search has ended.
 
     The rules of ``early_stopping`` are those of transformers: True stops as soon as
-    there are ``width`` of them; False stops when the best unfinished one, if it ended
-    now, would not beat the worst of them; "never" is like False, but assumes that the
-    best one continues to the limit if the length penalty favours long ones.
+    ``beams`` have finished; False stops when the best unfinished one, if it ended now,
+    would not beat the worst of the best finished ones; "never" is like False, but
+    assumes that the best one continues to the limit if the length penalty favours long
+    ones.
     """
 
-    width: int
-    limit: int  # tokens
-    rules: Generation
-    finished: list[tuple[float, list[int]]] = field(default_factory=list)
-    closed: bool = False
+    def __init__(self, beams: int, limit: int, rules: Generation) -> None:
+        self._beams, self.limit, self._rules = beams, limit, rules
+        self._steps: list[tuple[np.ndarray[Any, Any], ...]] = []
+        self._finished: list[EndedBeam] = []
+        self._best: list[float] = []  # scores of the best finished ones, best first
 
-    def add(self, score: float, ids: list[int]) -> None:
-        """Keep a hypothesis with its score, the sum of log-probabilities."""
-        self.finished.append((self._mean(score, len(ids)), ids))
-        # the sort is stable: of equals, the earlier comes first
-        self.finished.sort(key=lambda hypothesis: -hypothesis[0])
-        del self.finished[self.width :]
+    def add(self, step: int, beam: int, id: int, logprob: float) -> None:
+        """Keep a hypothesis that ended, unless nothing can lead to it."""
+        if logprob > -math.inf:
+            reached = score(logprob, step + 1, self._rules.length_penalty)
+            self._finished.append(EndedBeam(step, beam, id, logprob, reached))
+            self._best = sorted([*self._best, reached], reverse=True)[: self._beams]
 
-    def look(self, best: float, length: int) -> None:
-        """Close when the search ends; ``best`` is the best unfinished hypothesis."""
-        stopping, longer = self.rules.early_stopping, self.rules.length_penalty > 0
-        if stopping == "never" and longer:
+    def go_on(self, best: float, *kept: np.ndarray[Any, Any]) -> bool:
+        """Keep a step; ``best`` is the best unfinished sum. False: it was the last."""
+        self._steps.append(kept)
+        stopping, penalty = self._rules.early_stopping, self._rules.length_penalty
+        length = len(self._steps)
+        if stopping == "never" and penalty > 0:
             length = self.limit
-        full = len(self.finished) == self.width
-        hopeless = full and self._mean(best, length) <= self.finished[-1][0]
+        full = len(self._best) == self._beams
+        hopeless = full and score(best, length, penalty) <= self._best[-1]
         # a single beam is greedy search; if all are -inf (or NaN), nothing continues
-        early = full and (stopping is True or self.width == 1)
-        self.closed |= early or hopeless or not best > -math.inf
+        early = full and (stopping is True or self._beams == 1)
+        return not (early or hopeless) and best > -math.inf
 
-    def _mean(self, score: float, length: int) -> float:
-        return score / math.pow(length, self.rules.length_penalty)
-
-    def best(self) -> list[int]:
-        """Return the ids with the highest score; none if all numbers were NaN."""
-        return self.finished[0][1] if self.finished else []
+    def search(self, given: tuple[int, ...], ends: tuple[int, ...]) -> BeamSearch:
+        """Return all of it."""
+        ids, parents, sums = map(np.stack, zip(*self._steps, strict=True))
+        return BeamSearch(
+            beams=self._beams,
+            given=given,
+            ids=ids.astype(np.int32),
+            parents=parents.astype(np.int32),
+            sums=sums,
+            finished=tuple(self._finished),
+            length_penalty=self._rules.length_penalty,
+            early_stopping=self._rules.early_stopping,
+            limit=self.limit,
+            ends=ends,
+        )
 
 
 def search(
     checkpoint: Loaded, sources: Sequence[Sequence[int]], *, beam: int
-) -> list[list[int]]:
-    """Return the best target ids of each source, the end-of-sentence token included.
+) -> list[BeamSearch]:
+    """Search the target of each source.
 
     At most 2 S + 50 tokens are generated, or as many as the checkpoint's own rules
     allow, and never more than the model's positions.
     """
-    results: list[list[int]] = [[]] * len(sources)
+    found: dict[int, BeamSearch] = {}
     for batch in _batches(checkpoint.config, sources, beam):
         longest = len(sources[batch[-1]])
         tokens = longest + checkpoint.most_tokens(longest)
         with few_threads(work(checkpoint.model, tokens, len(batch) * beam)):
-            best = _search(checkpoint, [sources[i] for i in batch], beam)
-        for index, made in zip(batch, best, strict=True):
-            results[index] = made
-    return results
+            made = _search(checkpoint, [sources[i] for i in batch], beam)
+        found |= zip(batch, made, strict=True)
+    return [found[index] for index in range(len(sources))]
 
 
 def _batches(
@@ -108,86 +124,165 @@ def _together(config: ModelConfig, first: Sequence[int], other: Sequence[int]) -
 
 @torch.inference_mode()
 def _search(
-    checkpoint: Loaded, sources: Sequence[Sequence[int]], beam: int
-) -> list[list[int]]:
+    checkpoint: Loaded, sources: Sequence[Sequence[int]], beams: int
+) -> list[BeamSearch]:
     config, model, device = checkpoint.config, checkpoint.model, checkpoint.device
-    pad = checkpoint.tokenizer.source_pad
+    pad, start = checkpoint.tokenizer.source_pad, checkpoint.tokenizer.bos
     ids = padded(sources, pad).to(device)  # [B, S]
     lengths = torch.tensor([len(s) for s in sources], device=device)  # [B]
     real = real_tokens(config.mask_rule, ids, pad, lengths)  # [B, S]
     memory = model.encode(ids, encoder_mask(config.mask_rule, real)).output
-    limits = torch.tensor(
-        [checkpoint.most_tokens(len(s)) for s in sources], device=device
-    )
-    rows = DecoderRows(
-        checkpoint,
-        memory.repeat_interleave(beam, 0),
-        real.repeat_interleave(beam, 0),
-        int(limits.max()),
-    )
-    return _expand(checkpoint, rows, limits, beam)
-
-
-def _expand(
-    checkpoint: Loaded, rows: DecoderRows, limits: Tensor, beam: int
-) -> list[list[int]]:
-    """Extend the beams of all sentences until each has ended or reached its limit."""
+    limits = [checkpoint.most_tokens(len(s)) for s in sources]
+    rows = DecoderRows(checkpoint, memory, real, max(limits), beams=beams)
     rules, ends = checkpoint.generation, checkpoint.ends
-    count, device = len(limits), checkpoint.device
-    beams = [Beams(beam, limit, rules) for limit in limits.tolist()]
-    consumed = torch.full((count * beam, 1), checkpoint.tokenizer.bos, device=device)
-    ending = torch.tensor(ends, device=device)
-    first = beam * torch.arange(count, device=device)[:, None]  # row of each sentence
-    scores = torch.full((count, beam), -math.inf, device=device)  # [B, beam]
-    scores[:, 0] = 0.0  # all beams start the same: only one may branch
-    for length in range(1, int(limits.max()) + 1):
-        last = limits == length  # [B]
-        steps = _next(checkpoint, rows, consumed, last.repeat_interleave(beam), beam)
-        total = scores[:, :, None] + steps.view(count, beam, -1)  # [B, beam, V]
-        # enough for ``beam`` of them to continue, even if all beams end in every way
-        top, flat = best_first(total.flatten(1), beam * max(2, 1 + len(ends)))
-        parents, tokens = flat // steps.shape[1], flat % steps.shape[1]
-        ended = torch.isin(tokens, ending) | last[:, None]  # [B, candidates]
-        grown = torch.cat([consumed[first + parents], tokens[:, :, None]], 2)
-        _collect(beams, grown, top, ended)
-        scores, order = best_first(top.masked_fill(ended, -math.inf), beam)
-        for sentence, best in zip(beams, scores[:, 0].tolist(), strict=True):
-            sentence.look(best, length)
-        if all(sentence.closed for sentence in beams):
+    given = torch.full((len(sources), 1), start, device=device)
+    steps = searching(rows, given, limits, rules, ends, beams=beams)
+    return exhausted(steps)
+
+
+def exhausted(work: Generator[object, None, Result]) -> Result:
+    """Do all of some work, and return its result."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            made: Result = end.value
+            return made
+
+
+def search_run(
+    run: ModelRun, beams: int, ends: tuple[int, ...], begun: Sequence[int] = ()
+) -> Generator[WorkDone, None, BeamSearch]:
+    """Search what follows the first choices of a run, of which its limit has room."""
+    yield from run.reading()
+    with few_threads():
+        rows = run.beam_rows(beams)
+    given, most = torch.tensor([[*run.given, *begun]]), run.limit - len(begun)
+    prompt = len(run.given)
+    steps = searching(rows, given, [most], run.rules, ends, beams=beams, prompt=prompt)
+    for step in itertools.count(1):
+        try:
+            with few_threads():
+                next(steps)
+        except StopIteration as end:
+            found: BeamSearch = end.value[0]
             break
-        consumed = grown.gather(
-            1, order[:, :, None].expand(-1, -1, length + 1)
-        ).flatten(0, 1)
-        rows.select((first + parents.gather(1, order)).flatten())
-    return [sentence.best() for sentence in beams]
+        yield WorkDone(step, most, _("steps at most"))
+    return found
 
 
-def _next(
-    checkpoint: Loaded,
-    rows: DecoderRows,
+@torch.inference_mode()
+def searching(
+    rows: BeamRows,
+    given: Tensor,
+    limits: Sequence[int],
+    rules: Generation,
+    ends: tuple[int, ...],
+    *,
+    beams: int,
+    prompt: int = 1,
+) -> Generator[None, None, list[BeamSearch]]:
+    """Extend ``given`` [B, t] step by step, until all sentences have ended.
+
+    Each has a limit of its own; of ``given``, ``prompt`` tokens were not generated.
+    """
+    device = given.device
+    sentences = [SentenceSearch(beams, limit, rules) for limit in limits]
+    going, left = sentences, torch.tensor(limits, device=device)  # [B]
+    consumed = given.repeat_interleave(beams, 0)  # [N, t]
+    ending = torch.tensor(ends, device=device)
+    sums = torch.full((len(given), beams), -math.inf, device=device)  # [B, beam]
+    sums[:, 0] = 0.0  # all beams start the same: only one may branch
+    for step in itertools.count():
+        last = left == step + 1  # [B]
+        scores = _scores(rows.next(consumed), consumed, last, rules, ends, prompt)
+        top, parents, tokens = _candidates(*scores, sums, len(ends))  # [B, C] each
+        stops = torch.isin(tokens, ending) | last[:, None]
+        _collect(going, step, beams, stops, parents, tokens, top)
+        order = stops.long().argsort(dim=-1, stable=True)  # what goes on comes first
+        parents, tokens = parents.gather(1, order), tokens.gather(1, order)
+        sums = top.masked_fill(stops, -math.inf).gather(1, order)[:, :beams]
+        stops[:, beams:] = False  # these have not finished: they are dropped
+        made = top.masked_fill(stops, -math.inf).gather(1, order)
+        made[:, :beams] = sums
+        kept = [x.numpy(force=True) for x in (tokens, parents, made)]
+        stay = [
+            at
+            for at, one in enumerate(going)
+            if one.go_on(float(kept[2][at, 0]), *(x[at] for x in kept))
+        ]
+        if not stay:
+            break
+        first = beams * torch.arange(len(going), device=device)[:, None]  # its row
+        before, tokens = first + parents[:, :beams], tokens[:, :beams]
+        some = None
+        if len(stay) < len(going):  # what has ended leaves the batch
+            some, going = torch.tensor(stay, device=device), [going[at] for at in stay]
+            before, tokens, sums, left = (x[some] for x in (before, tokens, sums, left))
+        before = before.flatten()  # [N]
+        consumed = torch.cat([consumed[before], tokens.reshape(-1, 1)], 1)
+        rows.keep(before, some)
+        yield
+    return [
+        one.search(tuple(row), ends)
+        for one, row in zip(sentences, given.tolist(), strict=True)
+    ]
+
+
+def _scores(
+    logits: Tensor,
     consumed: Tensor,
     last: Tensor,
-    beam: int,
-) -> Tensor:
-    """Score the next tokens of the rows so far, [N, t] -> [N, V]."""
-    rules = checkpoint.generation
-    newest, _masks = rows.computed(consumed, consumed.shape[1] - 1)
-    steps = rows.logits(newest[:, 0])  # [N, V]
-    if beam > 1:
-        steps = steps.log_softmax(-1)
-    if rules.restricts:
-        steps = rules.restrict(steps, consumed, last, checkpoint.ends)
-        if rules.renormalise and beam > 1:
-            steps = steps.log_softmax(-1)
-    return steps
+    rules: Generation,
+    ends: tuple[int, ...],
+    prompt: int,
+) -> tuple[Tensor, Tensor]:
+    """Return what is searched by and the log p that is kept, [N, V] each.
+
+    Greedy search is by logits, as transformers' is.
+    """
+    beams = len(consumed) // len(last)
+    own = logits if beams == 1 else logits.log_softmax(-1)
+    if not rules.restricts:
+        return own, own
+    at_last = last.repeat_interleave(beams)
+    free = own.clone() if beams == 1 else own
+    scores = rules.restrict(free, consumed, at_last, ends, given=prompt)
+    if rules.renormalise and beams > 1:
+        scores = scores.log_softmax(-1)
+    return scores, own if beams == 1 else scores
 
 
-def _collect(beams: list[Beams], grown: Tensor, top: Tensor, ended: Tensor) -> None:
+def _candidates(
+    scores: Tensor, own: Tensor, sums: Tensor, ends: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return sums, beams before and ids of the best extensions: [B, C], best first."""
+    count, beams = sums.shape
+    # enough for all beams to continue, even if they end in every way
+    most = beams * max(2, 1 + ends)
+    if beams > 1:
+        total = sums[:, :, None] + scores.view(count, beams, -1)  # [B, beam, V]
+        top, flat = best_first(total.flatten(1), most)
+        size = scores.shape[1]
+        return top, flat // size, flat % size
+    best, tokens = best_first(scores, most)
+    top = sums + own.gather(1, tokens) - own.logsumexp(-1, keepdim=True)
+    return top.masked_fill(best == -math.inf, -math.inf), tokens * 0, tokens
+
+
+def _collect(
+    going: Sequence[SentenceSearch],
+    step: int,
+    beams: int,
+    stops: Tensor,
+    parents: Tensor,
+    tokens: Tensor,
+    top: Tensor,
+) -> None:
     """Move hypotheses that have ended to the finished ones.
 
-    Only the best ``width`` count: the others are spares in case these all end.
+    Only the best ``beams`` count: the others are spares in case these all end.
     """
-    for row, column in ended[:, : beams[0].width].nonzero().tolist():
-        score = top[row, column].item()
-        if not beams[row].closed and score != -math.inf:
-            beams[row].add(score, grown[row, column, 1:].tolist())
+    for at, column in stops[:, :beams].nonzero().tolist():
+        beam, id = parents[at, column], tokens[at, column]
+        going[at].add(step, int(beam), int(id), float(top[at, column]))

@@ -45,7 +45,7 @@ def run_texts(
         source, target = model.vocabulary.read(text), list[int]()
         if writes:
             # the last choice is never read: a row consumes the token before it
-            target = [model.facts.bos, *model.search([source], 1)[0][:-1]]
+            target = [model.facts.bos, *model.search([source], 1)[0].best[:-1]]
         rows.append(BatchRow(source, target))
     return model.batch(rows)
 

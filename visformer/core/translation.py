@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import Any
 
 from visformer.core.models import Model
 from visformer.errors import InputError
 from visformer.language import _
+from visformer.values.beam_search import BeamSearch
 
 log = logging.getLogger(__name__)
 
@@ -23,22 +25,67 @@ def translate(
     model's positions is cut. Raises InputError where the model's numbers are not
     finite, or where it does not translate.
     """
+    return [
+        model.vocabulary.text(made.best) if made else ""
+        for made in _searched(model, sources, beam)
+    ]
+
+
+def search(
+    model: Model, sources: Sequence[str], *, beam: int | None = None, n_best: int = 1
+) -> list[dict[str, Any]]:
+    """Search every text, in order: {"source", "hypotheses"}, each the best first.
+
+    A hypothesis has "text", "score" = "logprob" / length ** length penalty, the sum
+    "logprob" of the natural logarithms "logprobs" of its "tokens", what ends it counted
+    as one, and whether it "finished" by an end, not at the limit. Raises InputError for
+    more than there are beams, and what ``translate`` raises.
+    """
+    found = []
+    for source, made in zip(sources, _searched(model, sources, beam), strict=True):
+        most = n_best if made is None else made.beams
+        if n_best > most:
+            raise InputError(
+                "The number of hypotheses is {n}, but must be at most that of the "
+                "beams, {most}.",
+                n=n_best,
+                most=most,
+            )
+        best = _hypotheses(model, made, n_best) if made else []
+        found.append({"source": source, "hypotheses": best})
+    return found
+
+
+def _hypotheses(model: Model, made: BeamSearch, count: int) -> list[dict[str, Any]]:
+    best = []
+    for one in made.ranked()[:count]:
+        ids, logprobs = made.line_of(one)
+        best.append(
+            {
+                "text": model.vocabulary.text(ids),
+                "score": one.score,
+                "logprob": one.logprob,
+                "tokens": model.vocabulary.pieces(ids),
+                "logprobs": [*logprobs],
+                "finished": one.id in made.ends,
+            }
+        )
+    return best
+
+
+def _searched(
+    model: Model, sources: Sequence[str], beam: int | None
+) -> list[BeamSearch | None]:
+    """Search every text; blank ones are None."""
     if beam is not None and beam < 1:
         raise InputError("The number of beams is {n}, but must be at least 1.", n=beam)
-    read = {
-        index: model.vocabulary.read(text)
-        for index, text in enumerate(sources)
-        if text.strip()
-    }
-    for source in read.values():
-        if source.cut_from:
+    read = [model.vocabulary.read(text) if text.strip() else None for text in sources]
+    for source in read:
+        if source and source.cut_from:
             most = len(source.ids)
             log.warning("%s", cut_notice(source.cut_from, most, source.text))
-    results = [""] * len(sources)
-    found = model.search([*read.values()], beam)
-    for index, ids in zip(read, found, strict=True):
-        results[index] = model.vocabulary.text(ids)
-    return results
+    found = iter(model.search([*filter(None, read)], beam))
+    return [next(found) if source else None for source in read]
 
 
 def cut_notice(tokens: int, positions: int, text: str) -> str:

@@ -8,13 +8,14 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from visformer.core.all_tokens import whole_distribution
-from visformer.core.decoding import Decoding
 from visformer.core.generation import Generation
 from visformer.core.models import (
     BatchRow,
+    BeamRows,
     Extras,
     Reached,
     SourceTokens,
@@ -22,8 +23,10 @@ from visformer.core.models import (
     WorkDone,
 )
 from visformer.core.sampling import most_probable
+from visformer.core.search import exhausted, search_run
 from visformer.errors import InputError
 from visformer.values.arrays import Floats, Ids
+from visformer.values.beam_search import BeamSearch
 from visformer.values.distribution import WholeDistribution
 from visformer.values.facts import ModelFacts
 from visformer.values.finding import Finding
@@ -35,8 +38,8 @@ from visformer.watching.streams import Readout, readout_of, streams_of
 from visformer.watching.traces import layers_of, with_own_weights
 from visformer.watching.watcher import Watched
 
-# source and target -> logits [n, V] of what follows each of the target's last n tokens
-NextLogits = Callable[[Sequence[int], Sequence[int]], Tensor]
+# target -> logits [n, V] of what follows each of its last n tokens
+NextLogits = Callable[[Sequence[int]], Tensor]
 
 
 class SteppedModel(ABC):
@@ -102,18 +105,17 @@ class SteppedModel(ABC):
 
     def search(
         self, sources: Sequence[SourceTokens], beams: int | None
-    ) -> list[list[int]]:
-        """Return what single steps choose after each source."""
-        if beams not in (None, 1):
-            raise InputError(
-                "“{name}” is decoded by single steps: without beams.", name=self.name
-            )
-        found = []
-        for source in sources:
-            decoding = Decoding(self, source.ids)
-            decoding.advance(decoding.limit)
-            found.append(decoding.chosen)
-        return found
+    ) -> list[BeamSearch]:
+        """Search the target of each source, one after the other."""
+        count = beams or self.generation.beams
+        runs = (self.begin(source, NO_CHANGES, None) for source in sources)
+        return [exhausted(search_run(run, count, self.ends)) for run in runs]
+
+    def beam_rows(
+        self, source: SourceTokens, change: Intervention, beams: int
+    ) -> BeamRows:
+        """Return rows of so many hypotheses: here each is a pass of its own."""
+        return _PassRows(self, source, change)
 
     def lens(
         self, hidden: Floats, chosen: Ids, temperature: float = 1.0
@@ -144,9 +146,9 @@ class SteppedModel(ABC):
         made: dict[str, object] = {
             "weights computed again, and the model's own": watched.certificate.worst
         }
-        if step := self.unwatched():
-            step(source.ids, begun[:1])
-            apart = (step(source.ids, begun)[-1] - logits[-1]).abs().max()
+        if step := self.unwatched(source):
+            step(begun[:1])
+            apart = (step(begun)[-1] - logits[-1]).abs().max()
             made["cached step against the watched pass"] = float(
                 apart / logits[-1].abs().max().clamp(min=1)
             )
@@ -177,7 +179,7 @@ class SteppedModel(ABC):
     def watched_batch(self, ids: Sequence[Tensor], change: Intervention) -> Watched:
         """Watch one pass over int64 [B, S] and [B, T], or of one side alone."""
 
-    def unwatched(self) -> NextLogits | None:
+    def unwatched(self, source: SourceTokens) -> NextLogits | None:
         """Return what computes next logits without watching; None: passes do."""
         return None
 
@@ -203,6 +205,24 @@ class SteppedModel(ABC):
         return -1
 
 
+class _PassRows:
+    """Rows of hypotheses, which passes compute one after the other."""
+
+    def __init__(
+        self, model: SteppedModel, source: SourceTokens, change: Intervention
+    ) -> None:
+        self._model, self._given = model, (source, change)
+
+    def next(self, consumed: Tensor) -> Tensor:
+        """Return the logits [N, V] of what follows these ids [N, t]."""
+        (source, change), step = self._given, self._model.watched_pass
+        passes = (step(source, ids, change) for ids in consumed.tolist())
+        return torch.stack([logits[-1] for _watched, logits in passes])
+
+    def keep(self, rows: Tensor, sentences: Tensor | None) -> None:
+        """Do nothing: each pass begins anew."""
+
+
 class WatchedRun:
     """One source under one change; its Traces are of passes over all tokens so far.
 
@@ -224,7 +244,7 @@ class WatchedRun:
         self._steady = model.causal and not change.reaches_back
         # a changed run has no steps of its own: the cache is of the unchanged one
         alone = self._steady and not change
-        self._unwatched = model.unwatched() if alone else None
+        self._unwatched = model.unwatched(source) if alone else None
         self._passes: dict[tuple[int, ...], tuple[Watched, Tensor]] = {}
         self._traces: dict[tuple[int, ...], Trace] = {}
 
@@ -249,10 +269,14 @@ class WatchedRun:
         if self._unwatched is None or self._kept(ids) is not None:
             logits = self._pass(ids)[1][since if self._steady else 0 :]
         else:
-            logits = self._unwatched(self._source.ids, ids)
+            logits = self._unwatched(ids)
             if len(logits) < len(ids) - since:  # rows before them were not described
                 logits = self._pass(ids)[1][since:]
         return Reached(partial(self._later, ids), logits, self._steady * len(ids))
+
+    def beam_rows(self, beams: int) -> BeamRows:
+        """Return rows of so many hypotheses, none of which is computed yet."""
+        return self._model.beam_rows(self._source, self._change, beams)
 
     def _later(self, ids: tuple[int, ...], steps: Sequence[Step], rows: int) -> Trace:
         return _UnmadeTrace(partial(self._made, ids, tuple(steps), rows))

@@ -17,13 +17,12 @@ from visformer.arguments import is_several, whole_number, wrong_type, wrong_valu
 from visformer.core.all_tokens import near_words
 from visformer.core.generation import Generation
 from visformer.core.mask_rules import padded
-from visformer.core.models import BatchRow, Extras, SourceTokens
+from visformer.core.models import BatchRow, BeamRows, Extras, SourceTokens
 from visformer.core.side_runs import by_change
 from visformer.core.threads import few_threads
 from visformer.core.vocabulary import TokenizerVocabulary
 from visformer.errors import CheckpointError, InputError, VisformerError, is_memory
 from visformer.formats.hugging_face.changed_attention import AttentionChanges
-from visformer.formats.hugging_face.library import explained, library
 from visformer.formats.hugging_face.modules import FolderTask, not_of_text
 from visformer.language import _
 from visformer.tokenizers.tokenizer import Token, Tokenizer, TokenizerSide
@@ -245,15 +244,15 @@ class FolderModel(SteppedModel):
             self.model, self._trial, self._inputs(source.ids, target), self.facts
         )
 
-    def unwatched(self) -> NextLogits | None:
+    def unwatched(self, source: SourceTokens) -> NextLogits | None:
         """Return what computes next logits with the module's own cache."""
         if not self.writes or not cache_name(self.model):
             return None
-        step = CachedSteps(self.model, alone=self.alone)
+        rows = CachedRows(self.model, source.ids, alone=self.alone)
 
-        def logits(source: Sequence[int], target: Sequence[int]) -> Tensor:
+        def logits(target: Sequence[int]) -> Tensor:
             with few_threads(self.size):  # a step reads one token
-                return step(source, target)
+                return rows.extend(torch.tensor([[*target]]))[0].cpu()
 
         return logits
 
@@ -329,32 +328,16 @@ class FolderModel(SteppedModel):
         fewest = max(0, self.limits.fewest - len(source.ids))
         return replace(rules, min_tokens=fewest)
 
-    def search(
-        self, sources: Sequence[SourceTokens], beams: int | None
-    ) -> list[list[int]]:
-        """Return what ``generate`` makes of each source."""
+    def beam_rows(
+        self, source: SourceTokens, change: Intervention, beams: int
+    ) -> BeamRows:
+        """Return rows of so many hypotheses, by the module's own cache if it can."""
         if not self.writes:
             words = _("“{name}” reads text and writes none.", name=self.name)
             raise InputError(words)
-        return [self._generated(source, beams) for source in sources]
-
-    def _generated(self, source: SourceTokens, beams: int | None) -> list[int]:
-        ids, model = self._tensor(source.ids), self.model
-        config = generate_config(
-            self.rules(source),
-            beams=self.generation.beams if beams is None else beams,
-            tokens=self.most_tokens(source, None),
-            special=(self.bos, self.ends, self.tokenizer.pad),
-        )
-        generate: Any = model.generate
-        with torch.no_grad(), few_threads(self.size), explained(self.name):
-            made = generate(
-                ids,
-                attention_mask=torch.ones_like(ids),
-                generation_config=config,
-            )
-        found: list[int] = made[0, ids.shape[1] if self.alone else 1 :].tolist()
-        return found
+        if change or not cache_name(self.model):
+            return super().beam_rows(source, change, beams)
+        return CachedRows(self.model, source.ids, alone=self.alone)
 
 
 class FolderVocabulary(TokenizerVocabulary):
@@ -437,91 +420,62 @@ def _nothing() -> str:
 NAMES = "past_key_values", "cache"  # of the cache: until transformers 5.23, and since
 
 
-class CachedSteps:
-    """Computes what follows a target; what it has read of it is not read again."""
+class CachedRows:
+    """Computes what follows targets; what it has read of them is not read again."""
 
-    def __init__(self, module: nn.Module, *, alone: bool) -> None:
+    def __init__(
+        self, module: nn.Module, source: Sequence[int], *, alone: bool
+    ) -> None:
         """Begin with a module as it is now; ``alone``: it has no encoder."""
         self._module: Any = module
         self._name = cache_name(module)
-        self._alone = alone
-        self._source: tuple[int, ...] = ()
-        self._read: tuple[int, ...] = ()  # of the target
+        self._source = None if alone else [*source]
+        self._read = torch.zeros(0, 0, dtype=torch.long)  # [N, t]
         self._encoded: Any = None
         self._cache: Any = None
 
     @torch.no_grad()
-    def __call__(self, source: Sequence[int], target: Sequence[int]) -> Tensor:
-        """Return the logits [n, V] after each token of a target not read before.
+    def extend(self, consumed: Tensor) -> Tensor:
+        """Return the logits [N, n, V] after each id of ``consumed`` not read before.
 
-        A target that does not go on with the one before it is read as a whole.
+        Targets [N, t] that do not go on with those before are read as a whole.
         """
-        target = tuple(target)
-        if not self._alone and (self._source != tuple(source) or self._cache is None):
-            self._cache, self._source = None, tuple(source)
-            self._encoded = self._module.get_encoder()(
-                input_ids=self._tensor(source), return_dict=True
-            )
-        grown = (
-            len(self._read) < len(target) and target[: len(self._read)] == self._read
-        )
-        if self._cache is None or not grown:
-            self._cache, self._read = None, ()
-        fresh = target[len(self._read) :]
-        name = "input_ids" if self._alone else "decoder_input_ids"
-        inputs: dict[str, Any] = {name: self._tensor(fresh), self._name: self._cache}
-        if not self._alone:
-            inputs["encoder_outputs"] = self._encoded
+        consumed = consumed.to(next(self._module.parameters()).device)
+        count, known = len(consumed), self._read.shape[1]
+        begun = self._read.to(consumed.device)
+        if known >= consumed.shape[1] or not torch.equal(begun, consumed[:, :known]):
+            self._cache, known = None, 0
+        name = "input_ids" if self._source is None else "decoder_input_ids"
+        inputs: dict[str, Any] = {name: consumed[:, known:], self._name: self._cache}
+        if self._source is not None:
+            if self._encoded is None:
+                ids = consumed.new_tensor([self._source])
+                self._encoded = self._module.get_encoder()(
+                    input_ids=ids, return_dict=True
+                )
+            encoded = self._encoded.last_hidden_state.expand(count, -1, -1)
+            told = type(self._encoded)(last_hidden_state=encoded)
+            inputs["encoder_outputs"] = told
         output = self._module(**inputs, use_cache=True, return_dict=True)
-        self._cache, self._read = getattr(output, self._name), target
-        logits: Tensor = output.logits[0].float().cpu()
+        self._cache, self._read = getattr(output, self._name), consumed
+        logits: Tensor = output.logits.float()
         return logits
 
-    def _tensor(self, ids: Sequence[int]) -> Tensor:
-        device = next(self._module.parameters()).device
-        return torch.tensor([[*ids]], dtype=torch.long, device=device)
+    def next(self, consumed: Tensor) -> Tensor:
+        """Return the logits [N, V] of what follows these ids [N, t]."""
+        return self.extend(consumed)[:, -1]
+
+    def keep(self, rows: Tensor, sentences: Tensor | None) -> None:
+        """Keep (and repeat) these rows int [N]."""
+        if rows.tolist() != [*range(len(self._read))]:
+            self._cache.reorder_cache(rows.to(self._read.device))
+            self._read = self._read[rows]
 
 
 def cache_name(module: nn.Module) -> str:
     """Name a module's cache of keys and values; "" if it is stepped without one."""
     taken = inspect.signature(module.forward).parameters
     return next((name for name in NAMES if name in taken), "")
-
-
-def generate_config(
-    rules: Generation,
-    *,
-    beams: int,
-    tokens: int,
-    special: tuple[int, tuple[int, ...], int],
-) -> Any:
-    """Return a ``GenerationConfig`` of rules; ``special`` are start, ends and pad.
-
-    Nothing of a folder is in it that was not read as a rule.
-    """
-    start, ends, pad = special
-    # sequences of one are forbidden, or suppressed: which does the same
-    given = {
-        "num_beams": beams,
-        "length_penalty": rules.length_penalty,
-        "early_stopping": rules.early_stopping,
-        "max_new_tokens": tokens,
-        "min_new_tokens": rules.min_tokens or None,
-        "bad_words_ids": [[*words] for words in rules.forbidden] or None,
-        "begin_suppress_tokens": [*rules.forbidden_first] or None,
-        "forced_bos_token_id": rules.forced_first,
-        "forced_eos_token_id": [*rules.forced_last] or None,
-        "no_repeat_ngram_size": rules.no_repeat or None,
-        "repetition_penalty": rules.repetition_penalty,
-        "renormalize_logits": rules.renormalise,
-        "decoder_start_token_id": start if start >= 0 else None,
-        "bos_token_id": start if start >= 0 else None,
-        "eos_token_id": [*ends] or None,
-        "pad_token_id": pad if pad >= 0 else next(iter(ends), None),
-        "do_sample": False,
-    }
-    told = {name: value for name, value in given.items() if value is not None}
-    return library().GenerationConfig(**told)
 
 
 def padded_rows(
