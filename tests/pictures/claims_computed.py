@@ -150,7 +150,7 @@ def is_beside_batch(said: Said) -> bool:
 
 def is_of_rows(said: Said) -> bool:
     """Whether a batch norm would be over as many tokens as the picture has rows."""
-    rows = range(len(said.trace.tokens(place(said)[0])[0]))
+    rows = range(len(said.read.tokens(place(said)[0])[0]))
     count = len(rows[at(said)[0] // BLOCK * BLOCK :][:BLOCK])
     unbiased = said.trace.model.config.norm == "unbiased"
     divisor = str(said.fields.get("divisor", "N"))
@@ -188,7 +188,7 @@ def is_sized(said: Said) -> bool:
 def is_share_of_sum(said: Said) -> bool:
     """Whether a cell's part of the head's output, and all of it, have these sizes."""
     (kind, layer, which), (query, key) = place(said), at(said)
-    changes, values = said.trace.intervention, said.trace.values(kind, layer)
+    changes, values = said.trace.intervention, said.read.values(kind, layer)
     values = changes.at(kind, layer).apply("values", values)[which]
     weights = head(said)[query]
     return (
@@ -219,7 +219,7 @@ def is_projected_back(said: Said) -> bool:
 def scores(said: Said) -> Floats:
     """Return the scores of the query in focus, after masking, in double precision."""
     (kind, layer, which), query = place(said), at(said)[0]
-    heads = said.trace.attention_heads(kind, layer, which)
+    heads = said.read.attention_heads(kind, layer, which)
     return np.asarray(heads.masked(slice(query, query + 1))[0, 0], np.float64)
 
 
@@ -235,7 +235,7 @@ def is_score(*, allowed: bool) -> Predicate:
 
     def test(said: Said) -> bool:
         (kind, layer, which), (query, key) = place(said), at(said)
-        heads = said.trace.attention_heads(kind, layer, which)
+        heads = said.read.attention_heads(kind, layer, which)
         score = float(heads.scores(slice(query, query + 1))[0, 0, key])
         told = number(said.fields["score"])
         same = told == score or is_near(said, "score", score)

@@ -67,6 +67,14 @@ def _reads_later(whole: Trace, layer: int | None) -> bool:
     )
 
 
+def most_later(said: Said) -> float:
+    """Return the most that a row shown gives all later tokens of its pass."""
+    whole, rows = said.trace.whole, len(said.trace)
+    layers = range(whole.layers("decoder"))
+    read = (above(weights(whole, "decoder", n))[:, :rows].sum(-1) for n in layers)
+    return max(float(one.max(initial=0)) for one in read)
+
+
 @cache
 def depends(whole: Trace) -> Bools:
     """Return which rows' tokens each row depends on through all layers, [T, T]."""
@@ -115,7 +123,7 @@ def _shape(trace: Trace, kind: Kind) -> tuple[int, int]:
 
 def mask(said: Said) -> Bools:
     at = said.scene.selection
-    return said.trace.mask(at.kind, at.layer)
+    return said.read.mask(at.kind, at.layer)
 
 
 def row_of(said: Said) -> int:
@@ -306,15 +314,13 @@ CLAIMS: Claims = {
     "There is no later token to read yet: step forward to see what leaks.": (
         lambda s: len(s.trace) < 2 and not leaking(s.trace)
     ),
-    "No leak up to this step: a row reads a token that comes after it only once more "
-    "tokens are written.": lambda s: (
+    "No leak up to this step: only rows of later steps read later tokens.": lambda s: (
+        not leaking(s.trace) and reads_later(s.trace) and most_later(s) <= SMALL
+    ),
+    "No leak among the tokens shown. Rows read later ones, too, with up to {share} of "
+    "their weight.": lambda s: (
         not leaking(s.trace)
-        and reads_later(s.trace)
-        and len(s.trace) < len(s.trace.whole)
-        and not any(
-            (above(weights(s.trace, "decoder", n)) > SMALL).any()
-            for n in range(s.trace.layers("decoder"))
-        )
+        and abs(float(str(s.fields["share"]).rstrip("%")) / 100 - most_later(s)) < 6e-4
     ),
     "No leak: only tokens of the prompt read later ones, which are given with "
     "them, and none reads a pad.": lambda s: (

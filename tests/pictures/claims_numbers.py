@@ -45,7 +45,7 @@ def place(said: Said) -> tuple[Kind, int, int]:
 
 def head(said: Said) -> Floats:
     """Return the weights of the head that is looked at, [Q, K]."""
-    return said.trace.attention(*place(said))
+    return said.read.attention(*place(said))
 
 
 def layer_heads(said: Said) -> Floats:
@@ -54,7 +54,7 @@ def layer_heads(said: Said) -> Floats:
 
 
 def mask(said: Said) -> Bools:
-    return said.trace.mask(*place(said)[:2])
+    return said.read.mask(*place(said)[:2])
 
 
 def row(said: Said) -> int:
@@ -66,7 +66,7 @@ def row(said: Said) -> int:
 def rows_named(said: Said) -> Iterator[Floats]:
     """Yield the rows that have the name that is said."""
     kind = said.scene.selection.kind
-    names = said.trace.tokens(kind)[0]
+    names = said.read.tokens(kind)[0]
     if kind == "cross" and said.trace.steps:
         names = tuple(step.token for step in said.trace.steps)
     for name, weights in zip(names, head(said), strict=True):
@@ -103,7 +103,7 @@ def most_read(weights: Floats) -> int:
 
 def reads_most(said: Said) -> bool:
     """Whether a row named reads one key with the weight said, and no other as much."""
-    keys = [reads_as(key) for key in said.trace.tokens(said.scene.selection.kind)[1]]
+    keys = [reads_as(key) for key in said.read.tokens(said.scene.selection.kind)[1]]
     return any(
         most_read(weights) == 1
         and keys[int(weights.argmax())] == str(said.fields["key"])
@@ -135,7 +135,7 @@ def entropies(weights: Floats) -> float:
 
 
 def masked_weights(said: Said) -> Floats:
-    return head(said)[~said.trace.mask(*place(said))]
+    return head(said)[~said.read.mask(*place(said))]
 
 
 def scale(said: Said) -> float:
@@ -146,10 +146,8 @@ def scale(said: Said) -> float:
 
 
 def inputs_are_finite(said: Said) -> bool:
-    query, keys = (
-        said.trace.queries(*place(said))[row(said)],
-        said.trace.keys(*place(said)),
-    )
+    read, at = said.read, place(said)
+    query, keys = read.queries(*at)[row(said)], read.keys(*at)
     return bool(np.isfinite(query).all() and np.isfinite(keys).all())
 
 
@@ -258,6 +256,9 @@ CLAIMS: Claims = {
     "tokens alike. Mean over the rows of {head}: {value}.": lambda s: is_near(
         s, "value", entropies(head(s))
     ),
+    "Rows that do not sum to 1 are divided by their sum.": lambda s: (
+        not sums_to_one(np.nan_to_num(head(s), nan=1 / head(s).shape[1]))
+    ),
     "Rows of NaN are left out.": lambda s: bool(np.isnan(head(s)).any()),
     "The largest weight of a row, mean over the rows: {weight}. If every row read the "
     "keys that are open to it alike it would be {even}; these words are shown below "
@@ -268,6 +269,7 @@ CLAIMS: Claims = {
     ),
     "Then z is changed by {changes}.": lambda s: changed_at(s, "heads"),
     "{shape} rows sum to 1": lambda s: sums_to_one(layer_heads(s)),
+    "{shape} later keys cut off": lambda s: not sums_to_one(layer_heads(s)),
     "{shape} some rows are NaN": lambda s: bool(np.isnan(layer_heads(s)).any()),
     "Rollout (Abnar and Zuidema 2020): each layer's mean of {heads} heads becomes "
     "½ A + ½ I, for the residual, with rows that sum to 1; the layers 1 to {layer} "

@@ -50,8 +50,8 @@ def at(said: Said) -> tuple[int, int]:
     kind, cell = said.scene.selection.kind, said.scene.selection.cell
     if cell is not None and cell.kind == kind:
         return cell.query, cell.key
-    last = head(said)[-1]
-    return len(head(said)) - 1, 0 if np.isnan(last).all() else int(np.nanargmax(last))
+    last = head(said)[row(said)]
+    return row(said), 0 if np.isnan(last).all() else int(np.nanargmax(last))
 
 
 # ---- a look ------------------------------------------------------------------------
@@ -203,6 +203,15 @@ def is_ordered(order: Order, measure: Callable[[Floats], float]) -> Predicate:
     return lambda said: test(said.trace, said.scene.selection.kind)
 
 
+def cut_off(said: Said) -> bool:
+    """Whether rows of some layers gave later tokens, not shown, as much as is said."""
+    cut, whole, kind = said.trace, said.trace.whole, place(said)[0]
+    rows = np.nan_to_num(whole.attention(kind)[:, :, : len(cut), len(cut) :]).sum(-1)
+    shares = rows.max((1, 2)).tolist()  # of each layer
+    told = float(str(said.fields["share"]).rstrip("%")) / 100
+    return kind == "decoder" and any(abs(told - share) < 6e-4 for share in shares)
+
+
 def rests(said: Said) -> bool:
     means = head(said).mean(0)
     return is_near(said, "weight", float(means.max()))
@@ -220,6 +229,7 @@ CLAIMS: Claims = {
         lambda s: is_nan(s) and not mask(s)[row(s)].any()
     ),
     "{weight}, as captured from the model": lambda s: place(s)[:2] in s.trace.captured,
+    "rows read later tokens, not shown: {share} at most": cut_off,
     "weights as captured from the model, not derived from queries and keys": (
         lambda s: any(kind == place(s)[0] for kind, _layer in s.trace.captured)
     ),
@@ -231,7 +241,8 @@ CLAIMS: Claims = {
     ),
     "{query} reads {key} · no cell is selected, so this is the last query and the key "
     "that it reads most": lambda s: (
-        s.scene.selection.cell is None and head(s)[-1].max() == head(s)[at(s)]
+        s.scene.selection.cell is None
+        and str(at(s)[1] + 1) in re.findall(r"\d+", str(s.fields["key"]))
     ),
     # looks
     "maximum of {n} heads: rows need not sum to 1": looks("max"),

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from tests.pictures.swept_runs import SweptRun
 from visformer import language
 from visformer.engine.messages import Opened
@@ -85,6 +87,15 @@ class Said:
     run: SweptRun
     trace: Trace  # up to the current step
     scene: Scene
+
+    @property
+    def read(self) -> Trace:
+        """What sentences about a row speak of: the pass, if rows read what is cut."""
+        at, cut, whole = self.scene.selection, self.trace, self.trace.whole
+        if self.door not in OF_ROWS or at.kind != "decoder" or whole is cut:
+            return cut
+        cut_off = whole.attention(at.kind, at.layer)[:, : len(cut), len(cut) :]
+        return whole if (np.nan_to_num(cut_off) > 0).any() else cut
 
     def __str__(self) -> str:
         at, cell = self.scene.selection, self.scene.selection.cell
@@ -447,6 +458,7 @@ OF = {  # what doors look at that look at less than the cell
     **dict.fromkeys(("output", "lens", "positions", "run", "shuffled"), "run"),
     **dict.fromkeys(("terms", "diagram", "overview"), "layer"),
 }
+OF_ROWS = {"explanations", "labs", "computation"}
 QUICK = {*DOORS} - {
     "diagram",
     "computation",

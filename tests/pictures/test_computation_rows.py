@@ -13,7 +13,7 @@ from tests.traces import make_trace, with_config
 from visformer.analysis.sublayers import LayerRows
 from visformer.core.decoding import Decoding
 from visformer.core.side_runs import layer_parameters
-from visformer.pictures.computation.stages import STAGES
+from visformer.pictures.computation.stages import STAGES, heading
 from visformer.pictures.computation.subject import (
     BLOCK,
     layer_rows,
@@ -61,28 +61,30 @@ def test_two_runs_are_two_calls() -> None:
     assert [looked_at(state).rows() for state in pair] == kept
 
 
-def test_rows_are_not_kept_where_masked_keys_have_weight() -> None:
-    """Later keys leak into earlier rows, so the whole run has different numbers."""
+def test_a_step_of_rows_that_read_later_tokens_shows_those_too() -> None:
     checkpoint, trace = traced()
     leaking = replace(trace, model=with_config(trace.model, masked_value=0.0))
     state = state_of(checkpoint, leaking, step=3, kind="decoder")
-    assert are_of(looked_at(replace(state, visible=leaking)).rows(), leaking)
-    assert are_of(looked_at(state).rows(), state.visible)
+    assert are_of(looked_at(state).rows(), leaking)
     weights, v, _ = values(state, "weighted")
     mine, _ = values(state, "concat")
-    assert weights.shape == (3, 3)
+    assert weights.shape == (6, 6)
+    assert weights.sum(-1) == pytest.approx([1] * 6, abs=1e-5)
     assert mine == pytest.approx(weights @ v, abs=1e-5)
+    said = heading(looked_at(state))
+    assert said.endswith("rows read later tokens, so those of the whole pass are shown")
+    assert "whole pass" not in heading(looked_at(state_of(checkpoint, trace, step=3)))
 
 
-def test_rows_are_not_kept_where_a_row_may_attend_to_nothing() -> None:
-    """Its weights are all equal to 1 / the number of keys, which grows."""
+def test_rows_of_a_step_are_those_of_the_pass() -> None:
+    """A row that may read nothing reads all keys of the pass alike."""
     checkpoint, trace = traced()
     parameters = layer_parameters(checkpoint, "decoder", 0)
     assert are_of(layer_rows(trace.until(3), parameters, 0), trace)
     mask = trace.mask("decoder", 0).copy()
     mask[1] = False
     early = replace(trace, masks={**trace.masks, "decoder": mask}).until(3)
-    assert are_of(layer_rows(early, parameters, 0), early)
+    assert are_of(layer_rows(early, parameters, 0), early.whole)
 
 
 def test_the_rows_kept_are_those_of_the_block_looked_at() -> None:

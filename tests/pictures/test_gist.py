@@ -54,11 +54,13 @@ def test_a_head_is_described_by_its_measure(
 
 
 def test_what_reading_alike_would_be_counts_the_open_keys() -> None:
-    causal: Floats = np.full((N, N), 0.1, np.float32)
+    causal: Floats = np.full((N, N), 1 / N, np.float32)
     for kind, even in (("decoder", "0.34"), ("encoder", "0.12")):  # mean of 1/1 ... 1/8
         shown = reading(make_trace(N, N), SELECTION, Look(), kind)  # type: ignore[arg-type]
         assert shown is not None
         assert f"alike it would be {even};" in gist_of(replace(shown, values=causal))[1]
+        half = replace(shown, values=causal / np.float32(2))  # others are open, too
+        assert gist_of(half) == NO_GIST
 
 
 def test_a_head_with_a_row_of_nan_has_no_habit() -> None:

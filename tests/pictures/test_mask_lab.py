@@ -199,8 +199,16 @@ def test_of_a_step_before_a_leak_no_leak_is_said_and_why() -> None:
     trace = Decoding(checkpoint, "abcde", limit=5, intervention=change).finish()
     assert leak_words(trace).split()[1].startswith("leak")
     words = leak_words(trace.until(2))
-    assert words.startswith("No leak up to this step: ")
-    assert "padding" not in words
+    weights = trace.attention("decoder")[:, :, :2, 2:]  # of layers and heads
+    share = f"{weights.sum(-1).max():.1%}"
+    assert words == (
+        "No leak among the tokens shown. Rows read later ones, too, with up to "
+        f"{share} of their weight."
+    )
+    causal = np.tri(5, dtype=bool)
+    causal[3, 4] = True  # the fourth row reads the fifth token
+    later = replace(trace, masks={**trace.masks, "decoder": causal}).until(2)
+    assert leak_words(later).startswith("No leak up to this step: only rows of later")
 
 
 def test_rows_that_attend_to_nothing_are_named() -> None:
@@ -324,8 +332,11 @@ def test_what_leaks_is_painted_on_the_mask_and_on_the_head() -> None:
 
 
 def test_one_token_cannot_show_that_nothing_leaks() -> None:
+    made = parse(["causal off @ L2"])
+    first = Decoding(tiny_checkpoint(), "abc", limit=5, intervention=made).step(1)
+    assert "step forward to see what leaks" in leak_words(first)
     trace = leaking(5)
-    assert "step forward to see what leaks" in leak_words(trace.until(1))
+    assert leak_words(trace.until(1)).startswith("No leak among the tokens shown.")
     assert "reads the later token" in leak_words(trace)
     plain = Decoding(tiny_checkpoint(), "abc", limit=5).finish()
     assert leak_words(plain.until(1)).startswith("No leak")

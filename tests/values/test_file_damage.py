@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.general_traces import Shape, any_trace
-from tests.traces import make_trace
+from tests.traces import make_trace, with_config
 from tests.values.test_trace_file import assert_same
 from tests.values.vis_files import Blocks, Facts, file_of, with_facts
 from visformer.errors import InputError
@@ -76,6 +77,10 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
     path.write_bytes(blocks.without("0/memory/keys/0/1").whole())
     with pytest.raises(InputError, match="its block “0/memory/keys/0/1” is missing"):
         read_trace(path)
+    replace(tiny(), model=with_config(tiny().model, masked_value=0.0)).save(path)
+    path.write_bytes(Blocks.of(path.read_bytes()).without("0/steps/1").whole())
+    lost = "Weights are over these alone; the run had others, too."  # rows read later
+    assert read_trace(path).missing.endswith(lost)
 
 
 @pytest.mark.usefixtures("small_blocks")

@@ -16,7 +16,7 @@ from visformer.pictures.picture import Matrix, Numbers, shade, signed_shade
 from visformer.pictures.positions import ends
 from visformer.pictures.selection import Selection
 from visformer.pictures.token_names import candidate, marks, word
-from visformer.pictures.words.absent import captured_words, has_target
+from visformer.pictures.words.absent import has_target, weights_words
 from visformer.pictures.words.leak_words import leaking_cells
 from visformer.values.trace import Trace
 from visformer.words import KIND_NAMES, head_words
@@ -90,7 +90,7 @@ def _attention(trace: Trace, selection: Selection, title: str) -> Matrix:
         ends=bar,
         note=note if values.size else _(NO_CELLS),
         masked=~trace.mask(kind, layer, head),
-        done=captured_words(trace, kind, range(layer, layer + 1)),
+        done=weights_words(trace, kind, range(layer, layer + 1)),
         border=border(trace, kind),
         row_role="query",
         column_role="key",

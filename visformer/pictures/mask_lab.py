@@ -18,6 +18,7 @@ from visformer.values.changes.causal import Causal
 from visformer.values.changes.cell import Cell
 from visformer.values.facts import SIDES
 from visformer.values.intervention import Intervention
+from visformer.values.reading_order import as_read
 from visformer.values.trace import Trace
 from visformer.words import (
     KIND_NAMES,
@@ -103,11 +104,12 @@ def row_numbers(
     if trace is None:
         return None
     kind = selection.kind
-    query, keys = focused_query(trace, selection), trace.tokens(kind)[1]
-    if query is None or not keys:
+    query = focused_query(trace, selection)
+    if query is None or not trace.tokens(kind)[1]:
         return None
     layer, head = layer_and_head(trace, selection, kind)
-    row = slice(query, query + 1)
+    trace = as_read(trace, kind, [layer])
+    keys, row = trace.tokens(kind)[1], slice(query, query + 1)
     heads = trace.attention_heads(kind, layer, head)
     mask = heads.mask[query]
     rows = {
@@ -136,7 +138,7 @@ def row_words(trace: Trace | None, selection: Selection) -> str:
     if trace is None or query is None:
         return _("Nothing is decoded yet: there is no row.")
     layer, head = layer_and_head(trace, selection, selection.kind)
-    row = slice(query, query + 1)
+    trace, row = as_read(trace, selection.kind, [layer]), slice(query, query + 1)
     total = float(row_weights(trace, selection.kind, layer, head, row)[0].sum())
     value = trace.model.attention[selection.kind].masked_value
     fields = {

@@ -38,6 +38,7 @@ from visformer.trace_file.stored_facts import (
 from visformer.trace_file.stored_steps import StoredSteps, numbers_of, texts_of
 from visformer.values.arrays import read_only
 from visformer.values.facts import SIDES, STACK_OF, Kind
+from visformer.values.reading_order import reads_later
 from visformer.values.row_columns import Columns, RowsName
 from visformer.values.score_bias import Bias, DistanceBias
 from visformer.values.trace import Trace
@@ -296,7 +297,10 @@ class _StoredRun:
             whole=whole,
             all=len(trace),
         )
-        return replace(trace.until(whole), cut_from=None, missing=missing)
+        cut = replace(trace.until(whole), cut_from=None)
+        if reads_later(cut):
+            missing += " " + _("Weights are over these alone; the run had others, too.")
+        return replace(cut, missing=missing)
 
     def _whole(self) -> int:
         """Return how many target tokens have all their numbers in the file.
@@ -406,13 +410,13 @@ def with_own_weights(trace: Trace) -> Trace:
 
     Scores of some hundreds leave float32 no room for another order of operations.
     """
-    if trace.own_weights is None:
+    if trace.own_weights is None and trace.whole is trace:
         return trace
-    captured = dict(trace.captured)
+    captured, alone = dict(trace.captured), replace(trace, cut_from=None)
     for kind in trace.kinds:
         for layer in range(trace.layers(kind)):
-            own = trace.own_weights(kind, layer, None)
-            derived = trace.attention_heads(kind, layer).weights()
+            own = trace.attention(kind, layer)
+            derived = alone.attention_heads(kind, layer).weights()
             if not np.allclose(own, derived, rtol=0, atol=TOLERANCE, equal_nan=True):
                 captured[kind, layer] = own
     return replace(trace, captured=captured)

@@ -41,18 +41,24 @@ class AttentionHeads:
     # [H, Q, K]: the model's own weights, where they do not follow from all this
     captured: Floats | None = None
     changes: LocalChanges = UNCHANGED  # of scores, masks of heads and weights
+    shown: int | None = None  # how many keys; the others are read, but not shown
+
+    def first(self, count: int) -> AttentionHeads:
+        """Return the first queries, which read all keys, but show as many alone."""
+        queries, mask = self.queries[:count], self.mask[:count]
+        return replace(self, queries=queries, mask=mask, shown=count)
 
     def products(self, rows: slice = ALL) -> Floats:
         """Return q.k of some query rows and all keys, [H, rows, K]."""
-        return self._products(rows)[..., : len(self.keys)]
+        return self._products(rows)[..., : len(self.keys)][..., : self.shown]
 
     def scores(self, rows: slice = ALL) -> Floats:
         """Return q.k times the scale, plus what is added, [H, rows, K]."""
-        return self._scores(rows)[..., : len(self.keys)]
+        return self._scores(rows)[..., : len(self.keys)][..., : self.shown]
 
     def masked(self, rows: slice = ALL) -> Floats:
         """Return the scores with the masked ones replaced, [H, rows, K]."""
-        return self._masked(rows)[..., : len(self.keys)]
+        return self._masked(rows)[..., : len(self.keys)][..., : self.shown]
 
     def weights(self, rows: slice = ALL) -> Floats:
         """Return the softmax of the masked scores, or what was captured, [H, rows, K].
@@ -73,7 +79,7 @@ class AttentionHeads:
             weights[..., :keys] = self._changed(
                 "weights", weights[..., :keys], rows, beside
             )
-        return weights[..., :keys]
+        return weights[..., :keys][..., : self.shown]
 
     # In place, since fresh memory for every operation costs more than the arithmetic;
     # keys are filled up to whole blocks.

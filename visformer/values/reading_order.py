@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
-from visformer.values.arrays import Bools, later
+from visformer.values.arrays import Bools, Ids, later
 from visformer.values.facts import Kind
 from visformer.values.score_bias import NO_WEIGHT
 from visformer.values.trace import Trace
@@ -13,17 +15,60 @@ LEAST = 1e-6  # smaller weights are rounding errors
 
 
 def sealed(trace: Trace, kind: Kind, layer: int, hidden: Bools) -> bool:
-    """Tell whether the mask alone rules out any weight on ``hidden``, bool [Q, K]."""
+    """Tell whether the mask alone rules out any weight on ``hidden``.
+
+    bool [Q, K], or of the first queries alone.
+    """
     changed = trace.intervention.at(kind, layer).acts("head mask", "weights")
     if changed or trace.is_captured(kind, layer):
         return False
-    mask = trace.mask(kind, layer)
+    mask, rows = trace.masks[kind], slice(len(hidden))
+    mask = np.asarray(mask[layer, rows] if mask.ndim == 3 else mask[rows])
     no_row_is_empty = bool(mask.any(-1).all())
     return (
         trace.model.attention[kind].masked_value <= NO_WEIGHT
         and no_row_is_empty
         and not (hidden & mask).any()
     )
+
+
+def reads_on(trace: Trace, kind: Kind, layer: int) -> bool:
+    """Tell whether rows of a Trace give what ``until`` cut off any weight."""
+    whole, rows, keys = trace.whole, len(trace), len(trace.whole)
+    if kind != "decoder" or whole is trace:
+        return False
+    if sealed(whole, kind, layer, np.tile(np.arange(keys) >= rows, (rows, 1))):
+        return False
+
+    def last() -> Ids:
+        read = (np.nan_to_num(whole.attention(kind, layer)) > 0).any(0)  # [T, T]
+        return np.asarray((read * np.arange(1, keys + 1)).max(1, initial=0))
+
+    ends = whole.memo.made(whole.storage, ("read up to", layer, keys), last)  # [T]
+    return bool((ends[:rows] > rows).any())
+
+
+def unshown(trace: Trace, kind: Kind, layers: Iterable[int]) -> float:
+    """Return the largest share of a row that is on what was cut off, in some layers."""
+    rows = len(trace)
+
+    def share(layer: int) -> float:
+        if not reads_on(trace, kind, layer):
+            return 0.0
+        weights = np.nan_to_num(trace.whole.attention(kind, layer)[:, :rows, rows:])
+        return float(weights.sum(-1).max(initial=0))
+
+    def made(one: int) -> float:
+        name = "read on", kind, one, rows
+        return trace.memo.made(trace.storage, name, lambda: share(one))
+
+    return max(map(made, layers), default=0.0)
+
+
+def as_read(trace: Trace, kind: Kind, layers: Iterable[int]) -> Trace:
+    """Return the whole pass where rows read what was cut off, else the Trace."""
+    on = any(reads_on(trace, kind, layer) for layer in layers)
+    return trace.whole if on else trace
 
 
 def reads_later(trace: Trace, layer: int | None = None, *, shown: bool = False) -> bool:

@@ -124,7 +124,11 @@ class Trace:
         return self.steps[-1].text if self.steps else ""
 
     def until(self, length: int) -> Trace:
-        """Return the first ``length`` decoder rows, sharing every array."""
+        """Return the first ``length`` decoder rows, sharing every array.
+
+        Rows keep what the pass computed: where they read tokens that are cut off, their
+        weights sum to less than 1.
+        """
         if whole_number("length", length) >= len(self):
             return self
         cut = {"decoder": (slice(length),) * 2, "cross": (slice(length), slice(None))}
@@ -132,13 +136,17 @@ class Trace:
         def shortened(kind: Kind, array: NDArray[Any]) -> NDArray[Any]:
             return array[..., *cut[kind]] if kind in cut else array
 
+        def own_weights(kind: Kind, layer: int, head: int | None) -> Floats:
+            assert self.own_weights is not None
+            return shortened(kind, self.own_weights(kind, layer, head))
+
         return replace(
             self,
             target=self.target[:length],
             target_ids=self.target_ids[:length],
             steps=self.steps[:length],
             prompt=min(self.prompt, length),
-            own_weights=None,
+            own_weights=self.own_weights and own_weights,
             cut_from=self.whole,
             decoder_rows=self.decoder_rows[:length],
             masks={kind: shortened(kind, mask) for kind, mask in self.masks.items()},
@@ -175,8 +183,11 @@ class Trace:
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the Trace alone, as a file has it: what belongs to others stays."""
+        from visformer.trace_file.run_arrays import with_own_weights
+
         others = dict.fromkeys(("cut_from", "own_weights", "own_lens", *_OUTPUT))
-        own = {k: v for k, v in vars(self).items() if k not in ("storage", "_is_cut")}
+        kept = vars(with_own_weights(self))
+        own = {k: v for k, v in kept.items() if k not in ("storage", "_is_cut")}
         return {**own, **others, "memo": Memo()}
 
     def __repr__(self) -> str:
@@ -301,11 +312,15 @@ class Trace:
         self, kind: Kind, layer: int, head: int | None = None
     ) -> AttentionHeads:
         """Return what a head's scores and weights follow from; of all heads without."""
+        from visformer.values.reading_order import reads_on
+
         layer, facts = self._layer(kind, layer), self._facts(kind)
         head = None if head is None else place("head", head, facts.heads)
+        captured, biases = self.captured.get((kind, layer)), self.biases.get(kind)
+        if captured is None and reads_on(self, kind, layer):
+            return self.whole.attention_heads(kind, layer, head).first(len(self))
         heads = slice(None) if head is None else slice(head, head + 1)
         keys = self._split_memory(kind, layer, "keys")
-        captured, biases = self.captured.get((kind, layer)), self.biases.get(kind)
         return AttentionHeads(
             self._split_queries(kind, layer)[:, heads],
             keys[:, facts.read_by(head)],
@@ -333,12 +348,12 @@ class Trace:
         """Return the weights, float32 [Q, K], or [H, Q, K] for all heads.
 
         All layers are [L, H, Q, K], those of one head [L, Q, K]; lists and slices of
-        layers and heads keep these axes. Rows sum to 1. A row that may attend to
-        nothing is what the model makes of it: equal weights where masked scores are
-        replaced by a finite number, else NaN. Where a pass was just run, its own
-        operations make them again: scores of some hundreds, as large embeddings make,
-        leave float32 no room for another order. Where weights were captured
-        (``is_captured``) they are the model's own.
+        layers and heads keep these axes. Rows sum to 1, together with what ``until``
+        cut off. A row that may attend to nothing is what the model makes of it: equal
+        weights where masked scores are replaced by a finite number, else NaN. Where a
+        pass was just run, its own operations make them again: scores of some hundreds,
+        as large embeddings make, leave float32 no room for another order. Where weights
+        were captured (``is_captured``) they are the model's own.
         """
 
         def made(at: int, head: int | None) -> Floats:
@@ -372,10 +387,12 @@ class Trace:
         """Return the entropy of each row of ``attention``, in bits: float32 [L, H, Q].
 
         log2 n where n keys get equal weights, 0 where one gets all; NaN for a row of
-        NaN. Without a kind, that of each row's distribution over the next token, [T];
-        NaN where steps were not kept.
+        NaN; keys that ``until`` cut off count. Without a kind, that of each row's
+        distribution over the next token, [T]; NaN where steps were not kept.
         """
         if kind is not None:
+            if kind == "decoder" and self.whole is not self:
+                return self.whole.entropy(kind, layer, head)[..., : len(self)]
             return row_entropy(self.attention(kind, layer, head))
         known = [step.entropy for step in self.steps] or [np.nan] * len(self)
         return np.array(known, np.float32)
@@ -384,12 +401,15 @@ class Trace:
         """Return the attention rollout up to a layer, float32 [Q, K]; rows sum to 1.
 
         Abnar & Zuidema 2020: heads are averaged, residuals count one half, layers are
-        multiplied. Row q has the share of each token of the first layer's input. Cross
-        attention's is its layer's mean through the rollout of the whole encoder.
+        multiplied. Row q has the share of each token of the first layer's input, but
+        of what ``until`` cut off. Cross attention's is its layer's mean through the
+        rollout of the whole encoder.
         """
         at = self._layer(kind, layer)
         if kind == "cross":
             return through(self.attention(kind, at).mean(0), self.rollout("encoder"))
+        if kind == "decoder" and self.whole is not self:
+            return self.whole.rollout(kind, layer)[: len(self), : len(self)]
         *_below, rolled = running_rollout(
             self.attention(kind, below).mean(0) for below in range(at + 1)
         )

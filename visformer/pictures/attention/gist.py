@@ -9,7 +9,7 @@ import numpy as np
 from visformer.analysis.head_measures import neighbour, place_correlation
 from visformer.language import N_, _
 from visformer.pictures.attention.reading import Reading
-from visformer.values.arrays import Bools, Floats
+from visformer.values.arrays import SUMS_TO_ONE, Bools, Floats
 from visformer.words import decimals
 
 FEWEST = 5  # rows needed to recognise a pattern
@@ -114,7 +114,8 @@ def _resting(weights: Floats, keys: tuple[str, ...]) -> Gist | None:
 
 def _spread(weights: Floats, masked: Bools | None) -> Gist | None:
     peak = float(weights.max(axis=-1).mean())
-    if peak >= SPREAD:
+    cut = (np.abs(weights.sum(axis=-1) - 1) > SUMS_TO_ONE).any()  # others are open, too
+    if peak >= SPREAD or cut:
         return None
     keys = np.full(len(weights), weights.shape[1])  # [Q]: how many each row may read
     if masked is not None:

@@ -12,7 +12,7 @@ from visformer.pictures.attention.weights import doubled, head_weights
 from visformer.pictures.picture import Label, Table, saved_labels
 from visformer.pictures.selection import AttentionCell, Selection
 from visformer.pictures.token_names import names, writes
-from visformer.pictures.words.absent import captured_words
+from visformer.pictures.words.absent import weights_words
 from visformer.pictures.words.choices import written_axis, written_names
 from visformer.values.attributions import AttributionName, AttributionPlace
 from visformer.values.facts import SIDES, Kind, SentenceSide
@@ -128,5 +128,5 @@ def all_numbers(trace: Trace | None, kind: Kind) -> Table | None:
             place = head_words(layer, head)
             heads += [_("{head}: {row}", head=place, row=row) for row in raw]
             values.append(head_weights(trace, kind, layer, head))
-    about = captured_words(trace, kind, range(trace.layers(kind)))
+    about = weights_words(trace, kind, range(trace.layers(kind)))
     return Table(tuple(heads), columns, np.concatenate(values), about)

@@ -22,7 +22,7 @@ from visformer.pictures.attention.weights import (
 )
 from visformer.pictures.picture import LOW, Bytes, codes, shade
 from visformer.pictures.selection import SCALES, Scale, Selection
-from visformer.pictures.words.absent import captured_words
+from visformer.pictures.words.absent import weights_words
 from visformer.values.arrays import Floats
 from visformer.values.facts import Kind
 from visformer.values.trace import Trace
@@ -267,7 +267,7 @@ def _factor(length: int, pixels: int) -> int:
 
 
 def _note(trace: Trace, kind: Kind, scale: Scale, factors: tuple[int, int]) -> str:
-    captured = captured_words(trace, kind, range(trace.layers(kind)))
+    captured = weights_words(trace, kind, range(trace.layers(kind)))
     return "; ".join(filter(None, (_scale_words(scale, factors), captured)))
 
 

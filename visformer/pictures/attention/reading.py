@@ -49,12 +49,13 @@ from visformer.pictures.selection import (
     Summary,
 )
 from visformer.pictures.token_names import FED_SIGN, marks
-from visformer.pictures.words.absent import captured_words
+from visformer.pictures.words.absent import weights_words
 from visformer.values.arrays import Bools, Floats
 from visformer.values.attributions import ATTRIBUTIONS, Attribution
 from visformer.values.facts import SIDES, Kind
 from visformer.values.memo import same
 from visformer.values.pieces import Groups, WordMarks, marks_of, word_text
+from visformer.values.reading_order import as_read
 from visformer.values.rollout import running_rollout, through
 from visformer.values.trace import Trace
 from visformer.words import KIND_NAMES, head_words, layer_words, number
@@ -465,7 +466,7 @@ def done_words(trace: Trace, look: Look, kind: Kind, layer: int) -> str:
     if look.summary in ATTRIBUTIONS:
         return "; ".join(filter(None, _done_parts(trace, look, kind)))
     parts = (
-        captured_words(trace, kind, layers_taken(trace, look, kind, layer)),
+        weights_words(trace, kind, layers_taken(trace, look, kind, layer)),
         *_done_parts(trace, look, kind),
     )
     return "; ".join(filter(None, parts))
@@ -609,7 +610,9 @@ def summary_parts(trace: Trace, kind: Kind, layer: int, how: Summary) -> Iterato
 def _rollout(trace: Trace, kind: Kind, layer: int) -> Iterator[Floats | None]:
     """Roll out layers 0 to ``layer``; cross-attention times the whole encoder's."""
     if kind != "cross":
-        yield from _rolled(trace, kind, layer + 1)
+        rows, keys = map(len, trace.tokens(kind))
+        for part in _rolled(as_read(trace, kind, range(layer + 1)), kind, layer + 1):
+            yield None if part is None else part[:rows, :keys]
         return
     below = _kept(trace, "below", ())
     if below is None:

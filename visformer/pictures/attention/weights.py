@@ -1,12 +1,11 @@
 """Attention weights for pictures: derived once and cached with their run.
 
 A growing Trace shares its storage with the shorter ones, and its rows do not change. So
-weights are derived once, new rows are added, and an earlier step is a slice. This is
-exact if no query gives weight to a later key; otherwise the weights are derived for the
-rows shown. For a long run only the first rows are derived, up to the next power of two:
-later rows may not have been read from their file yet. For a short sentence the heads of
-a layer are derived together, and those of all layers once all have been requested,
-since calling numpy takes longer than its arithmetic.
+weights are derived once, new rows are added, and an earlier step is a slice. For a long
+run only the first rows are derived, up to the next power of two: later rows may not
+have been read from their file yet. For a short sentence the heads of a layer are
+derived together, and those of all layers once all have been requested, since calling
+numpy takes longer than its arithmetic.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class _KeptWeights:
     """Weights [N, Q, K] of N heads, layer by layer, for a run's first Q rows."""
 
     weights: Floats
-    sliceable: bool  # later keys have no weight, so a slice of the keys is exact
+    sealed: bool  # later keys have no weight
     room: Floats  # [N, Q or more, K or more], zeros beyond them for later rows
 
 
@@ -77,7 +76,7 @@ def keeps_rows(trace: Trace, kind: Kind) -> bool:
     for key in _keys(trace, kind, range(trace.layers(kind))):
         _weights(trace, key)
         kept = trace.memo.find(trace.storage, key)
-        if kept is None or not kept.sliceable:
+        if kept is None or not kept.sealed:
             return False
     return True
 
@@ -121,38 +120,31 @@ def _weights(trace: Trace, key: WeightsKey) -> Floats:
     if kept is None or kept.weights.shape[1] < queries:
         _extend(kept, whole, key)
     weights = _kept(trace, key)
-    if weights is None:  # later keys have weight: derive these rows separately
-        weights = read_only(_derived(trace, key, ALL))
-        name = (*key, len(trace))
-        kept = _KeptWeights(weights, False, weights)
-        trace.memo.keep(trace.storage, name, kept, weights.size)
+    assert weights is not None
     return weights
 
 
 def _kept(trace: Trace, key: WeightsKey) -> Floats | None:
     rows, columns = (len(tokens) for tokens in trace.tokens(key[0]))
     kept: _KeptWeights | None = trace.memo.find(trace.storage, key)
-    if kept is not None and kept.weights.shape[1] >= rows:
-        if kept.sliceable or kept.weights.shape[2] == columns:
-            return kept.weights[:, :rows, :columns]
-        kept = trace.memo.find(trace.storage, (*key, len(trace)))
-        return None if kept is None else kept.weights
-    return None
+    if kept is None or kept.weights.shape[1] < rows:
+        return None
+    return kept.weights[:, :rows, :columns]
 
 
 def _extend(kept: _KeptWeights | None, whole: Trace, key: WeightsKey) -> None:
     """Derive and cache the missing rows."""
-    done = kept.weights.shape[1] if kept is not None and kept.sliceable else 0
+    done = kept.weights.shape[1] if kept is not None and kept.sealed else 0
     done = done if _rows_stay(whole, key, done) else 0
     weights = _derived(whole, key, slice(done, None))  # [N, Q - Q', K]
-    sliceable = key[0] != "decoder" or not _reads_later(weights, done)
+    sealed = key[0] != "decoder" or not _reads_later(weights, done)
     heads, rows, columns = weights.shape
     shape = heads, done + rows, columns
     old = None if kept is None or not done else kept.room
     room = old if old is not None and _fits(shape, old) else _with_room(shape, old)
     room[:, done : done + rows, :columns] = weights
     part = read_only(room[:, : done + rows, :columns])
-    whole.memo.keep(whole.storage, key, _KeptWeights(part, sliceable, room), room.size)
+    whole.memo.keep(whole.storage, key, _KeptWeights(part, sealed, room), room.size)
 
 
 def _derived(trace: Trace, key: WeightsKey, rows: slice) -> Floats:

@@ -172,11 +172,14 @@ def heading(looked_at: Subject, page: StagePage = "attention") -> str:
         return ""
     query, key = looked_at.token("query"), looked_at.token("key")
     told = np.isnan(looked_at.weights[looked_at.query, looked_at.key])
-    if looked_at.chosen or told:
-        return _("{query} reads {key}", query=query, key=key)
-    return _(
-        "{query} reads {key} · no cell is selected, so this is the last query and the "
-        "key that it reads most",
-        query=query,
-        key=key,
-    )
+    words = _("{query} reads {key}", query=query, key=key)
+    if not looked_at.chosen and not told:
+        words = _(
+            "{query} reads {key} · no cell is selected, so this is the last query and "
+            "the key that it reads most",
+            query=query,
+            key=key,
+        )
+    if looked_at.whole:
+        words += _(" · rows read later tokens, so those of the whole pass are shown")
+    return words

@@ -28,7 +28,7 @@ from visformer.values.facts import SIDES, STACK_OF, AttentionFacts, Kind, StackN
 from visformer.values.intervention import Intervention
 from visformer.values.layer_weights import LayerParameters
 from visformer.values.memo import Memo
-from visformer.values.score_bias import NO_WEIGHT
+from visformer.values.reading_order import as_read
 from visformer.values.trace import Trace
 
 Projected = Literal["query", "key", "value"]
@@ -61,6 +61,7 @@ class Subject:
     query: int
     key: int
     chosen: bool  # False if no cell is selected and this is the default
+    whole: bool = False  # whether it is the whole pass, since rows read later tokens
     scale: Scale  # of the weights' colours
     layer_rows: LayerRows | None = None  # None until the layer's weights arrive
     positions: Floats | None = None  # the model's own encodings, [P, D]
@@ -240,7 +241,8 @@ def subject(
     kind = selection.kind
     if trace is None or not trace.tokens(kind)[0]:
         return None
-    cell = focus(trace, selection)
+    cell, shown = focus(trace, selection), trace
+    trace = as_read(trace, kind, [selection.layer])
     fit = fitting(trace, selection, parameters)
     return Subject(
         trace=trace,
@@ -250,6 +252,7 @@ def subject(
         query=cell.query,
         key=cell.key,
         chosen=cell is selection.cell,
+        whole=trace is not shown,
         scale=selection.scale,
         layer_rows=None if fit is None else layer_rows(trace, fit, cell.query),
         positions=positions,
@@ -268,9 +271,11 @@ def focus(trace: Trace, selection: Selection) -> AttentionCell:
     kind, cell = selection.kind, selection.cell
     if cell is not None and cell.kind == kind:
         return cell
-    row = head_weights(trace, kind, selection.layer, selection.head)[-1]
+    last = len(trace.tokens(kind)[0]) - 1
+    read = as_read(trace, kind, [selection.layer])
+    row = head_weights(read, kind, selection.layer, selection.head)[last]
     best = 0 if np.isnan(row).all() else int(np.nanargmax(row))
-    return AttentionCell(kind, len(trace.tokens(kind)[0]) - 1, best)
+    return AttentionCell(kind, last, best)
 
 
 # ---- the layer's weights, and its rows ----------------------------------------------
@@ -309,13 +314,13 @@ def missing(
 def layer_rows(trace: Trace, parameters: LayerParameters, query: int) -> LayerRows:
     """Return a layer's sublayers for the block of rows around a query.
 
-    Results are cached while cells, heads and steps change: if later steps do not change
-    earlier rows, the rows of the whole run serve every step. The cache holds the blocks
+    Results are cached while cells, heads and steps change: the rows of the whole run
+    serve every step. The cache holds the blocks
     of two layers, for switching between neighbours.
     """
     name = "layer rows", parameters.layer % 2
     stack, model = parameters.stack, parameters.model.config
-    whole = trace.whole if _rows_stand(trace.whole, stack) else trace
+    whole = trace.whole
     rows = block(query, len(_row_tokens(whole, stack)))
     kept: LayerRows | None = trace.memo.find(trace.storage, name)
     if (
@@ -336,16 +341,3 @@ def layer_rows(trace: Trace, parameters: LayerParameters, query: int) -> LayerRo
 
 def _row_tokens(trace: Trace, stack: StackName) -> tuple[str, ...]:
     return trace.source if stack == "encoder" else trace.target
-
-
-def _rows_stand(trace: Trace, stack: StackName) -> bool:
-    """Whether later steps leave earlier rows unchanged: no masked key has weight."""
-    kinds: tuple[Kind, ...] = (
-        ("encoder",) if stack == "encoder" else ("decoder", "cross")
-    )
-    return all(
-        trace.model.attention[kind].masked_value <= NO_WEIGHT
-        and bool(np.asarray(trace.masks[kind]).any(-1).all())
-        for kind in kinds
-        if kind in trace.kinds
-    )

@@ -38,7 +38,7 @@ from visformer.pictures.masks import attends_to_nothing, note
 from visformer.pictures.positions import AXIS_WORDS, nothing_words
 from visformer.values.config import ModelConfig
 from visformer.values.facts import ModelFacts, SentenceSide
-from visformer.values.reading_order import reads_later
+from visformer.values.reading_order import reads_later, reads_on
 from visformer.values.trace import Trace
 from visformer.words import KIND_NAMES, layer_words, masked_value_text, number
 
@@ -485,4 +485,6 @@ def _sums(figure: Figure, id: str, shape: str) -> str:
             return _("{shape} some rows are NaN", shape=shape)
         if trace.intervention.at(path.kind, path.layer).acts("weights"):
             return _("{shape} weights changed", shape=shape)
+        if reads_on(trace, path.kind, path.layer):
+            return _("{shape} later keys cut off", shape=shape)
     return _("{shape} rows sum to 1", shape=shape)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from visformer.language import N_, _, ngettext
 from visformer.values.facts import KINDS, Kind, ModelFacts, SentenceSide
+from visformer.values.reading_order import LEAST, unshown
 from visformer.values.trace import Trace
-from visformer.words import KIND_NAMES
+from visformer.words import KIND_NAMES, percent
 
 _MISSING: dict[tuple[Kind, ...], str] = {  # by the kinds present
     ("encoder",): N_("This is an encoder-only model: it has no decoder and no steps."),
@@ -49,10 +50,14 @@ def facts_words(model: ModelFacts) -> str:
     )
 
 
-def captured_words(trace: Trace, kind: Kind, layers: range) -> str:
-    """Say that weights of some layers were captured; "" if none were."""
+def weights_words(trace: Trace, kind: Kind, layers: range) -> str:
+    """Say that weights of some layers were captured, or are cut; "" if none are."""
     captured = any(trace.is_captured(kind, layer) for layer in layers)
-    return _(CAPTURED) if captured else ""
+    said = [_(CAPTURED)] if captured else []
+    if (on := unshown(trace, kind, layers)) > LEAST:
+        share = percent(on)
+        said += [_("rows read later tokens, not shown: {share} at most", share=share)]
+    return "; ".join(said)
 
 
 def has_target(trace: Trace) -> bool:

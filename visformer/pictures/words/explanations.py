@@ -22,7 +22,7 @@ from visformer.pictures.words.role_text import role_text
 from visformer.pictures.words.scene import Reads, Scene, computed, reads
 from visformer.values.changes.position_change import adds_positions
 from visformer.values.facts import Kind
-from visformer.values.reading_order import reads_later
+from visformer.values.reading_order import as_read, reads_later
 from visformer.values.trace import Trace
 from visformer.words import masked_value_text, number, probability
 
@@ -360,6 +360,7 @@ def _computation(scene: Scene) -> str:
     if scene.stage not in _STAGES or (known is None and scene.stage not in _OF_WEIGHTS):
         return ""
     layer, head = layer_and_head(trace, scene.selection, kind)
+    trace = as_read(trace, kind, [layer])
     facts, scale = trace.model.attention[kind], trace.scale(kind, layer)
     allowed = trace.mask(kind, layer, head)[found.row]
     sentence = _(

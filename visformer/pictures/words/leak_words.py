@@ -19,9 +19,9 @@ from visformer.pictures.token_names import key_placed, row_placed
 from visformer.pictures.words.absent import has_target
 from visformer.values.arrays import Bools
 from visformer.values.facts import Kind
-from visformer.values.reading_order import LEAST, reads_later, sealed
+from visformer.values.reading_order import LEAST, reads_later, sealed, unshown
 from visformer.values.trace import Trace
-from visformer.words import KIND_NAMES, head_words, layer_words, number
+from visformer.words import KIND_NAMES, head_words, layer_words, number, percent
 
 MOST_NAMED = 1  # leaks listed; the maps show the others
 
@@ -122,17 +122,22 @@ def batch_words(trace: Trace | None, head: int, *, modified: bool) -> str:
 def _no_leak_words(trace: Trace) -> str:
     if not has_target(trace):
         return _("No leak: no token reads a pad.")
-    if len(trace) < 2 and (trace.intervention.reaches_back or reads_later(trace)):
+    layers = range(trace.layers("decoder"))
+    reaches, on = reads_later(trace), unshown(trace, "decoder", layers)
+    if on > LEAST:
+        return _(
+            "No leak among the tokens shown. Rows read later ones, too, with up to "
+            "{share} of their weight.",
+            share=percent(on),
+        )
+    if len(trace) < 2 and (trace.intervention.reaches_back or reaches):
         return _("There is no later token to read yet: step forward to see what leaks.")
     if not len(trace):
         return ""  # nothing was read yet, so there is nothing to report
-    if not reads_later(trace):
+    if not reaches:
         return _("No leak: no target token reads a later one, and none reads a pad.")
     if not reads_later(trace, shown=True):
-        return _(
-            "No leak up to this step: a row reads a token that comes after it only "
-            "once more tokens are written."
-        )
+        return _("No leak up to this step: only rows of later steps read later tokens.")
     if trace.prompt > 1:
         return _(
             "No leak: only tokens of the prompt read later ones, which are given with "

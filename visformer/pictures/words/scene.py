@@ -23,6 +23,7 @@ from visformer.values.arrays import Floats
 from visformer.values.distribution import NearWords
 from visformer.values.facts import SIDES, Kind, ModelFacts
 from visformer.values.lens import LensRows
+from visformer.values.reading_order import as_read
 from visformer.values.strategy import GREEDY, Strategy
 from visformer.values.trace import Trace
 
@@ -90,7 +91,9 @@ def computed(scene: Scene) -> Reads | None:
 
 def _reads(trace: Trace, selection: Selection, row: int, key: int | None) -> Reads:
     kind = selection.kind
-    weights = head_weights(trace, kind, *layer_and_head(trace, selection, kind))[row]
+    layer, head = layer_and_head(trace, selection, kind)
+    trace = as_read(trace, kind, [layer])  # what is read most may not be shown
+    weights = head_weights(trace, kind, layer, head)[row]
     column = int(weights.argmax()) if key is None else key  # a NaN, if there is one
     weight = float(weights[column])
     alike = int(np.isclose(weights, weight, rtol=1e-6, atol=0).sum())

@@ -22,7 +22,7 @@ from visformer.pictures.output import current_row
 from visformer.pictures.selection import SUMMARIES, Order
 from visformer.pictures.token_names import chosen_name
 from visformer.pictures.words.scene import Scene
-from visformer.values.arrays import Floats
+from visformer.values.arrays import SUMS_TO_ONE, Floats
 from visformer.values.facts import Kind
 from visformer.words import decimals, head_words, number, percent, probability
 
@@ -130,6 +130,9 @@ def _order(scene: Scene) -> str:
     value = decimals(_measure(order, kind, weights), 2)
     said = _(_MEASURES[order], head=head_words(layer, head), value=value)
     left_out = _("Rows of NaN are left out.") if np.isnan(weights).any() else ""
+    sums = weights.sum(-1)
+    if order == "entropy" and (np.abs(sums - 1) > SUMS_TO_ONE).any():
+        said += " " + _("Rows that do not sum to 1 are divided by their sum.")
     return "\n".join(filter(None, (said, left_out, words)))
 
 
