@@ -279,6 +279,9 @@ CLAIMS: Claims = {
     "One head: weights A = softmax of its masked scores. On screen: {head} of {heads} "
     "heads.": lambda s: place(s)[:2] not in s.trace.captured,
     # computation
+    " · rows read later tokens, so those of the whole pass are shown": lambda s: (
+        s.read is not s.trace
+    ),
     "Softmax turns a row of scores into weights that sum to 1: “{query}” gives “{key}” "
     "{weight}.": lambda s: sums_to_one(head(s)[row(s)]),
     "Softmax turns a row of scores into weights: those of “{query}” are NaN.": is_nan,

@@ -69,6 +69,7 @@ def test_weights_are_the_corner_of_the_passs(name: str, tmp_path: Path) -> None:
         cut.entropy("decoder"), trace.entropy("decoder")[..., :CUT], equal_nan=True
     )
     assert np.array_equal(cut.rollout("decoder"), trace.rollout("decoder")[corner])
+    assert np.array_equal(cut.z("decoder", -1, 0), trace.z("decoder", 1, 0)[:CUT])
     derived = whole[corner]
     if trace.own_weights is not None:  # torch's, which numpy does not repeat to a digit
         derived = replace(trace, own_weights=None).attention("decoder")[corner]

@@ -369,6 +369,11 @@ class Trace:
 
         It is the weights times the values, as the run changed them: what W_O reads.
         """
+        from visformer.values.reading_order import as_read
+
+        read = as_read(self, kind, [self._layer(kind, layer)])
+        if read is not self:
+            return read.z(kind, layer, head, slice(*rows.indices(len(self))))
         one = self.attention_heads(kind, layer, head)
         changed = one.changes.acts("heads", "output")  # maybe of all rows
         some = slice(None) if changed else rows
