@@ -80,13 +80,12 @@ def test_one_head_of_a_long_pass_is_made_alone(monkeypatch: pytest.MonkeyPatch) 
     assert np.allclose(one, every[2], rtol=0, atol=1e-6)
 
 
-def test_what_leaves_the_process_or_is_cut_derives_its_weights() -> None:
+def test_what_leaves_the_process_derives_weights_and_what_is_cut_keeps_them() -> None:
     checkpoint = visformer.build("handout", device="cpu", **SIZES)
     trace = run(checkpoint, SOURCE, TARGET)[0]
     assert trace.own_weights is not None
-    for other, length in ((lean(trace), 4), (trace.until(2), 2)):
-        assert other.own_weights is None
-        found = other.attention("decoder", 1)
-        assert found.shape == (4, length, length)
-        near = trace.attention("decoder", 1)[:, :length, :length]
-        assert np.allclose(found, near, atol=1e-5)
+    own, apart = trace.attention("decoder", 1), lean(trace)
+    assert apart.own_weights is None
+    assert np.allclose(apart.attention("decoder", 1), own, atol=1e-5)
+    assert np.array_equal(trace.until(2).attention("decoder", 1), own[:, :2, :2])
+    assert np.array_equal(trace.until(2).attention("decoder", 1, 3), own[3, :2, :2])

@@ -317,8 +317,8 @@ CLAIMS: Claims = {
     "No leak up to this step: only rows of later steps read later tokens.": lambda s: (
         not leaking(s.trace) and reads_later(s.trace) and most_later(s) <= SMALL
     ),
-    "No leak among the tokens shown. Rows read later ones, too, with up to {share} of "
-    "their weight.": lambda s: (
+    "Rows read later tokens, which are not shown, with up to {share} of their "
+    "weight.": lambda s: (
         not leaking(s.trace)
         and abs(float(str(s.fields["share"]).rstrip("%")) / 100 - most_later(s)) < 6e-4
     ),

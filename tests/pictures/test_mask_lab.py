@@ -202,8 +202,8 @@ def test_of_a_step_before_a_leak_no_leak_is_said_and_why() -> None:
     weights = trace.attention("decoder")[:, :, :2, 2:]  # of layers and heads
     share = f"{weights.sum(-1).max():.1%}"
     assert words == (
-        "No leak among the tokens shown. Rows read later ones, too, with up to "
-        f"{share} of their weight."
+        f"Rows read later tokens, which are not shown, with up to {share} of their "
+        "weight."
     )
     causal = np.tri(5, dtype=bool)
     causal[3, 4] = True  # the fourth row reads the fifth token
@@ -336,7 +336,7 @@ def test_one_token_cannot_show_that_nothing_leaks() -> None:
     first = Decoding(tiny_checkpoint(), "abc", limit=5, intervention=made).step(1)
     assert "step forward to see what leaks" in leak_words(first)
     trace = leaking(5)
-    assert leak_words(trace.until(1)).startswith("No leak among the tokens shown.")
+    assert "read later tokens, which are not shown" in leak_words(trace.until(1))
     assert "reads the later token" in leak_words(trace)
     plain = Decoding(tiny_checkpoint(), "abc", limit=5).finish()
     assert leak_words(plain.until(1)).startswith("No leak")

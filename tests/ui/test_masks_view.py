@@ -347,7 +347,7 @@ def test_of_one_token_without_the_causal_mask_no_leak_is_denied(
     show(view, without_causal_mask(1))
     view.show()
     assert "No leak" not in words(view, "leaks")
-    assert "no later token to read yet" in words(view, "leaks")
+    assert "read later tokens, which are not shown" in words(view, "leaks")
 
 
 def test_a_mask_that_hides_nothing_is_words_and_no_dark_square(view: MasksView) -> None:

@@ -126,8 +126,8 @@ def _no_leak_words(trace: Trace) -> str:
     reaches, on = reads_later(trace), unshown(trace, "decoder", layers)
     if on > LEAST:
         return _(
-            "No leak among the tokens shown. Rows read later ones, too, with up to "
-            "{share} of their weight.",
+            "Rows read later tokens, which are not shown, with up to {share} of their "
+            "weight.",
             share=percent(on),
         )
     if len(trace) < 2 and (trace.intervention.reaches_back or reaches):
