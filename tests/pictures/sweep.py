@@ -62,6 +62,7 @@ from visformer.pictures.words.explanations import EXPLAINED, explanation
 from visformer.pictures.words.scene import Scene
 from visformer.pictures.words.terms import TERMS, term_words
 from visformer.text import visible
+from visformer.values.attributions import ATTRIBUTIONS
 from visformer.values.not_finite import not_finite_words
 from visformer.values.trace import Trace
 
@@ -227,7 +228,7 @@ def _selections(trace: Trace, few: int | None) -> Iterator[Selection]:
 
 LOOKS = (
     *(Look(), Look(form="arcs"), Look(form="text"), Look(words=True)),
-    *(Look(summary=summary) for summary in SUMMARIES),
+    *(Look(summary=one) for one in SUMMARIES if one not in ATTRIBUTIONS),
     Look(hide=frozenset({"special", "pad"}), renormalise=True),
     Look(hide=frozenset({"special"}), form="text", by="key"),
 )
