@@ -298,15 +298,15 @@ def save_result(path: Path, data: bytes) -> None:
             write_whole(target, data)
 
 
-def check_suffix(path: Path, suffix: str) -> None:
+def check_suffix(path: Path, *suffixes: str) -> None:
     """Raise InputError where a name promises another format than is written."""
-    if path.suffix and path.suffix.lower() != suffix:
+    if path.suffix and path.suffix.lower() not in suffixes:
         raise InputError(
             "{name} is not written as {given}, only as {suffix}: choose a name "
             "that ends so.",
             name=short(path.name),
             given=short(path.suffix, 12),
-            suffix=suffix,
+            suffix=", ".join(suffixes),
         )
 
 

@@ -23,14 +23,22 @@ from PySide6.QtGui import QCursor
 
 from visformer.app import App, log_qt
 from visformer.errors import InputError
-from visformer.files import check_suffix, save_result
+from visformer.files import check_suffix, short
 from visformer.pictures.computation.stages import stage_names
 from visformer.pictures.selection import FORMS, ORDERS, SUMMARIES, TOKEN_GROUPS, Look
 from visformer.session.runs import force, look_at_telling_head
 from visformer.session.state import State
 from visformer.ui import views
 from visformer.ui.look import theme
-from visformer.ui.widgets.export import png
+from visformer.ui.widgets.export import (
+    PICTURES,
+    Drawn,
+    Extent,
+    drawing,
+    figure,
+    picture_file,
+)
+from visformer.ui.window.window import MainWindow
 from visformer.values.change_text import parse
 from visformer.values.facts import KINDS
 from visformer.values.questions import Overrides
@@ -41,9 +49,12 @@ BESIDE = QPoint(2 * LONGEST_SIDE, 2 * LONGEST_SIDE)  # the mouse points at nothi
 MOVING = 10  # turns of the event loop in which parts find their places
 
 
-def render(options: argparse.Namespace, checkpoint: str, overrides: Overrides) -> None:
-    """Draw the window on a sentence into a PNG; InputError for bad options."""
-    size = _size(options.size)
+def render(options: argparse.Namespace, path: str, overrides: Overrides) -> None:
+    """Draw the window, or a figure of it, into a file; InputError for bad options.
+
+    ``path``: a checkpoint that reads the text, or without a text a recorded run.
+    """
+    size, width = _size(options.size), _width(options.width)
     _check(options)
     intervention, forced = (
         parse(options.change).filled(),
@@ -71,7 +82,10 @@ def render(options: argparse.Namespace, checkpoint: str, overrides: Overrides) -
         window.resize(size)
         QCursor.setPos(BESIDE)
         window.show()
-        app.start(checkpoint, options.text, overrides)
+        if options.text:
+            app.start(path, options.text, overrides)
+        else:
+            window.open(path)
         _wait(lambda: _finished(window.session.state), SECONDS * 1000)
         if options.reference:
             window.reference.take(options.reference)
@@ -84,7 +98,8 @@ def render(options: argparse.Namespace, checkpoint: str, overrides: Overrides) -
             window.session.set(step=step)
             window.session.do(force, id)
             _wait(lambda: _finished(window.session.state), SECONDS * 1000)
-        window.session.do(look_at_telling_head)  # as the window opens
+        if options.text:
+            window.session.do(look_at_telling_head)  # as the window opens
         _select(options, window.session.state)
         view = window.tabs.view(options.view)
         window.session.go(_selection(options, window.session.state))
@@ -93,7 +108,9 @@ def render(options: argparse.Namespace, checkpoint: str, overrides: Overrides) -
         _wait(lambda: not view.drawing, SECONDS * 1000)
         for _at in range(MOVING):
             QCoreApplication.processEvents()
-        save_result(Path(options.output), png(window.grab().toImage()))
+        drawn = drawing(window) if width is None and not options.figure else None
+        extent = Extent(width, options.scale)
+        picture_file(Path(options.output), drawn or _figure(window), extent)
     finally:
         app.close()
 
@@ -109,6 +126,35 @@ def _size(text: str) -> QSize:
             most=LONGEST_SIDE,
         )
     return QSize(int(width), int(height))
+
+
+def _width(text: str | None) -> float | None:
+    """Return a width in cm."""
+    if text is None:
+        return None
+    number = text.removesuffix("cm").strip()
+    try:
+        width = float(number)
+    except ValueError:
+        width = 0.0
+    if not 1 <= width <= 100:
+        raise InputError(
+            "--width is {text}: give it in centimetres, such as 8.5cm.",
+            text=short(text),
+        )
+    return width
+
+
+def _figure(window: MainWindow) -> Drawn:
+    """Return the largest picture with its title, and what the window says of it."""
+    place = window.large
+    pictures = place.pictures()
+    if not pictures:
+        raise InputError("This view has no picture to draw alone: leave --figure out.")
+    place.enlarge(pictures[0])
+    for _at in range(MOVING):
+        QCoreApplication.processEvents()
+    return figure(pictures[0], place.words.text())
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -144,13 +190,15 @@ def _check(options: argparse.Namespace) -> None:
             least=theme.MIN_ZOOM,
             most=theme.MAX_ZOOM,
         )
+    if not 1 <= options.scale <= 4:
+        raise InputError("--scale is {scale}: choose 1 to 4.", scale=options.scale)
     if options.steps is not None and options.steps < 0:
         raise InputError(
             "--steps is {steps}: it must be 0 or more.", steps=options.steps
         )
     if any(not change.strip() for change in options.change):
         raise InputError("--change is empty: say, for example, “causal off”.")
-    check_suffix(Path(options.output), ".png")
+    check_suffix(Path(options.output), *PICTURES)
     if not Path(options.output).resolve().parent.is_dir():
         raise InputError(
             "{path} cannot be written: no such folder.", path=options.output
@@ -179,7 +227,7 @@ def _wrong(option: str, value: str, allowed: Iterable[str]) -> InputError:
 def _finished(state: State) -> bool:
     if state.error:
         raise InputError(state.error)
-    return state.trace is not None and not state.recorded and not state.busy
+    return state.trace is not None and not state.busy
 
 
 def _select(options: argparse.Namespace, state: State) -> None:

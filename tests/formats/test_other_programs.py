@@ -79,16 +79,18 @@ def test_advice_is_never_cut(tmp_path: Path) -> None:
     assert len(made) <= 200
 
 
-def test_render_draws_no_recorded_run(
+def test_render_draws_a_recorded_run_as_it_is(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from tests.traces import make_trace
 
     make_trace(source=3, target=2).save(tmp_path / "run.vis")
     picture = tmp_path / "a.png"
-    words = ["render", "--checkpoint", str(tmp_path / "run.vis"), "--text", "a"]
-    assert main([*words, "-o", str(picture)]) == 2
-    assert "run.vis is a recorded run, and render draws a model" in (
+    words = ["render", "--checkpoint", str(tmp_path / "run.vis")]
+    assert main([*words, "--text", "a", "-o", str(picture)]) == 2
+    assert "run.vis is a recorded run, which is drawn as it is" in (
         capsys.readouterr().err
     )
     assert not picture.exists()
+    assert main([*words, "-o", str(picture)]) == 0
+    assert picture.exists()

@@ -21,11 +21,12 @@ from visformer.ui.widgets.export import CSV, MODIFIED, PNG, Export, Format
 from visformer.ui.window.large import LargePlace
 
 TABLE = Table(("a",), ("b", "c"), np.array([[1, 0.1]], np.float32), "")
-JSON = Format(
-    "Copy as &JSON",
-    "Save as &JSON…",
-    "numbers.json",
+LABELS = Format(
+    "Copy &labels",
+    "Save &labels…",
+    ("labels.txt", "labels.md"),
     lambda _, table: json.dumps({"columns": table.columns, "about": table.about}),
+    lambda path, _, table: save_result(path, ",".join(table.columns).encode()),
 )
 
 
@@ -40,8 +41,8 @@ def widget(qtbot: Any) -> QWidget:
 def test_a_format_is_one_entry(
     widget: QWidget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exports, "FORMATS", (PNG, CSV, JSON))
-    path = tmp_path / "numbers.json"
+    monkeypatch.setattr(exports, "FORMATS", (PNG, CSV, LABELS))
+    path = tmp_path / "labels.md"
     asked = []
 
     def ask(*arguments: object) -> tuple[str, str]:
@@ -50,13 +51,13 @@ def test_a_format_is_one_entry(
 
     monkeypatch.setattr(QFileDialog, "getSaveFileName", ask)
     copy, save = Export(widget, lambda: TABLE).menu().actions()[-2:]
-    assert (copy.text(), save.text()) == ("Copy as &JSON", "Save as &JSON…")
+    assert (copy.text(), save.text()) == ("Copy &labels", "Save &labels…")
     copy.trigger()
     save.trigger()
     text = QGuiApplication.clipboard().text()
     assert json.loads(text) == {"columns": ["b", "c"], "about": ""}
-    assert path.read_text(encoding="utf-8") == text
-    assert asked == [("Save numbers.json", "numbers.json", "*.json")]
+    assert path.read_text(encoding="utf-8") == "b,c"
+    assert asked == [("Save labels.txt", "labels.txt", "*.txt *.md")]
 
 
 def test_what_altered_the_run_stands_with_what_the_numbers_are(widget: QWidget) -> None:
@@ -83,7 +84,7 @@ def test_nothing_is_copied_where_there_is_nothing(widget: QWidget) -> None:
 def test_a_full_disk_leaves_the_old_file_whole(
     form: Format, widget: QWidget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / form.file
+    path = tmp_path / form.files[0]
     path.write_bytes(b"old")
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(path), ""))
     export = Export(widget, lambda: TABLE)
@@ -108,14 +109,15 @@ def test_a_full_disk_leaves_the_old_file_whole(
 def test_a_name_of_another_format_is_refused(
     widget: QWidget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "picture.svg"
+    path = tmp_path / "picture.gif"
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(path), ""))
     export = Export(widget, lambda: TABLE)
     place, said = LargePlace(widget), list[str]()
     place.failed.connect(said.append)
     export.save(PNG)
     assert said == [
-        "picture.svg is not written as .svg, only as .png: choose a name that ends so."
+        "picture.gif is not written as .gif, only as .png, .svg, .pdf, .webp: choose a "
+        "name that ends so."
     ]
     assert not path.exists()
 

@@ -344,9 +344,9 @@ def test_the_menu_is_ours_and_says_what_it_does(heat_map: HeatMap) -> None:
     ]
     assert titles[:4] == [
         "Copy picture",
-        "Save picture as PNG…",
+        "Save picture…",
         "Copy numbers (CSV)",
-        "Save numbers as CSV…",
+        "Save numbers…",
     ]
     heat_map.draw(None)
     assert not any(action.isEnabled() for action in heat_map.export.menu().actions())

@@ -69,4 +69,7 @@ def test_a_full_disk_leaves_the_old_picture_of_the_window(
     assert path.read_bytes()[:4] == b"\x89PNG"
     answering(monkeypatch, tmp_path / "window.pdf")
     actions._save_window(window)
-    assert "not written as .pdf" in window.session.state.error
+    assert (tmp_path / "window.pdf").read_bytes()[:4] == b"%PDF"
+    answering(monkeypatch, tmp_path / "window.gif")
+    actions._save_window(window)
+    assert "not written as .gif" in window.session.state.error

@@ -23,7 +23,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         from visformer.ui import views
         from visformer.ui.look.theme import THEMES
     add_checkpoint(parser)
-    parser.add_argument("--text", required=True, help=_("the source sentence"))
+    parser.add_argument(
+        "file", nargs="?", help=_("a recorded run (.vis), or a checkpoint")
+    )
+    parser.add_argument(
+        "--text", default="", help=_("the source sentence, which a checkpoint needs")
+    )
     parser.add_argument(
         "--reference",
         default="",
@@ -54,7 +59,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     _add_selection(parser)
     _add_changes(parser)
-    parser.add_argument("--theme", default="light", help=_choice(THEMES))
+    _add_page(parser, THEMES)
+
+
+def _add_page(parser: argparse.ArgumentParser, themes: Iterable[str]) -> None:
+    """Add how large, in which colours and where it is drawn."""
+    parser.add_argument("--theme", default="light", help=_choice(themes))
     parser.add_argument(
         "--zoom", type=int, default=100, help=_("text size in percent (default: 100)")
     )
@@ -63,7 +73,23 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default="1280x800",
         help=_("width x height in pixels (default: 1280x800)"),
     )
-    parser.add_argument("-o", "--output", required=True, help=_("PNG file to write"))
+    parser.add_argument(
+        "--scale", type=int, default=1, help=_("pixels of the file per pixel, 1 to 4")
+    )
+    parser.add_argument(
+        "--figure",
+        action="store_true",
+        help=_("draw the view's largest picture alone, with its title and a caption"),
+    )
+    parser.add_argument(
+        "--width", metavar="CM", help=_("width of the figure, such as 8.5cm")
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        required=True,
+        help=_("file to write: .png, .svg, .pdf or .webp"),
+    )
 
 
 def _add_changes(parser: argparse.ArgumentParser) -> None:
@@ -137,17 +163,20 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Draw the picture; returns 0."""
-    check_text(options.text)
+    first = options.file or checkpoint_paths(options.checkpoint)[0]
+    if options.file and options.checkpoint:
+        raise InputError("Give the checkpoint once: as a file, or with --checkpoint.")
+    if not is_trace_file(Path(first)):
+        check_text(options.text)
+    elif options.text or options.reference or options.change or options.force:
+        raise InputError(
+            "{file} is a recorded run, which is drawn as it is: leave --text, "
+            "--reference, --change and --force out, or give a model's checkpoint.",
+            file=short(Path(first).name),
+        )
     with explained_qt():
         from visformer.offscreen import render  # sets Qt's platform first
 
-    first = checkpoint_paths(options.checkpoint)[0]
-    if is_trace_file(Path(first)):
-        raise InputError(
-            "{file} is a recorded run, and render draws a model: give a model's "
-            "checkpoint, or open the run with “visformer {file}”.",
-            file=short(Path(first).name),
-        )
     render(options, first, overrides(options))
     return 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import math
 from dataclasses import dataclass, fields
 from typing import Literal, Self
@@ -266,6 +267,40 @@ def signed_shade(values: Floats, reach: float) -> Floats:
     shades += np.float32(0.5)
     with np.errstate(invalid="ignore"):
         return np.clip(shades, 0, 1, out=shades)
+
+
+def json_text(table: Table) -> str:
+    """Write a table as JSON; numbers that are not finite stand as strings."""
+
+    def plain(value: object) -> object:
+        finite = not isinstance(value, float) or math.isfinite(value)
+        return value if finite else str(value)
+
+    values = [
+        [*map(plain, row if isinstance(row, tuple) else row.tolist())]
+        for row in table.values
+    ]
+    whole = {
+        "about": table.about,
+        "axes": ["rows", "columns"],
+        "rows": table.rows,
+        "columns": table.columns,
+        "values": values,
+    }
+    return json.dumps(whole, ensure_ascii=False, allow_nan=False)
+
+
+def npz(table: Table) -> bytes:
+    """Write a table as arrays of NumPy: values, and the labels of rows and columns."""
+    out = io.BytesIO()
+    np.savez(
+        out,
+        values=np.asarray(table.values),
+        rows=np.array(table.rows, str),
+        columns=np.array(table.columns, str),
+        about=np.array(table.about),
+    )
+    return out.getvalue()
 
 
 def csv_text(table: Table) -> str:

@@ -10,6 +10,7 @@ from PySide6.QtGui import (
     QColor,
     QFont,
     QFontMetrics,
+    QPaintEngine,
     QPainter,
     QPainterPath,
     QPalette,
@@ -92,7 +93,8 @@ class ChipPainter:
         """Paint a chip; ``band``: the height of what is said below its token."""
         ratio = painter.device().devicePixelRatioF()
         # a strong one may touch its neighbour's frame
-        if look.strong or box.width() > WIDEST:
+        pixels = painter.paintEngine().type() == QPaintEngine.Type.Raster
+        if look.strong or box.width() > WIDEST or not pixels:
             self._paint_ground(painter, look, box)
             self._paint_words(painter, look, box, band)
         elif look.later and ratio.is_integer():  # until it is read it stays as it is

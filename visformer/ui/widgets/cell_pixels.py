@@ -53,6 +53,7 @@ def paint_pixels(
     wide, high = pitch
     if painter.paintEngine().type() != QPaintEngine.Type.Raster:
         size = QSizeF(wide * codes.shape[1], high * codes.shape[0])
+        painter.setRenderHint(QPainter.RenderHint.LosslessImageRendering)
         painter.drawImage(QRectF(corner, size), image_of(codes, colours))
         return
     part = part.intersected(room)

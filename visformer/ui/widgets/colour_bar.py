@@ -189,6 +189,7 @@ class ColourBar(QWidget):
         gap, line = self.fontMetrics().averageCharWidth(), self._line()
         x = self._text(painter, 0, self._ends[0]) + gap / 2
         box = QRectF(x, line * 0.2, self._ramp_room(self.width()), line * 0.6)
+        painter.setRenderHint(QPainter.RenderHint.LosslessImageRendering)
         painter.drawImage(box, _ramp(table))
         painter.drawRect(box)
         return self._text(painter, box.right() + gap / 2, self._ends[1]) + gap

@@ -4,27 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from PySide6.QtCore import QBuffer, QEvent, QObject, QPoint, QRect, QSize, Qt
+import numpy as np
+from PySide6.QtCore import (
+    QBuffer,
+    QEvent,
+    QMarginsF,
+    QObject,
+    QPoint,
+    QRect,
+    QSize,
+    QSizeF,
+    Qt,
+)
 from PySide6.QtGui import (
     QContextMenuEvent,
     QGuiApplication,
     QImage,
     QImageWriter,
+    QPageLayout,
+    QPageSize,
     QPainter,
     QPalette,
+    QPdfWriter,
 )
 from PySide6.QtWidgets import QAbstractScrollArea, QFileDialog, QMenu, QWidget
 
 from visformer.errors import InputError
 from visformer.files import check_suffix, exists, save_result, short
 from visformer.language import N_, _
-from visformer.pictures.picture import Table, csv_text
+from visformer.pictures.picture import Table, csv_text, json_text, npz
 from visformer.ui.widgets.corner_button import CornerButton
+from visformer.ui.widgets.vector import svg
 from visformer.ui.window.large import can_be_large, place_of, report
 
+CM = 2.54  # in an inch
+MARGIN = 8  # around a figure
+UNITS = 96  # of a drawing in an inch
+DOTS = 300  # pixels in an inch of a figure that has a width
 SHARPNESS = 2  # pixels of a picture per pixel on screen, in each direction
 MODIFIED = "modified"  # a window's property: what is changed in the run it shows
 
@@ -37,8 +57,9 @@ class Format(NamedTuple):
 
     copy: str  # as named in the menu, marked for the catalogue
     save: str
-    file: str  # the name offered
-    make: Callable[[QWidget, Table], QImage | str]
+    files: tuple[str, ...]  # names that can be given; the first is offered
+    make: Callable[[QWidget, Table], QImage | str]  # for the clipboard
+    write: Callable[[Path, QWidget, Table], None]
 
 
 class Export(QObject):
@@ -115,15 +136,11 @@ class Export(QObject):
     def save(self, form: Format) -> None:
         """Ask for a name and write the picture or its numbers."""
         table = self.table()
-        title = _("Save {name}", name=form.file)
+        name, *others = form.files
         try:
-            path = ask_where(self._widget, title, form.file)
-            if not path or table is None:
-                return
-            content = form.make(self._widget, table)
-            check_suffix(Path(path), Path(form.file).suffix)
-            data = png(content) if isinstance(content, QImage) else content.encode()
-            save_result(Path(path), data)
+            path = ask_where(self._widget, _("Save {name}", name=name), name, *others)
+            if path and table is not None:
+                form.write(Path(path), self._widget, table)
         except InputError as error:
             report(self._widget, str(error))
 
@@ -133,61 +150,202 @@ def modification(widget: QWidget) -> str:
     return str(widget.window().property(MODIFIED) or "")
 
 
-def picture(widget: QWidget) -> QImage:
-    """Return a widget as an image, sharper than the screen.
+class Drawn(NamedTuple):
+    """A picture apart from what it is drawn on."""
 
-    Changes of the run are written below it.
-    """
+    size: QSize
+    paint: Callable[[QPainter], None]
+    title: str = ""
+
+
+def drawing(widget: QWidget) -> Drawn:
+    """Return a widget as it is drawn; changes of the run are written below it."""
+    return _noted(_plain(widget), modification(widget), widget)
+
+
+def figure(widget: QWidget, caption: str) -> Drawn:
+    """Return a picture without the empty room around it, with a caption."""
+    shown = _noted(_trimmed(_plain(widget), widget), caption, widget)
+    return _noted(shown, modification(widget), widget)
+
+
+def _plain(widget: QWidget) -> Drawn:
     CornerButton.leave(widget)
-    words = modification(widget)
-    room = QRect(0, 0, widget.width(), 10 * widget.fontMetrics().height())
+
+    def paint(painter: QPainter) -> None:
+        painter.fillRect(widget.rect(), widget.palette().window())
+        widget.render(painter, QPoint())
+
+    title = widget.accessibleName() or widget.windowTitle()
+    return Drawn(widget.size(), paint, title)
+
+
+def _noted(drawn: Drawn, words: str, widget: QWidget) -> Drawn:
+    """Return a drawing with words below it, in a widget's font."""
+    if not words:
+        return drawn
+    wide, metrics = drawn.size.width(), widget.fontMetrics()
+    room = QRect(0, drawn.size.height(), wide, 10 * metrics.height())
     wrap = Qt.TextFlag.TextWordWrap
-    note = widget.fontMetrics().boundingRect(room, wrap, words) if words else QRect()
-    size = QSize(widget.width(), widget.height() + note.height())
-    image = QImage(size * SHARPNESS, QImage.Format.Format_ARGB32_Premultiplied)
-    image.setDevicePixelRatio(SHARPNESS)
-    image.fill(widget.palette().color(QPalette.ColorRole.Window))
-    widget.render(image, QPoint())
-    if words:
-        painter = QPainter(image)
+    high = metrics.boundingRect(room, wrap, words).height()
+
+    def paint(painter: QPainter) -> None:
+        painter.fillRect(room, widget.palette().window())
+        painter.save()
+        drawn.paint(painter)
+        painter.restore()
         painter.setFont(widget.font())
         painter.setPen(widget.palette().color(QPalette.ColorRole.WindowText))
-        painter.drawText(room.translated(0, widget.height()), wrap, words)
-        painter.end()
+        painter.drawText(room, wrap, words)
+
+    return Drawn(drawn.size + QSize(0, high), paint, drawn.title)
+
+
+def _trimmed(drawn: Drawn, widget: QWidget) -> Drawn:
+    """Return a drawing without most of the empty room around what is drawn."""
+    image = image_of(drawn, 1).convertToFormat(QImage.Format.Format_RGB32)
+    pixels = np.frombuffer(image.constBits(), np.uint32)
+    pixels = pixels.reshape(image.height(), -1)[:, : image.width()]  # [H, W]
+    drawn_on = pixels != pixels[0, 0]
+    rows, columns = (np.flatnonzero(drawn_on.any(axis)) for axis in (1, 0))
+    if not rows.size:
+        return drawn
+    box = QRect(
+        QPoint(int(columns[0]), int(rows[0])), QPoint(int(columns[-1]), int(rows[-1]))
+    )
+    box = box.adjusted(-MARGIN, -MARGIN, MARGIN, MARGIN)
+
+    def paint(painter: QPainter) -> None:
+        painter.translate(-box.topLeft())
+        painter.fillRect(box, widget.palette().window())
+        painter.setClipRect(box)
+        drawn.paint(painter)
+
+    return Drawn(box.size(), paint, drawn.title)
+
+
+class Extent(NamedTuple):
+    """How large a picture becomes in a file."""
+
+    width: float | None = None  # in cm; None: as on screen
+    scale: float = SHARPNESS  # pixels per unit, in each direction, without a width
+
+
+def image_of(drawn: Drawn, scale: float = SHARPNESS) -> QImage:
+    """Return a drawing as pixels, ``scale`` of them per unit in each direction."""
+    image = QImage(drawn.size * scale, QImage.Format.Format_ARGB32_Premultiplied)
+    image.setDevicePixelRatio(scale)
+    painter = QPainter(image)
+    drawn.paint(painter)
+    painter.end()
     return image
 
 
-def png(image: QImage) -> bytes:
-    """Return an image as a PNG file."""
+def picture(widget: QWidget) -> QImage:
+    """Return a widget as an image, sharper than the screen."""
+    return image_of(drawing(widget))
+
+
+def raster(image: QImage, form: str = "png") -> bytes:
+    """Return an image as a file of pixels: "png", or "webp" without loss."""
     buffer = QBuffer()
     buffer.open(QBuffer.OpenModeFlag.WriteOnly)
-    QImageWriter(buffer, b"png").write(image)
+    writer = QImageWriter(buffer, form.encode())
+    writer.setQuality(100 if form == "webp" else -1)
+    writer.write(image)
     return bytes(buffer.data().data())
+
+
+def _raster(drawn: Drawn, extent: Extent, form: str) -> bytes:
+    width, scale = extent
+    if width is None:
+        return raster(image_of(drawn, scale), form)
+    image = image_of(drawn, DOTS * width / CM / drawn.size.width())
+    for measure in (image.setDotsPerMeterX, image.setDotsPerMeterY):
+        measure(round(100 * DOTS / CM))
+    return raster(image, form)
+
+
+def _pdf(drawn: Drawn, extent: Extent) -> bytes:
+    buffer = QBuffer()
+    buffer.open(QBuffer.OpenModeFlag.WriteOnly)
+    writer, size = QPdfWriter(buffer), drawn.size
+    writer.setTitle(drawn.title)
+    width = extent.width
+    scale = 1.0 if width is None else UNITS * width / CM / size.width()
+    points = QSizeF(size) * (scale * 72 / UNITS)
+    page = QPageSize(
+        points, QPageSize.Unit.Point, "", QPageSize.SizeMatchPolicy.ExactMatch
+    )
+    writer.setPageLayout(
+        QPageLayout(page, QPageLayout.Orientation.Portrait, QMarginsF())
+    )
+    writer.setResolution(UNITS)  # else fonts in points are larger than the rest
+    painter = QPainter(writer)
+    painter.scale(scale, scale)
+    drawn.paint(painter)
+    painter.end()
+    return bytes(buffer.data().data())
+
+
+def _svg(drawn: Drawn, extent: Extent) -> bytes:
+    sized = "" if extent.width is None else f"{extent.width:g}cm"
+    return svg(drawn.size, drawn.paint, drawn.title, sized)
+
+
+AS_SHOWN = Extent()
+PICTURES: dict[str, Callable[[Drawn, Extent], bytes]] = {  # by suffix
+    ".png": partial(_raster, form="png"),
+    ".svg": _svg,
+    ".pdf": _pdf,
+    ".webp": partial(_raster, form="webp"),
+}
+NUMBERS: dict[str, Callable[[Table], bytes]] = {
+    ".csv": lambda table: csv_text(table).encode(),
+    ".json": lambda table: json_text(table).encode(),
+    ".npz": npz,
+}
+
+
+def picture_file(path: Path, drawn: Drawn, extent: Extent = AS_SHOWN) -> None:
+    """Write a drawing in the format that a name ends with; without one, as PNG."""
+    check_suffix(path, *PICTURES)
+    save_result(path, PICTURES[path.suffix.lower() or ".png"](drawn, extent))
+
+
+def _numbers_file(path: Path, table: Table) -> None:
+    check_suffix(path, *NUMBERS)
+    save_result(path, NUMBERS[path.suffix.lower() or ".csv"](table))
 
 
 PNG = Format(
     N_("Copy &picture"),
-    N_("&Save picture as PNG…"),
-    "picture.png",
+    N_("&Save picture…"),
+    tuple(f"picture{suffix}" for suffix in PICTURES),
     lambda widget, _: picture(widget),
+    lambda path, widget, _: picture_file(path, drawing(widget)),
 )
 CSV = Format(
     N_("Copy &numbers (CSV)"),
-    N_("Save numbers as &CSV…"),
-    "numbers.csv",
+    N_("Save n&umbers…"),
+    tuple(f"numbers{suffix}" for suffix in NUMBERS),
     lambda _, table: csv_text(table),
+    lambda path, _, table: _numbers_file(path, table),
 )
 FORMATS = (PNG, CSV)
 
 
-def ask_where(parent: QWidget, title: str, near: str) -> str:
+def ask_where(parent: QWidget, title: str, near: str, *others: str) -> str:
     """Return the path that was chosen, with the suffix of ``near``; "" for none.
+
+    ``others`` are names with other suffixes that are offered, too.
 
     InputError where a name without a suffix would replace a file: the dialog asked
     about another name.
     """
     suffix = Path(near).suffix
-    path, _kind = QFileDialog.getSaveFileName(parent, title, near, f"*{suffix}")
+    every = " ".join(f"*{Path(name).suffix}" for name in (near, *others))
+    path, _kind = QFileDialog.getSaveFileName(parent, title, near, every)
     if not path or Path(path).suffix:
         return path
     whole = path + suffix

@@ -14,7 +14,6 @@ from PySide6.QtWidgets import QFileDialog, QGridLayout, QMenu, QMessageBox, QSpa
 
 from visformer import paths
 from visformer.errors import InputError, brief
-from visformer.files import check_suffix, save_result
 from visformer.language import N_, _
 from visformer.program.diagnostics import diagnostics, version_of
 from visformer.session import navigation, tree
@@ -28,7 +27,7 @@ from visformer.ui.bars.samples import open_with_sample
 from visformer.ui.look import theme
 from visformer.ui.look.theme import has_motion
 from visformer.ui.views import VIEWS
-from visformer.ui.widgets.export import ask_where, png
+from visformer.ui.widgets.export import PICTURES, ask_where, drawing, picture_file
 from visformer.ui.window.appearance import Appearance
 from visformer.ui.window.keys_page import KeysPage
 from visformer.ui.window.presenting import Presentation
@@ -79,7 +78,7 @@ def build_menus(
     _add(file, _("&Save session"), files.save, keys.Save)
     _add(file, _("Save session &as…"), files.save_as, "Ctrl+Shift+S")
     _add(file, _("Save t&race…"), lambda: _save_trace(window))
-    _add(file, _("Save &window as PNG…"), lambda: _save_window(window))
+    _add(file, _("Save &window as picture…"), lambda: _save_window(window))
     file.addSeparator()
     _add(file, _("&Quit"), window.close, "Ctrl+Q").setMenuRole(
         QAction.MenuRole.QuitRole
@@ -360,10 +359,10 @@ def _save_trace(window: WindowParts) -> None:
 
 def _save_window(window: WindowParts) -> None:
     def save() -> None:
-        path = ask_where(window, _("Save window"), "window.png")
+        names = [f"window{suffix}" for suffix in PICTURES]
+        path = ask_where(window, _("Save window"), *names)
         if path:
-            check_suffix(Path(path), ".png")
-            save_result(Path(path), png(window.grab().toImage()))
+            picture_file(Path(path), drawing(window))
 
     window.guarded(save)
 

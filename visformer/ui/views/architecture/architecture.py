@@ -20,6 +20,7 @@ from PySide6.QtGui import (
     QHideEvent,
     QKeyEvent,
     QMouseEvent,
+    QPaintEngine,
     QPainter,
     QPaintEvent,
     QPalette,
@@ -290,7 +291,11 @@ class _Diagram(QWidget):
             painter.drawText(self.rect(), Qt.AlignmentFlag.AlignCenter, _(NOTHING))
             return
         font, units = self._font(), self._units()
-        painter.drawPixmap(0, 0, self._image.of(self.drawing, self, font, units))
+        image = self._image.of(self.drawing, self, font, units)
+        if painter.paintEngine().type() == QPaintEngine.Type.Raster:
+            painter.drawPixmap(0, 0, image)
+        else:  # texts and lines stay what they are
+            self._image.draw(painter, self.drawing, self, units)
         running = self.flow.state() == QVariantAnimation.State.Running
         if running and self.drawing.path:
             painting = Painting(painter, self, *units)
@@ -420,6 +425,18 @@ class DiagramImage:
         Painting(painter, widget, *units).write(drawing, self._lettering)
         painter.end()
         return self._image
+
+    def draw(
+        self,
+        painter: QPainter,
+        drawing: Drawing,
+        widget: QWidget,
+        units: tuple[float, float],
+    ) -> None:
+        """Draw it without an image, once there is one."""
+        painting = Painting(painter, widget, *units)
+        painting.draw(drawing)
+        painting.write(drawing, self._lettering)
 
     def _blank(self, widget: QWidget, ratio: float) -> QPixmap:
         pixmap = QPixmap(widget.size() * ratio)

@@ -9,6 +9,7 @@ import numpy as np
 from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
     QMouseEvent,
+    QPaintEngine,
     QPainter,
     QPainterPath,
     QPaintEvent,
@@ -184,7 +185,11 @@ class ArcsCanvas(Dressed, TokenCanvas):
         marked = self._marks.rows if self._by == "query" else self._marks.columns
         seen = self.visibleRegion().boundingRect()
         painter.setOpacity(FADED if marked else 1.0)
-        painter.drawPixmap(seen.topLeft(), self._layer_of(lines, pitch, edges, seen))
+        if painter.paintEngine().type() == QPaintEngine.Type.Raster:
+            layer = self._layer_of(lines, pitch, edges, seen)
+            painter.drawPixmap(seen.topLeft(), layer)
+        else:  # arcs stay lines
+            self._stroke(painter, lines, pitch, edges)
         painter.setOpacity(1.0)
         if marked:
             bold = np.isin(own, marked)

@@ -256,6 +256,7 @@ class Overview(Dressed, QWidget):
 
     def _paint_ranked(self, painter: QPainter, grid: QRectF, mosaic: Mosaic) -> None:
         """Paint every thumbnail at the place of its rank."""
+        painter.setRenderHint(QPainter.RenderHint.LosslessImageRendering)
         image = image_of(self._codes, self._table)
         for layer in range(mosaic.layers):
             for head in range(mosaic.heads):

@@ -293,6 +293,7 @@ class MaskThumb(QAbstractButton):
             )
             place = QRect(0, 0, max(1, size.width()), max(1, size.height()))
             place.moveCenter(box.center())
+            painter.setRenderHint(QPainter.RenderHint.LosslessImageRendering)
             painter.drawImage(place, self._painted(palette))
         chosen = self.isChecked()
         role = QPalette.ColorRole.Highlight if chosen else QPalette.ColorRole.Mid
