@@ -41,6 +41,7 @@ from visformer.ui.widgets.export import (
 from visformer.ui.window.window import MainWindow
 from visformer.values.change_text import parse
 from visformer.values.facts import KINDS
+from visformer.values.intervention import Intervention
 from visformer.values.questions import Overrides
 
 LONGEST_SIDE = 8192
@@ -56,10 +57,7 @@ def render(options: argparse.Namespace, path: str, overrides: Overrides) -> None
     """
     size, width = _size(options.size), _width(options.width)
     _check(options)
-    intervention, forced = (
-        parse(options.change).filled(),
-        [*map(_forced, options.force)],
-    )
+    change, forced = parse(options.change).filled(), [*map(_forced, options.force)]
     log_qt()
     folder = QTemporaryDir()
     ini = QSettings(folder.filePath("render.ini"), QSettings.Format.IniFormat)
@@ -67,52 +65,70 @@ def render(options: argparse.Namespace, path: str, overrides: Overrides) -> None
     ini.setValue("zoom", options.zoom)
     ini.setValue("motion", "off")
     app = App(["visformer"], settings=ini)
+    window = app.window
     try:
-        window = app.window
-        least = window.minimumSizeHint()
-        if least.width() > size.width() or least.height() > size.height():
-            raise InputError(
-                "--size {size} is too small for text at {zoom}%: it must be at "
-                "least {width}x{height}.",
-                size=options.size,
-                zoom=options.zoom,
-                width=least.width(),
-                height=least.height(),
-            )
-        window.resize(size)
-        QCursor.setPos(BESIDE)
-        window.show()
+        _show(window, size, options)
         if options.text:
             app.start(path, options.text, overrides)
         else:
             window.open(path)
-        _wait(lambda: _finished(window.session.state), SECONDS * 1000)
-        if options.reference:
-            window.reference.take(options.reference)
-            window.reference.submit()
-            _wait(lambda: _finished(window.session.state), SECONDS * 1000)
-        if intervention:
-            window.change_run(intervention)
-            _wait(lambda: _finished(window.session.state), SECONDS * 1000)
-        for step, id in forced:
-            window.session.set(step=step)
-            window.session.do(force, id)
-            _wait(lambda: _finished(window.session.state), SECONDS * 1000)
+        _wait(lambda: _finished(window.session.state))
+        _change(window, options.reference, change, forced)
         if options.text:
             window.session.do(look_at_telling_head)  # as the window opens
         _select(options, window.session.state)
         view = window.tabs.view(options.view)
         window.session.go(_selection(options, window.session.state))
         window.resize(size)
-        _wait(lambda: _has_all(window.session.state), SECONDS * 1000)
-        _wait(lambda: not view.drawing, SECONDS * 1000)
-        for _at in range(MOVING):
-            QCoreApplication.processEvents()
+        _wait(lambda: _has_all(window.session.state))
+        _wait(lambda: not view.drawing)
+        _settle()
         drawn = drawing(window) if width is None and not options.figure else None
         extent = Extent(width, options.scale)
         picture_file(Path(options.output), drawn or _figure(window), extent)
     finally:
         app.close()
+
+
+def _show(window: MainWindow, size: QSize, options: argparse.Namespace) -> None:
+    least = window.minimumSizeHint()
+    if least.width() > size.width() or least.height() > size.height():
+        raise InputError(
+            "--size {size} is too small for text at {zoom}%: it must be at least "
+            "{width}x{height}.",
+            size=options.size,
+            zoom=options.zoom,
+            width=least.width(),
+            height=least.height(),
+        )
+    window.resize(size)
+    QCursor.setPos(BESIDE)
+    window.show()
+
+
+def _change(
+    window: MainWindow,
+    reference: str,
+    change: Intervention,
+    forced: Iterable[tuple[int, int]],
+) -> None:
+    """Make the run that is asked for, one edit after the other."""
+    if reference:
+        window.reference.take(reference)
+        window.reference.submit()
+        _wait(lambda: _finished(window.session.state))
+    if change:
+        window.change_run(change)
+        _wait(lambda: _finished(window.session.state))
+    for step, id in forced:
+        window.session.set(step=step)
+        window.session.do(force, id)
+        _wait(lambda: _finished(window.session.state))
+
+
+def _settle() -> None:
+    for _at in range(MOVING):
+        QCoreApplication.processEvents()
 
 
 def _size(text: str) -> QSize:
@@ -152,8 +168,7 @@ def _figure(window: MainWindow) -> Drawn:
     if not pictures:
         raise InputError("This view has no picture to draw alone: leave --figure out.")
     place.enlarge(pictures[0])
-    for _at in range(MOVING):
-        QCoreApplication.processEvents()
+    _settle()
     return figure(pictures[0], place.words.text())
 
 
@@ -287,7 +302,7 @@ def _look(options: argparse.Namespace) -> Look:
     )
 
 
-def _wait(done: Callable[[], bool], limit_ms: int) -> None:
+def _wait(done: Callable[[], bool], limit_ms: int = SECONDS * 1000) -> None:
     """Run the event loop until ``done()`` or the limit; raise what ``done`` raises."""
     loop, timer, left = QEventLoop(), QTimer(), QTimer()
     faults: list[InputError] = []

@@ -9,8 +9,6 @@ import pytest
 from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtWidgets import QApplication, QLineEdit, QTreeWidgetItem
 from pytestqt.qtbot import QtBot
-from visformer.ui.views.runs import runs as tab
-from visformer.ui.views.runs.runs import MADE, NAME, SIGNS, TEXT, RunsView, TreePage
 
 import visformer
 from tests.opened import opened_model
@@ -19,6 +17,8 @@ from tests.ui.painted import painted
 from tests.ui.windows import answer, make_window
 from visformer.pictures.words.translation_text import first_difference
 from visformer.session import runs
+from visformer.ui.views.runs import runs as tab
+from visformer.ui.views.runs.runs import MADE, NAME, SIGNS, TEXT, RunsView, TreePage
 from visformer.ui.window import session_files
 from visformer.ui.window.window import MainWindow
 from visformer.values.change_text import parse
