@@ -41,7 +41,7 @@ def homes_of_types(package: Path) -> dict[str, list[str]]:
 
 
 def homes_of_modules(package: Path) -> dict[str, list[str]]:
-    """Return the modules of each name; a picture and what shows it count as one."""
+    """Return the modules of each name; what is shown and its view count as one."""
     homes = defaultdict(list)
     for path in sorted(package.rglob("*.py")):
         if not path.stem.startswith("__"):
@@ -50,8 +50,12 @@ def homes_of_modules(package: Path) -> dict[str, list[str]]:
 
 
 def _are_twins(paths: list[str]) -> bool:
-    """Whether these are one module of pictures and one of the window."""
-    return [path.partition("/")[0] for path in paths] == ["pictures", "ui"]
+    """Whether these are one module of the window, and one that it is about.
+
+    That is a picture, or what is done to a part of the State.
+    """
+    rooms = [path.partition("/")[0] for path in paths]
+    return rooms in (["pictures", "ui"], ["session", "ui"])
 
 
 @pytest.mark.parametrize("homes", [homes_of_types, homes_of_modules])

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from visformer.analysis.change_report import change_report as change_report
     from visformer.analysis.leaks import leaks as leaks
+    from visformer.analysis.run_comparison import RunComparison as RunComparison
+    from visformer.api import compare as compare
     from visformer.api import inspect as inspect
     from visformer.api import open_session as open_session
     from visformer.api import open_trace as open_trace
@@ -48,7 +50,6 @@ if TYPE_CHECKING:
     from visformer.values.trace import Trace as Trace
     from visformer.values.watched_attention import WatchedAttention as WatchedAttention
     from visformer.watching.compared_runs import Comparison as Comparison
-    from visformer.watching.comparing import compare as compare
     from visformer.watching.watcher import Watched as Watched
     from visformer.watching.watcher import Watcher as Watcher
     from visformer.watching.watcher import watch as watch
@@ -73,6 +74,7 @@ _MODULES = {  # public name -> the module that defines it, imported on first use
     "ModelConfig": "values.config",
     "ModelFacts": "values.facts",
     "PositionChange": "values.changes.position_change",
+    "RunComparison": "analysis.run_comparison",
     "RunSelection": "trace_file.stored_facts",
     "SavedRun": "trace_file.saved_session",
     "SavedSession": "trace_file.saved_session",
@@ -87,7 +89,7 @@ _MODULES = {  # public name -> the module that defines it, imported on first use
     "WrappedModel": "watching.wrapped",
     "build": "formats.loading",
     "change_report": "analysis.change_report",
-    "compare": "watching.comparing",
+    "compare": "api",
     "inspect": "api",
     "leaks": "analysis.leaks",
     "load": "formats.loading",

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from multiprocessing.connection import Client, Listener
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Any, cast, overload
 
 from visformer import paths
 from visformer.arguments import (
@@ -40,10 +40,13 @@ from visformer.values.change_text import parse
 from visformer.values.facts import Kind
 from visformer.values.given_attention import traces_of_weights
 from visformer.values.intervention import Intervention
+from visformer.values.questions import keyword
 from visformer.values.trace import Trace
 
 if TYPE_CHECKING:
+    from visformer.analysis.run_comparison import By, RunComparison
     from visformer.core.models import Model
+    from visformer.watching.compared_runs import Comparison
     from visformer.watching.watcher import Watched
 
     Shown = Trace | SavedRun | SavedSession | Watched | Model | str | Path
@@ -232,6 +235,146 @@ def parse_change(text: str, runs: Mapping[str, Trace] | None = None) -> Interven
     if not isinstance(runs, Mapping | None):
         raise wrong_type("runs", runs, _("Traces by name"))
     return parse([text]).filled(runs or {})
+
+
+@overload
+def compare(
+    a: Any,
+    b: Any,
+    *,
+    text: str,
+    reference: str | None = None,
+    by: By = "characters",
+    device: str | None = None,
+) -> RunComparison: ...
+@overload
+def compare(
+    a: str | Path | SavedRun | SavedSession,
+    b: str | Path | SavedRun | SavedSession,
+    *,
+    text: str | None = None,
+    reference: str | None = None,
+    by: By = "characters",
+    device: str | None = None,
+) -> RunComparison: ...
+@overload
+def compare(a: Any, b: Any, source: Any = None, target: Any = None) -> Comparison: ...
+def compare(
+    a: Any,
+    b: Any,
+    source: Any = None,
+    target: Any = None,
+    *,
+    text: str | None = None,
+    reference: str | None = None,
+    by: By = "characters",
+    device: str | None = None,
+) -> Comparison | RunComparison:
+    """Compare two models or two runs: where they first differ, or in all that they do.
+
+    Modules, checkpoints (as ``load`` and ``wrap`` return them), what ``watch`` saw, and
+    Traces are compared head by head up to the first that differs: a ``Comparison``.
+    Modules and checkpoints are run on ids, int [B, S] ``source`` and [B, T]
+    ``target``, or what a module takes instead; a model with a single input takes one of
+    them. Without ids, those of the other side are used. For a checkpoint, settings are
+    tried that may remove the difference; for a module, ``module.eval()`` (of two
+    modules ``a.eval()``, ``b.eval()``).
+
+    With a ``text``, which two checkpoints (or their paths) translate, or for runs in
+    session files (paths of ``*.vis``, SavedRuns; of a session the run that was shown),
+    the whole runs are compared: a ``RunComparison``, as ``visformer compare`` prints
+    it. Both checkpoints are also fed a ``reference`` (what ``a`` wrote, by default),
+    whose log p is compared token by token. Sources of other tokens are aligned ``by``
+    the characters that they cover, or by "position".
+
+    Raises TypeError for other types, InputError if ids or the text are missing, for a
+    text or reference that recorded runs cannot take, and where no attention is found.
+    """
+    saved = str, Path, SavedRun, SavedSession
+    if text is None and not any(isinstance(side, saved) for side in (a, b)):
+        from visformer.watching.comparing import compare as first_difference
+
+        return first_difference(a, b, source, target)
+    if source is not None or target is not None:
+        raise wrong_value("source", source, _("left out: the text is what is read"))
+    return _compared_runs((a, b), text, reference, by, device)
+
+
+def _compared_runs(
+    sides: tuple[Any, Any],
+    text: str | None,
+    reference: str | None,
+    by: By,
+    device: str | None,
+) -> RunComparison:
+    from visformer.analysis.run_comparison import compare_runs
+    from visformer.core.decoding import Decoding
+
+    names = [_side_name(side) for side in sides]
+    if names[0] == names[1]:
+        names = [f"{name} ({at})" for name, at in zip(names, "AB", strict=True)]
+    found = [_recorded(side) for side in sides]
+    known = [trace for trace in found if trace is not None]
+    if len(known) == 2 and text is not None:
+        raise InputError(
+            "The text is for models to translate, but both sides are recorded runs: "
+            "leave it out."
+        )
+    if known and reference is not None:
+        raise InputError(
+            "A recorded run cannot be fed a reference: give two checkpoints, or leave "
+            "it out."
+        )
+    text = known[0].source_text if text is None and known else text
+    if text is None:
+        raise InputError(
+            "Say what the models are to translate: {text}.", text=keyword("text")
+        )
+    decodings = {}
+    for at, (side, trace) in enumerate(zip(sides, found, strict=True)):
+        if trace is None:
+            decodings[at] = Decoding(_model("ab"[at], side, device), text)
+            found[at] = decodings[at].finish()
+    a, b = (trace for trace in found if trace is not None)
+    fed = None
+    # what was cut at a limit cannot be fed: then it is compared as far as both wrote it
+    cut = contextlib.nullcontext() if reference else contextlib.suppress(InputError)
+    if len(decodings) == 2 and (reference or a.text):
+        with cut:
+            one, other = (decodings[at].feed(reference or a.text) for at in (0, 1))
+            fed = one, other
+    return compare_runs(a, b, names=(names[0], names[1]), by=by, fed=fed)
+
+
+def _side_name(side: Any) -> str:
+    if isinstance(side, SavedRun) and side.name:
+        return side.name
+    if isinstance(side, str | Path):
+        return as_path("path", side).name or str(side)
+    return str(getattr(side, "name", "") or type(side).__name__)
+
+
+def _recorded(side: Any) -> Trace | None:
+    """Return the run of a file, a session or a Trace; None for a model."""
+    if isinstance(side, str | Path) and is_trace_file(as_path("path", side)):
+        side = open_session(side)
+    if isinstance(side, SavedSession):
+        side = side.shown
+    if isinstance(side, SavedRun):
+        side = side.trace
+    return side if isinstance(side, Trace) else None
+
+
+def _model(argument: str, side: Any, device: str | None) -> Model:
+    if isinstance(side, str | Path):
+        from visformer.formats.loading import load
+
+        return load(as_path("path", side), device=device)
+    if not hasattr(side, "begin"):
+        allowed = _("a checkpoint, its path, a run or the path of a session (*.vis)")
+        raise wrong_type(argument, side, allowed)
+    model: Model = side
+    return model
 
 
 def inspect(

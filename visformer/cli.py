@@ -48,6 +48,11 @@ COMMANDS = {
         "visformer.commands.inspect",
         N_("Describe a checkpoint or a trace, and check that it computes right."),
     ),
+    "compare": Command(
+        "visformer.commands.compare",
+        N_("Compare two checkpoints on a sentence, or two recorded runs."),
+        N_("The exit code is 0 where they are equal, 1 where they differ."),
+    ),
     "train": Command(
         "visformer.commands.train",
         N_("Train a tokenizer and a model on tab-separated sentence pairs."),

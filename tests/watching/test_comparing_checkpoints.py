@@ -76,7 +76,7 @@ def test_a_watched_program_is_a_side() -> None:
     with torch.no_grad():
         seen = visformer.watch(program)(*map(torch.tensor, IDS))
     for sides in ((seen, opened(program)), (opened(program), seen)):
-        made = visformer.compare(*sides)
+        made = visformer.compare(sides[0], sides[1])
         assert (made.kind, made.layer, made.head) == ("encoder", 0, 0)
         assert made.remedies == ("embedding_scale=True",)
     assert visformer.compare(opened(program), program, *IDS).remedies == made.remedies

@@ -65,7 +65,7 @@ class WantedRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return Intervention.from_json(self.change) if self.change else Intervention()
 
 
-class TreeRun(WantedRun, frozen=True, kw_only=True, omit_defaults=True):
+class RecipeRun(WantedRun, frozen=True, kw_only=True, omit_defaults=True):
     """A run of the tree, and what is said of it where the file has no numbers of it."""
 
     known: Outline
@@ -86,7 +86,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     overrides: tuple[tuple[str, Value], ...] = ()
     digest: str = ""  # of that checkpoint
     recorded: bool = False  # the run is a file's, which nothing has changed
-    tree: tuple[TreeRun, ...] = ()
+    tree: tuple[RecipeRun, ...] = ()
     pinned: Count | None = None  # the number in the tree of the baseline
     tab: str = "attention"
     stage: str = "softmax"
@@ -157,7 +157,7 @@ def edits_of(edits: Sequence[EditedRun], keys: Sequence[int]) -> tuple[WantedRun
     )
 
 
-def tree_of(runs: Sequence[Run], keys: Sequence[int]) -> tuple[TreeRun, ...]:
+def tree_of(runs: Sequence[Run], keys: Sequence[int]) -> tuple[RecipeRun, ...]:
     """Return runs as a recipe keeps them; ``keys`` are those of runs in the file."""
     numbers = {run.key: at for at, run in enumerate(runs)}
     made = []
@@ -167,7 +167,7 @@ def tree_of(runs: Sequence[Run], keys: Sequence[int]) -> tuple[TreeRun, ...]:
         wanted = msgspec.structs.asdict(wanted_of(wish, run.change, 0))
         wanted["run"] = keys.index(run.key) if run.key in keys else None
         parent = parent_of(tuple(runs), run)
-        one = TreeRun(
+        one = RecipeRun(
             **wanted,
             known=outline,
             name=run.name,

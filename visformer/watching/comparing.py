@@ -51,14 +51,8 @@ def compare(
 ) -> Comparison:
     """Return the first kind, layer and head whose attention differs.
 
-    Each side is a module, a checkpoint (also a transformers folder or the result of
-    ``wrap``), a Watched or a Trace. Modules and checkpoints are run on ids, int [B, S]
-    and [B, T], or what a module takes instead; a model with a single input takes one of
-    them. Without ids, those of the other side are used.
-
-    For a checkpoint, settings are tried that may remove the difference; for a module,
-    ``module.eval()`` (of two modules ``a.eval()``, ``b.eval()``). Raises TypeError for
-    other types, InputError if ids are missing or no attention is found, and whatever
+    ``visformer.compare`` says what the sides and ids may be. Raises TypeError for other
+    types, InputError if ids are missing or no attention is found, and whatever
     ``watch`` and ``run`` raise.
     """
     for name, given in (("a", a), ("b", b)):
