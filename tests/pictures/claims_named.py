@@ -54,9 +54,8 @@ NAMED: dict[str, tuple[str, ...]] = {
         *("drawn, temperature {heat}", "at most {n:,} tokens"),
     ),
     "it compares two runs, which no single run refutes: test_side_by_side does": (
-        *("They part at step", "They read different sentences:"),
+        "They read different sentences:",
         *("{kind} attention differs most", "{kind} attention: {n}"),
-        "The decoder's attention is compared up",
     ),
     "it is said before a model is open": ("There is no table of positions:",),
 }

@@ -47,8 +47,9 @@ def test_the_step_is_named_at_which_they_first_write_another_token() -> None:
     )
     same = writing("le", " chat"), writing("le", " chat", p=0.25)
     assert said(*same)[0] == "“one” and “other” write the same."
-    short = replace(same[0].until(2), steps=same[0].steps[:2])
-    assert said(same[0], short)[0] == (
+    longer = writing("le", " chat", " dort")
+    short = replace(longer.until(2), steps=longer.steps[:2])
+    assert said(longer, short)[0] == (
         "“one” and “other” write the same as far as the shorter one goes."
     )
 

@@ -201,7 +201,7 @@ class RunTree(QTreeWidget):
         self.setExpandsOnDoubleClick(False)
         self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
         self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
-        self.setItemDelegate(_Parts(self))
+        self.setItemDelegate(_Marked(self))
         self.header().setSectionsMovable(False)
         self.header().setStretchLastSection(False)
         self.header().setSectionResizeMode(TEXT, QHeaderView.ResizeMode.Stretch)
@@ -323,7 +323,7 @@ def _write(item: QTreeWidgetItem, row: TreeRow, *, bold: bool) -> None:
         item.setFont(NAME, font)
 
 
-class _Parts(QStyledItemDelegate):
+class _Marked(QStyledItemDelegate):
     """Paints translations with what differs; where one is cut, that stays in sight."""
 
     def paint(
