@@ -80,10 +80,12 @@ def test_the_window_is_the_same_in_another_program(
 ) -> None:
     reader.window.session.set(tab=tab)
     reader.answer()
+    reader.window.setProperty(MODIFIED, "modified run: hide 1")
     drawn, path = drawing(reader.window), tmp_path / f"a{suffix}"
     picture_file(path, drawn)
     found = read_again(path)
     assert apart(drawn, found) < 0.01
+    assert drawn.size == reader.window.size()  # which says itself what is changed
     if suffix in (".png", ".webp"):
         assert found.size() == drawn.size * 2
 

@@ -159,8 +159,12 @@ class Drawn(NamedTuple):
 
 
 def drawing(widget: QWidget) -> Drawn:
-    """Return a widget as it is drawn; changes of the run are written below it."""
-    return _noted(_plain(widget), modification(widget), widget)
+    """Return a widget as it is drawn; changes of the run are written below it.
+
+    A window says by itself what is changed.
+    """
+    words = "" if widget.isWindow() else modification(widget)
+    return _noted(_plain(widget), words, widget)
 
 
 def figure(widget: QWidget, caption: str) -> Drawn:
