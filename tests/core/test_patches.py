@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from torch import Tensor
 
 import visformer
-from tests.core.test_changes_of_parts import SOURCE, TARGET, Effect, by_hand
+from tests.changes_by_hand import (
+    OTHER,
+    PATCHES,
+    SOURCE,
+    TARGET,
+    Effect,
+    apart,
+    by_hand,
+    native,
+)
 from tests.models import tiny_checkpoint
 from visformer.analysis.change_report import change_report
 from visformer.core.checkpoint import Checkpoint
@@ -21,13 +28,10 @@ from visformer.core.passes import run
 from visformer.errors import InputError
 from visformer.values.change_text import examples, parse
 from visformer.values.changes.head_from import HeadFrom
-from visformer.values.facts import STACKS
 from visformer.values.intervention import Intervention
 from visformer.values.trace import Trace
 
-OTHER = [9, 4, 12, 7], [1, 10, 11, 8, 9]
-SHORT = [9, 4, 12], [1, 10, 11]
-Streams = dict[str, list[Tensor]]
+SHORT = [9, 4, 12], [2, 10, 11]
 
 
 def passed(
@@ -47,84 +51,14 @@ def taken(
     return visformer.parse_change(text, runs={"clean": clean})
 
 
-def hand(ids: tuple[list[int], list[int]]) -> tuple[dict[Any, Tensor], Streams]:
-    """Return z of every head of a run, and its streams; float64."""
-    kept: dict[Any, Tensor] = {}
-
-    def keep(z: Tensor, at: Any) -> Tensor:
-        kept[at] = z
-        return z
-
-    sides = dict(zip(("source", "target"), ids, strict=True))
-    made = by_hand(tiny_checkpoint(), Effect(ids=lambda side, _: sides[side], z=keep))
-    return kept, made
-
-
-def _first_rows(x: Tensor, other: Tensor) -> Tensor:
-    made = x.clone()
-    made[: len(other)] = other[: len(x)]
-    return made
-
-
-def _row(x: Tensor, other: Tensor, row: int) -> Tensor:
-    made = x.clone()
-    made[row] = other[row]
-    return made
-
-
-Kept = Callable[[dict[Any, Tensor], Streams], Effect]
-EFFECTS: dict[str, Kept] = {
-    "head cross from clean @ L2H1": lambda z, _: Effect(
-        z=lambda x, at: _first_rows(x, z[at]) if at == ("cross", 1, 0) else x
-    ),
-    "head encoder from clean": lambda z, _: Effect(
-        z=lambda x, at: _first_rows(x, z[at]) if at[0] == "encoder" else x
-    ),
-    "head decoder from clean @ L1": lambda z, _: Effect(
-        z=lambda x, at: _first_rows(x, z[at]) if at[:2] == ("decoder", 0) else x
-    ),
-    "output cross 3 from clean @ L2": lambda z, _: Effect(
-        z=lambda x, at: _row(x, z[at], 2) if at[:2] == ("cross", 1) else x,
-        first_row=2,
-    ),
-    "output encoder 2 from clean": lambda z, _: Effect(
-        z=lambda x, at: _row(x, z[at], 1) if at[0] == "encoder" else x
-    ),
-    "head cross * 3 @ L2; output cross 3 from clean @ L2": lambda z, _: Effect(
-        z=lambda x, at: _row(3 * x, z[at], 2) if at[:2] == ("cross", 1) else x
-    ),
-    "residual encoder 1 from clean @ L1": lambda _, streams: Effect(
-        stream=lambda x, at: (
-            _row(x, streams["encoder"][1], 0) if at == ("encoder", 0) else x
-        )
-    ),
-    "residual decoder 3 from clean": lambda _, streams: Effect(
-        stream=lambda x, at: (
-            _row(x, streams["decoder"][at[1] + 1], 2) if at[0] == "decoder" else x
-        ),
-        first_row=2,
-    ),
-    "head encoder mean @ L2H2": lambda _z, _s: Effect(
-        z=lambda x, at: 0 * x + x.mean(0) if at == ("encoder", 1, 1) else x
-    ),
-    "head cross mean": lambda _z, _s: Effect(
-        z=lambda x, at: 0 * x + x.mean(0) if at[0] == "cross" else x
-    ),
-}
-
-
-@pytest.mark.parametrize("text", EFFECTS)
+@pytest.mark.parametrize("text", PATCHES)
 def test_a_run_is_what_the_change_says(text: str) -> None:
-    checkpoint, effect = tiny_checkpoint(), EFFECTS[text](*hand(OTHER))
-    trace, expected = passed(checkpoint, taken(text)), by_hand(checkpoint, effect)
-    for stack in STACKS:
-        for layer, stream in enumerate(expected[stack]):
-            found = trace.hidden(stack, layer)
-            np.testing.assert_allclose(found, stream.numpy(), rtol=0, atol=1e-5)
-    found, logits = trace.logits, expected["logits"][0].numpy()
-    np.testing.assert_allclose(found, logits, rtol=0, atol=1e-5)
-    plain = passed(checkpoint)
-    assert np.abs(found - plain.logits).max() > 1e-3
+    checkpoint = tiny_checkpoint()
+    clean = by_hand(native(checkpoint), Effect(), *OTHER)
+    effect = PATCHES[text](clean.z, clean.streams)
+    trace, plain = passed(checkpoint, taken(text)), passed(checkpoint)
+    assert apart(trace, by_hand(native(checkpoint), effect)) < 2e-6
+    assert np.abs(trace.logits - plain.logits).max() > 1e-3
     first = effect.first_row
     assert (trace.decoder_rows[:first] == plain.decoder_rows[:first]).all()
 
@@ -147,12 +81,9 @@ def test_rows_that_the_other_run_lacks_stay_and_are_counted(
     trace, plain = passed(checkpoint, change), passed(checkpoint)
     assert change_report(plain, trace).lacking == lacking
     if text == "head encoder from clean":
-        kept, _streams = hand(SHORT)
-        effect = Effect(
-            z=lambda x, at: _first_rows(x, kept[at]) if at[0] == "encoder" else x
-        )
-        logits = by_hand(checkpoint, effect)["logits"][0].numpy()
-        np.testing.assert_allclose(trace.logits, logits, rtol=0, atol=1e-5)
+        clean = by_hand(native(checkpoint), Effect(), *SHORT)
+        effect = PATCHES[text](clean.z, clean.streams)
+        assert apart(trace, by_hand(native(checkpoint), effect)) < 2e-6
 
 
 def test_what_no_row_of_the_other_run_reaches_has_no_effect() -> None:
@@ -174,7 +105,7 @@ def test_a_run_patched_with_itself_stays_as_it_is() -> None:
         np.testing.assert_allclose(trace.decoder_rows, plain.decoder_rows, atol=1e-5)
 
 
-@pytest.mark.parametrize("text", EFFECTS)
+@pytest.mark.parametrize("text", PATCHES)
 @pytest.mark.parametrize("norm_first", [False, True])
 def test_a_saved_run_keeps_what_it_took(
     text: str, norm_first: bool, tmp_path: Path
@@ -194,7 +125,7 @@ def test_a_saved_run_keeps_what_it_took(
             np.testing.assert_allclose(part, z[1:3, z.shape[1] // 2 :], atol=1e-6)
 
 
-@pytest.mark.parametrize("text", EFFECTS)
+@pytest.mark.parametrize("text", PATCHES)
 def test_decoding_is_the_pass_of_each_step(text: str) -> None:
     checkpoint, change = tiny_checkpoint(), taken(text)
     decoding = visformer.Decoding(checkpoint, SOURCE, limit=4, intervention=change)

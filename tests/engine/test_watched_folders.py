@@ -114,7 +114,7 @@ def test_changes_of_the_run_are_whole_passes(folders: dict[str, Path]) -> None:
     assert [len(one.trace) for one in passes] == list(range(len(trace) + 1))
     assert {(one.kept, one.limit) for one in passes} == {(0, 10)}
     (refused,) = asking.ask(Decode(source="a", intervention=parse(["positions none"])))
-    assert "not positions" in refused.reason
+    assert "neither positions" in refused.reason
 
 
 def test_what_else_a_window_asks(folders: dict[str, Path]) -> None:

@@ -111,7 +111,7 @@ def test_it_is_opened_typed_into_and_forced(served: Served) -> None:
 
 def test_what_cannot_be_done_is_refused(served: Served) -> None:
     engine = served.handle()
-    change = visformer.parse_change("causal off")
+    change = visformer.parse_change("positions none")
     for request in (
         Shuffle(source="d e f", target=(2,)),
         Decode(source="d e f", intervention=change),

@@ -178,9 +178,6 @@ def test_misuse_is_refused_in_a_sentence() -> None:
     wrong = visformer.wrap(lambda src, tgt: (src, tgt), bos=2, eos=1)
     with pytest.raises(visformer.InputError, match="logits"):
         visformer.Decoding(wrong, "5 6").step()
-    wrapped = visformer.wrap(built("healthy"), bos=2, eos=1)
-    with pytest.raises(visformer.InputError, match="runs as it is"):
-        visformer.Decoding(wrapped, "5 6", intervention="causal off")
 
 
 @pytest.mark.parametrize("made", ["5 6", None, [[5, 6]], [5.5]])

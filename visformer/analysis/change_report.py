@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from visformer.arguments import whole_number, wrong_value
 from visformer.language import _
-from visformer.values.arrays import Bools, Floats, later, log_softmax
+from visformer.values.arrays import Floats, equal, later, log_softmax
 from visformer.values.changes.patch import Patch
 from visformer.values.changes.run_change import RunChange
 from visformer.values.facts import STACK_OF, STACKS, StackName
@@ -62,7 +61,7 @@ def change_report(
     other = next(c for c in original.steps[row].candidates if c.id != chosen.id)
     rows = [*_independent(original, changed)]
     moved = not all(
-        _same(a, b).all()
+        equal(a, b).all()
         for a, b in (
             (original.encoder_rows, changed.encoder_rows),
             (original.decoder_rows[: row + 1], changed.decoder_rows[: row + 1]),
@@ -84,7 +83,7 @@ def change_report(
         ),
         row_sums=_row_sums(changed),
         independent=sum(len(a) for a, _b in rows),
-        equal=sum(int(_same(a, b).all(-1).sum()) for a, b in rows),
+        equal=sum(int(equal(a, b).all(-1).sum()) for a, b in rows),
         moved=moved,
         reason="" if moved else no_effect_words(original, changed, row),
         lacking=_lacking(changed),
@@ -126,10 +125,6 @@ def _lacking(changed: Trace) -> int:
         stack = STACK_OF.get(one.kinds[0], one.kinds[0])
         most[stack] = max(most[stack], one.lacking(rows[stack]))
     return sum(most.values())
-
-
-def _same(a: NDArray[Any], b: NDArray[Any]) -> Bools:
-    return np.asarray((a == b) | ((a != a) & (b != b)))  # NaN is NaN
 
 
 def _row_sums(changed: Trace) -> float:

@@ -47,6 +47,11 @@ def row_entropy(weights: Floats) -> Floats:
     return entropies
 
 
+def equal(one: NDArray[Any], other: NDArray[Any]) -> Bools:
+    """Return where numbers are equal; NaN equals NaN."""
+    return np.asarray((one == other) | ((one != one) & (other != other)))
+
+
 def later(queries: int, keys: int, first: int = 0) -> Bools:
     """Return where a key comes after its query, bool [Q, K].
 

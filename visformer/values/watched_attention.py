@@ -52,6 +52,9 @@ class WatchedAttention:
     # none, or where it could not be followed which of them stands where
     query_ids: Ids | None = None
     key_ids: Ids | None = None
+    # of each product that it was joined from: its module, and how many heads it has;
+    # 0 where it has only a part of them
+    parts: tuple[tuple[str, int], ...] = ()
 
     @property
     def verified(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -67,6 +67,12 @@ class Captured:
     key_axes: DataDimension
     batch_axes: tuple[DataDimension, DataDimension]  # of queries and of keys
     key_parts: tuple[tuple[int, int], ...]  # sizes and marks of joined keys
+    parts: tuple[tuple[str, int], ...]  # as of a WatchedAttention
+    # brings what is laid out as the result into the order [B, H, Q, e]
+    in_order: Callable[[Tensor], Tensor]
+    # what is added but by masks, as ``added``; None where it was not asked for, or
+    # where one operation masks and adds
+    bare: Tensor | None
     # ids of queries and keys, int64 [B, Q] and [B, K], once they are known
     query_ids: Tensor | None = None
     key_ids: Tensor | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -52,6 +52,7 @@ class _AttentionParts(NamedTuple):
 
     found: Roles  # the axes of the weights
     of_scores: Roles  # the axes of the product
+    in_order: Callable[[Tensor], Tensor]  # brings what is as the result into its order
     weights: Tensor  # [B, H, Q, K]
     queries: Tensor  # [B, H', Q, d]
     keys: Tensor  # [B, H', K, d]
@@ -70,14 +71,15 @@ def captured(
     batch_size: int,
     call: ModuleCall,
     mark: int,
+    bare: bool = False,
 ) -> Captured:
     """Return the attention whose ``result`` is ``weights`` times ``values``.
 
-    ``left`` is False if the weights are the right factor. Raises Unclear if the roles
-    of the axes are ambiguous.
+    ``left`` is False if the weights are the right factor; ``bare`` asks for what is
+    added without masks. Raises Unclear if the roles of the axes are ambiguous.
     """
-    product, (tensor, dimensions) = trail.product, weights
-    replayed = again(trail)
+    product, (tensor, dimensions), turned = trail.product, weights, not left
+    replayed, place = again(trail), _place(product, call)
     own = rows_apart(replayed.weights.reshape(tensor.shape), tensor)
     if not left:
         tensor, values, result = tensor.mT, values.mT, result.mT
@@ -90,7 +92,7 @@ def captured(
         raise Unclear("some of the keys")  # values in chunks, but joined scores
     compared = Rounding(max(replayed.unit, unit_of(tensor)), unit_of(result))
     keys = grouped(parts.keys, parts.queries.shape[1])
-    derived = formula(trail, parts.of_scores, replayed, parts.queries, keys)
+    derived = formula(trail, parts.of_scores, replayed, parts.queries, keys, bare=bare)
     factors, marks = product.factors, product.marks
     if of_keys != COLUMNS:
         factors, marks = factors[::-1], marks[::-1]
@@ -104,14 +106,17 @@ def captured(
         added=derived.added,
         linear=derived.linear,
         filled=derived.filled,
+        bare=derived.bare,
         apart=Apart(math.inf, 0.0),
         multiplied=derived.multiplied,
         over=softmax_axis(trail, parts.of_scores),
         random=any(step.random for step in trail.steps()),
         mixed=_is_mixed(trail, parts.found, parts.of_scores),
+        parts=((place["module"], parts.weights.shape[1]),),
+        in_order=lambda x: parts.in_order(x.mT if turned else x),
         marks=(*marks, value_marks),
         mark=mark,
-        **_place(product, call),
+        **place,
         **_axes(product, parts.of_scores, of_keys),
     )
     judged = compared.weights(own, derived.top.abs().max(), steps=1)
@@ -134,6 +139,11 @@ def _arranged(
     found = roles(product, flat(shared), rows, contracted, batch_size)
     width = (DataAxis(values.shape[-1], WEIGHT),)
     own = tuple(axis for axis in flat(shared) if axis in found.heads)
+
+    def in_order(result: Tensor) -> Tensor:
+        groups = found.batch, found.heads, found.queries, width
+        return arranged(result, (*shared, rows, width), groups)
+
     several = (
         arranged(tensor, (*shared, rows, contracted), found.groups),
         queries,
@@ -141,14 +151,10 @@ def _arranged(
         arranged(
             values, (*shared, contracted, width), (found.batch, own, found.keys, width)
         ),
-        arranged(
-            result,
-            (*shared, rows, width),
-            (found.batch, found.heads, found.queries, width),
-        ),
+        in_order(result),
     )
-    plain = (x.detach().to("cpu", torch.float32, copy=True) for x in several)
-    return _AttentionParts(found, of_scores, *plain)
+    plain = [x.detach().to("cpu", torch.float32, copy=True) for x in several]
+    return _AttentionParts(found, of_scores, in_order, *plain)
 
 
 def _formula_apart(
@@ -256,14 +262,22 @@ class ScoreFormula:
     filled: Tensor | None = None  # bool, same shape: ``added`` replaces the score
     multiplied: Tensor | None = None  # [B, H, Q, K]: multiplied by 0, not masked
     scores: Tensor | None = None  # [B, H, Q, K] by the formula; None where not linear
+    bare: Tensor | None = None  # [B, H, Q, K], as of a Captured
 
 
 def formula(
-    trail: ScoreTrail, found: Roles, replayed: Replayed, queries: Tensor, keys: Tensor
+    trail: ScoreTrail,
+    found: Roles,
+    replayed: Replayed,
+    queries: Tensor,
+    keys: Tensor,
+    *,
+    bare: bool = False,
 ) -> ScoreFormula:
     """Derive the formula of a trail's scores, arranged like the weights.
 
-    Queries [B, H, Q, d] and keys [B, H, K, d] are the factors of the product.
+    Queries [B, H, Q, d] and keys [B, H, K, d] are the factors of the product; ``bare``
+    asks for what is added without masks.
     """
     before, _after = split_at_softmax(trail)
     product, scores = replayed.product, replayed.scores
@@ -303,7 +317,9 @@ def formula(
     linear = not bool((off & (zero > NO_WEIGHT) & (real > NO_WEIGHT)).any())
     if not linear and multiplied is None:
         scale = _first_slope(before, product)
+    unmasked = _without_masks(before, torch.zeros_like(product)) if bare else None
     return ScoreFormula(
+        bare=None if unmasked is None else in_order(unmasked).float(),
         scale=scale,
         top=real.amax(-1, keepdim=True).nan_to_num(0, 0, 0).float(),
         linear=linear,
@@ -312,6 +328,21 @@ def formula(
         multiplied=multiplied if multiplied is not None and multiplied.any() else None,
         scores=derived if linear else None,
     )
+
+
+def _without_masks(before: list[ScoreTrail], zeros: Tensor) -> Tensor | None:
+    """Return what operations make of zeros but for masks; None if one also adds."""
+    for step in before:
+        after = walked([step], zeros)
+        if step.operation not in ARRANGING:
+            if after.shape != zeros.shape:
+                return None
+            hidden = (after <= NO_WEIGHT) & (zeros > NO_WEIGHT)
+            if hidden.any() and ((after != zeros) & ~hidden).any():
+                return None
+            after = zeros.where(hidden, after)
+        zeros = after
+    return zeros
 
 
 def _wide(tensor: Tensor) -> Tensor:
@@ -448,6 +479,7 @@ class OneKeyProduct(NamedTuple):
     weights: Tensor  # [*shared, M, 1]
     values: Tensor  # [*shared, 1, J]
     result: Tensor  # [*shared, M, J]
+    arranged: Callable[[Tensor], Tensor]  # as the result is
 
 
 def has_one_key(trail: ScoreTrail | None) -> bool:
@@ -501,4 +533,5 @@ def one_key_product(
         weights=matrix(weights, rows, 1),
         values=matrix(values, 1, columns),
         result=matrix(result, rows, columns),
+        arranged=lambda given: matrix(given, rows, columns),
     )

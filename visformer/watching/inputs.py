@@ -132,10 +132,11 @@ class InputMarks:
                 )
         return _with_copies((args, kwargs), copies) if copies else None
 
-    def embed(self, call: ModuleCall, table: Tensor, ids: Tensor) -> None:
+    def embed(self, call: ModuleCall, table: Tensor, ids: Tensor) -> str:
         """Record ids that an embedding looks up if they come from an input unchanged.
 
-        Ids that the model chose itself count as an input from then on.
+        Ids that the model chose itself count as an input from then on. Returns the side
+        of the input, if the caller or its name says it.
         """
         marks = self._ledger.marks([ids])
         # a model may begin a sequence with a constant token
@@ -144,13 +145,14 @@ class InputMarks:
             self._keep(ids, call, name="", place=f"{call.path}: chosen")
             marks = self._ledger.marks([ids])
         if not marks & VERBATIM:
-            return
+            return ""
         axes = self._ledger.known(ids).dimensions
         for axis in (one for dimension in axes for one in dimension):
             # an axis of ids counts tokens, wherever it came from
             axis.origin, axis.lost = INPUT, False
         kept = ids.detach().cpu().clone()
-        names = [one.name for one in self.inputs if one.mark & marks]
+        given = [one for one in self.inputs if one.mark & marks]
+        names = [one.name for one in given]
         self.read.append(
             IdsRead(
                 ids=kept,
@@ -163,6 +165,7 @@ class InputMarks:
                 before=_cut_off(ids),
             )
         )
+        return given[0].side if given and not self.read[-1].aside else ""
 
     def _may_be_input(self, tensor: Tensor) -> bool:
         chosen = (

@@ -68,7 +68,12 @@ def _values(first: Captured, second: Captured) -> Captured | None:
         apart=Apart.worse([first.apart, second.apart]),
         marks=_either(first.marks, second.marks),
         mark=first.mark | second.mark,
+        parts=_incomplete(first, second),
     )
+
+
+def _incomplete(*several: Captured) -> tuple[tuple[str, int], ...]:
+    return tuple((path, 0) for one in several for path, _heads in one.parts)
 
 
 def _chunks(first: Captured, second: Captured) -> Captured | None:
@@ -81,7 +86,8 @@ def _chunks(first: Captured, second: Captured) -> Captured | None:
     same = [x.shape for x in (first.keys, first.values)]
     if same != [x.shape for x in (second.keys, second.values)]:
         return None
-    return _together(first, second, 2, query_axes=whole.slice(start, size + two[2]))
+    made = _together(first, second, 2, query_axes=whole.slice(start, size + two[2]))
+    return replace(made, parts=_incomplete(first, second))
 
 
 def _stretch(one: Captured) -> tuple[DataAxis, int, int] | None:
@@ -151,6 +157,7 @@ def _together(
         random=first.random or second.random,
         marks=_either(first.marks, second.marks),
         mark=first.mark | second.mark,
+        parts=(*first.parts, *second.parts),
         **of_keys,
         **changed,
     )

@@ -73,6 +73,7 @@ from visformer.watching.operations import (
     sums_to_one,
     tensors_in,
 )
+from visformer.watching.pass_changes import PassChanges
 
 log = logging.getLogger(__name__)
 SOFTMAX = {"_softmax", "_safe_softmax"}
@@ -110,12 +111,17 @@ class Recorder(TorchDispatchMode):
         self,
         ledger: Ledger,
         calls: ModuleCalls,
-        embeds: Callable[[ModuleCall, Tensor, Tensor], None],
+        embeds: Callable[[ModuleCall, Tensor, Tensor], str],
+        changes: PassChanges | None = None,
     ) -> None:
-        """``embeds`` is called with the table and the ids of every embedding."""
+        """``embeds`` is called with the table and the ids of every embedding.
+
+        It tells whose ids they are. ``changes`` are made of what is found.
+        """
         super().__init__()  # type: ignore[no-untyped-call]
         torch.clear_autocast_cache()  # so that casts of weights are seen again
         self.ledger, self.calls, self._embeds = ledger, calls, embeds
+        self.changes = changes
         self.found: list[Captured] = []
         self.seen: Counter[SeenInstead] = Counter()
         self.batch_size = 1
@@ -213,7 +219,9 @@ class Recorder(TorchDispatchMode):
         if name in LIKE:
             return self._note_like(name, args, ins, out, again)
         if (ids := ids_looked_up(name, args, ins, ledger)) is not None:
-            self._embeds(self.calls.current, ins[0], ids)
+            side = self._embeds(self.calls.current, ins[0], ids)
+            if self.changes is not None:
+                self.changes.embed(side, ins[0], ids, out)
         marks = self._marks_after(name, ins)
         if name in FUSED:
             marks |= fused_attention(self, func, name, args, kwargs, out)
@@ -437,6 +445,7 @@ class Recorder(TorchDispatchMode):
                     attention = self._attend(
                         known, tensor, others[2], others[1], out, left=is_left
                     )
+                    self.change(attention, out)
             elif others[0].state != COMPUTED:
                 again = doing_again(func, args, kwargs, tensor)
                 trail = ScoreTrail(known.trail.product, known.trail, again, name)
@@ -470,7 +479,9 @@ class Recorder(TorchDispatchMode):
             made = one_key_product(known, ins[at], values, out)
             if made is not None and marks and knowns[1 - at].state == COMPUTED:
                 given = made.weights, made.values, marks, made.result
-                return self._attend(made.known, *given, left=True)
+                found = self._attend(made.known, *given, left=True)
+                self.change(found, out, made.arranged)
+                return found
         return False
 
     def score_product(
@@ -553,6 +564,7 @@ class Recorder(TorchDispatchMode):
                 batch_size=self.batch_size,
                 call=self.calls.current,
                 mark=self.ledger.new_mark(),
+                bare=self.changes is not None,
             )
         except Unclear:
             self.see("axes", size_of(weights[1][-1 if left else -2]))
@@ -561,6 +573,20 @@ class Recorder(TorchDispatchMode):
         if in_pieces(trail.product):
             self.see("pieces")
         return True
+
+    def change(
+        self,
+        found: bool,
+        out: Tensor,
+        arranged: Callable[[Tensor], Tensor] | None = None,
+    ) -> None:
+        """Change the attention that was ``found`` last, whose result is in ``out``."""
+        if found and self.changes is not None:
+            spots = torch.arange(out.numel()).view(out.shape)
+            one = self.found[-1]
+            self.changes.attend(
+                one, out, one.in_order(arranged(spots) if arranged else spots)
+            )
 
 
 def _of_heads(args: tuple[Any, ...], known: Known) -> bool:
@@ -595,6 +621,7 @@ def fused_attention(
     values = grouped(value, query.shape[1]), marks[2]
     if not recorder.capture(trail, (weights, dimensions), values, result):
         return 0
+    recorder.change(True, result)
     return recorder.found[-1].mark
 
 

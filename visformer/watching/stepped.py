@@ -28,12 +28,13 @@ from visformer.errors import InputError
 from visformer.values.arrays import Floats, Ids
 from visformer.values.beam_search import BeamSearch
 from visformer.values.distribution import WholeDistribution
-from visformer.values.facts import ModelFacts
+from visformer.values.facts import ModelFacts, SentenceSide
 from visformer.values.finding import Finding
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.lens import LensRow
 from visformer.values.step import CANDIDATES, Candidates, Step
 from visformer.values.trace import Trace
+from visformer.watching.pass_changes import AttentionPlace, ChangePlaces, PassChanges
 from visformer.watching.streams import Readout, readout_of, streams_of
 from visformer.watching.traces import layers_of, with_own_weights
 from visformer.watching.watcher import Watched
@@ -87,9 +88,72 @@ class SteppedModel(ABC):
             differences=self._differences,
         )
 
-    @abstractmethod
     def can(self, change: Intervention, source: SourceTokens) -> None:
-        """Raise InputError for a change that cannot be made of the model's run."""
+        """Raise InputError for a change that does not fit, or is out of reach."""
+        if change:
+            self._places.check(change, len(source.ids))
+
+    def changes(self, change: Intervention) -> PassChanges | None:
+        """Return what makes a change in one pass; None for no change."""
+        if not change:
+            return None
+        find = self.id_of
+        own = Intervention(*(one.looked_up(find) for one in change))
+        return PassChanges(self._places, own)
+
+    @abstractmethod
+    def id_of(self, side: SentenceSide, word: str) -> int:
+        """Return the id of a side's word; InputError if it is not one token."""
+
+    @cached_property
+    def _places(self) -> ChangePlaces:
+        """Where its runs can be changed."""
+        watched = self.shown[0]
+        attention: dict[str, list[AttentionPlace | None]] = {}
+        layers = layers_of(watched.last_run)
+        places = {
+            id(one): (kind, at)
+            for kind, several in layers.items()
+            for at, one in enumerate(several)
+        }
+        for one in watched.last_run:
+            head = 0
+            for path, count in one.parts:
+                place = (
+                    (*places[id(one)], head) if count and id(one) in places else None
+                )
+                attention.setdefault(path, []).append(place)
+                head += count
+        streams = streams_of(watched.streams, layers, watched.shown[0])
+        read = {one.mark: one.side for one in watched.inputs}
+        return ChangePlaces(
+            facts=self.facts,
+            attention={
+                path: several
+                for path, several in attention.items()
+                if len(several) == watched.parts[path]
+            },
+            formulas=frozenset(
+                places[id(one)]
+                for one in watched.last_run
+                if id(one) in places
+                and one.linear
+                and one.over == "keys"
+                and not one.mixed
+            ),
+            stacks={
+                path: (name, found.time_first)
+                for name, found in streams.items()
+                for path, several in watched.streams.items()
+                if several[0].layers is found.layers
+            },
+            sides=frozenset(
+                side
+                for one in watched.read
+                for mark, side in read.items()
+                if one.marks & mark and not one.aside
+            ),
+        )
 
     def begin(
         self, source: SourceTokens, change: Intervention, limit: int | None
@@ -129,8 +193,13 @@ class SteppedModel(ABC):
         )
 
     @cached_property
+    def shown(self) -> tuple[Watched, Tensor]:
+        """A pass over a few tokens, and its logits."""
+        return self.watched_pass(*self._few_tokens, NO_CHANGES)
+
+    @cached_property
     def _readout(self) -> Readout | None:
-        watched, logits = self.watched_pass(*self._few_tokens, NO_CHANGES)
+        watched, logits = self.shown
         layers = layers_of(watched.last_run)
         found = streams_of(watched.streams, layers, watched.shown[0])
         return readout_of(watched.watcher.model, found.get("decoder"), logits[None])
@@ -141,8 +210,7 @@ class SteppedModel(ABC):
 
     def _differences(self) -> dict[str, object]:
         """Return how far what is watched is from the model's own, in a short pass."""
-        source, begun = self._few_tokens
-        watched, logits = self.watched_pass(source, begun, NO_CHANGES)
+        (source, begun), (watched, logits) = self._few_tokens, self.shown
         made: dict[str, object] = {
             "weights computed again, and the model's own": watched.certificate.worst
         }

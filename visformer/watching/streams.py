@@ -23,6 +23,7 @@ from visformer.values.lens import LensRow
 from visformer.values.watched_attention import WatchedAttention
 from visformer.watching.ledger import Ledger
 from visformer.watching.module_calls import COMPILED, Hook
+from visformer.watching.pass_changes import PassChanges
 from visformer.watching.watched_runs import RunRows
 
 CLOSE = 1e-3  # tolerance of recomputed logits, relative to max(1, the largest one)
@@ -37,6 +38,7 @@ class LayerStream:
     hidden: list[Tensor] = field(default_factory=list)  # up to L + 1 of [B, T, D]
     norm: nn.Module | None = None  # the final norm, outside the layers
     output: Tensor | None = None  # the output of that norm
+    time_first: bool = False  # whether the sequence axis came first
 
     @property
     def whole(self) -> bool:
@@ -66,8 +68,11 @@ class LayerStream:
 class StreamRecorder:
     """Records what enters and leaves the layers of each list in each pass."""
 
-    def __init__(self, model: nn.Module, ledger: Ledger) -> None:
-        self._ledger = ledger
+    def __init__(
+        self, model: nn.Module, ledger: Ledger, changes: PassChanges | None = None
+    ) -> None:
+        """Begin with what changes the streams that leave the layers, if anything."""
+        self._ledger, self._changes = ledger, changes
         self.streams: dict[str, list[LayerStream]] = {}  # by the path of the list
         self._modules = {
             path.replace(COMPILED, ""): module for path, module in model.named_modules()
@@ -102,16 +107,21 @@ class StreamRecorder:
         self._handles = []
 
     def _follow(self, path: str, at: int, layer: nn.Module) -> None:
+        change = None if self._changes is None else self._changes.stream(path, at)
+        entered: list[Tensor] = []
+
         def enter(_layer: nn.Module, args: Any, kwargs: Any) -> None:
             given = _first([*args, *kwargs.values()])
             hidden = self.streams[path][-1].hidden
             with self._unseen() as mine:
                 if not mine:
                     return
+                if change is not None and given is not None:
+                    entered[:] = [given.clone()]
                 if at == 0:
                     layers, marked = self.streams[path][0].layers, self._ledger.marked
-                    entered = [] if given is None else [_kept(given)]
-                    self.streams[path].append(LayerStream(layers, marked, entered))
+                    kept = [] if given is None else [_kept(given)]
+                    self.streams[path].append(LayerStream(layers, marked, kept))
                 elif len(hidden) != at + 1 or not _same(given, hidden[-1]):
                     hidden.clear()
 
@@ -120,6 +130,8 @@ class StreamRecorder:
             with self._unseen() as mine:
                 if not mine:
                     return
+                if change is not None and made is not None:
+                    made.copy_(change(made, entered[0]))
                 fits = made is not None and len(hidden) == at + 1
                 if fits and made.shape == hidden[0].shape:  # type: ignore[union-attr]
                     hidden.append(_kept(made))  # type: ignore[arg-type]
@@ -237,6 +249,7 @@ def _joined(
     outputs = [x.output for x in laid if x.output is not None]
     return replace(
         laid[0],
+        time_first=bool(at),
         hidden=[torch.cat(each, 1) for each in several],
         output=torch.cat(outputs, 1) if len(outputs) == len(laid) else None,
     )

@@ -218,6 +218,7 @@ def _trace(
 
 def with_own_weights(trace: Trace, layers: Layers, row: int) -> Trace:
     """Store the weights of the layers that cannot be derived from the Trace."""
+    trace = replace(trace, captured={})  # or they would be derived from those
     own = {
         (kind, layer): read_only(np.ascontiguousarray(one.weights[row]))
         for kind, several in layers.items()

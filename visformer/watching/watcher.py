@@ -48,6 +48,7 @@ from visformer.watching.module_calls import (
     same_chances,
 )
 from visformer.watching.operations import leaves_of
+from visformer.watching.pass_changes import PassChanges
 from visformer.watching.recorder import Recorder
 from visformer.watching.row_tokens import (
     Sides,
@@ -125,6 +126,7 @@ class Watcher:
     ) -> None:
         self.model, self.pad, self.tokenizer = model, pad, tokenizer
         self.tokens, self.labels = tokens, labels
+        self.changes: PassChanges | None = None  # of the next pass
         self._named = sources, targets
         # raises for unknown names
         InputMarks(model, Ledger(model), sources, targets)
@@ -165,6 +167,8 @@ class Watcher:
         session, self._open = self._open, None
         if session is not None:
             session.close()
+        if self.changes is not None and raised[0] is None:
+            self.changes.finish()
 
     def certify(self, *args: Any, **kwargs: Any) -> Certificate:
         """Watch several variations of a call and return their combined certificate.
@@ -194,6 +198,7 @@ class Watched:
         self.operations = 0
         self.multiplied: set[int] = set()  # ids of storages of weights in products
         self.joined = 0  # marks in sums whose other term lacks them
+        self.parts: Counter[str] = Counter()  # products of weights, by module
         self.fast_paths: list[FastPath] = []  # of torch.nn, disabled while watching
         self.fast_difference = 0.0  # between the outputs with and without them
         self.inputs: list[Input] = []
@@ -367,6 +372,7 @@ class Watched:
             step=step,
             query_ids=None if one.query_ids is None else one.query_ids.numpy(),
             key_ids=None if one.key_ids is None else one.key_ids.numpy(),
+            parts=one.parts,
         )
 
     @cached_property
@@ -395,8 +401,9 @@ class _Watching:
         self._ledger = Ledger(model)
         self._marks = InputMarks(model, self._ledger, sources, targets)
         self._calls = ModuleCalls(model, self._began, self._ended)
-        self._recorder = Recorder(self._ledger, self._calls, self._marks.embed)
-        self._streams = StreamRecorder(model, self._ledger)
+        embed, changes = self._marks.embed, watcher.changes
+        self._recorder = Recorder(self._ledger, self._calls, embed, changes)
+        self._streams = StreamRecorder(model, self._ledger, changes)
         self._stack = ExitStack()
         try:
             self._stack.enter_context(_one_at_a_time)
@@ -445,6 +452,7 @@ class _Watching:
         recorder.finish()
         self._ledger.forget()
         watched.streams = self._streams.streams
+        watched.parts.update(one.module for one in recorder.found)
         watched.found = joined(recorder.found)
         watched.seen, watched.dropout = recorder.seen, recorder.dropout
         watched.operations = recorder.operations
@@ -529,7 +537,9 @@ class _Followed:
         mask = real & _real(key)[:, None, None]
         mask = mask.tril() if is_causal else mask
         before, marks = len(recorder.found), ledger.marks([x._values for x in several])
+        changes, recorder.changes = recorder.changes, None  # not of a repetition
         again = scaled_dot_product_attention(q, k, v, attn_mask=mask, **more)
+        recorder.changes = changes
         with _disable_current_modes():
             apart = worst(_padded(made), again.where(real, 0))
         for one in recorder.found[before:]:

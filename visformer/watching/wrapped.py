@@ -15,9 +15,9 @@ from visformer.core.models import SourceTokens
 from visformer.core.vocabulary import named
 from visformer.errors import InputError
 from visformer.language import _
-from visformer.values.facts import ModelFacts
+from visformer.values.facts import ModelFacts, SentenceSide
 from visformer.values.finding import Finding
-from visformer.values.intervention import NO_CHANGES, Intervention
+from visformer.values.intervention import Intervention
 from visformer.values.pieces import running_text
 from visformer.watching.stepped import SteppedModel
 from visformer.watching.watched_steps import logits_of
@@ -91,16 +91,15 @@ class WrappedModel(SteppedModel):
         """Its source and target tokens."""
         return self._words
 
-    @functools.cached_property
-    def trial(self) -> tuple[Watched, Tensor]:
-        """A pass that shows what the model is, and its logits."""
+    @property
+    def _few_tokens(self) -> tuple[SourceTokens, list[int]]:
         source = SourceTokens(self.read)
-        return self.watched_pass(source, self.given(source), NO_CHANGES)
+        return source, [*self.given(source), self.bos]
 
     @property
     def facts(self) -> ModelFacts:
         """What a Trace says about it; InputError where no attention is found."""
-        watched, _logits = self.trial
+        watched, _logits = self.shown
         if not watched.traces:
             raise InputError(watched.certificate.sentence)
         return self.described(watched.traces[0].model)
@@ -108,18 +107,16 @@ class WrappedModel(SteppedModel):
     @property
     def findings(self) -> tuple[Finding, ...]:
         """What is unusual or wrong."""
-        return self.trial[0].certificate.findings
+        return self.shown[0].certificate.findings
 
     @property
     def assumed(self) -> tuple[str, ...]:  # type: ignore[override]
         """What was not found, one line each."""
-        return self.trial[0].certificate.missed
+        return self.shown[0].certificate.missed
 
-    def can(self, change: Intervention, source: SourceTokens) -> None:
-        """Raise InputError for any change: the model's forward is its own."""
-        if change:
-            allowed = _("None: a wrapped model runs as it is")
-            raise wrong_value("intervention", str(change), allowed)
+    def id_of(self, side: SentenceSide, word: str) -> int:
+        """Return the id of a word, which both sides share."""
+        return self._words.one(word)
 
     def watched_pass(
         self, source: SourceTokens, target: Sequence[int], change: Intervention
@@ -143,6 +140,7 @@ class WrappedModel(SteppedModel):
             sources=None if self.alone else 0,
             targets=0 if self.alone else 1,
         )
+        watcher.changes = self.changes(change)
         with torch.no_grad(), watcher as watched:
             watched.output = model(*(side.to(device) for side in ids))
         return watched
@@ -162,7 +160,7 @@ class WrappedVocabulary:
     @property
     def size(self) -> int:
         """The number of target tokens, as a pass shows it."""
-        return self._model.trial[1].shape[-1]
+        return self._model.shown[1].shape[-1]
 
     @property
     def numbers(self) -> int:

@@ -11,8 +11,21 @@ import pytest
 import torch
 
 import visformer
+from tests.changes_by_hand import (
+    EFFECTS,
+    PATCHES,
+    SOURCE,
+    HandModel,
+    fed,
+    gpt2,
+    largest,
+    t5,
+    texts,
+)
 from tests.formats.hugging_face.parity import CLOSE, Own, opened
+from visformer.core.models import BatchRow, SourceTokens
 from visformer.errors import InputError
+from visformer.values.change_text import parse
 from visformer.values.trace import Trace
 
 pytest.importorskip("transformers")
@@ -89,18 +102,20 @@ def test_nothing_of_a_change_stays(folder_of: FolderOf) -> None:
     changed(model, "hide 2; scale 2")
     after = changed(model, "")
     assert np.array_equal(before.attention("cross", 1), after.attention("cross", 1))
-    assert model.model.config._attn_implementation == "eager"
 
 
 @pytest.mark.parametrize(
     ("name", "change", "words"),
     [
-        ("T5", "positions none", "not positions or the value of a mask"),
-        ("T5", "multiply", "not positions or the value of a mask"),
+        ("T5", "positions none", "neither positions nor the value"),
+        ("T5", "multiply", "neither positions nor the value"),
         ("T5", "hide 40", "the source has"),
         ("T5", "causal off @ L7", "the model has 2 such layers"),
+        ("T5", "head cross off @ L1H9", "such a layer has 4 heads"),
         ("GPT-2", "hide 1", "no attention of the kind that"),
+        ("GPT-2", 'embedding source 1 = "cat"', "from which table"),
         ("BERT", "causal off", "no attention of the kind that"),
+        ("BERT", "layer decoder off", "no attention of the kind that"),
     ],
 )
 def test_what_is_out_of_reach_is_said(
@@ -110,17 +125,70 @@ def test_what_is_out_of_reach_is_said(
         changed(opened(folder_of(name)), change)
 
 
-def test_a_change_at_another_point_is_out_of_reach(
-    folder_of: FolderOf,
-) -> None:
-    with pytest.raises(InputError, match="cannot be made: in a model of transf"):
-        changed(opened(folder_of("T5")), "head cross off")
+def calmed(folder: Path) -> Any:
+    """Return a model whose attention is spread over several tokens."""
+    model = opened(folder)
+    with torch.no_grad():
+        for parameter in model.model.parameters():
+            if parameter.dim() > 1:
+                parameter.mul_(0.6)
+    return model
 
 
-def test_a_model_without_the_door_says_so(
-    folder_of: FolderOf, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture(scope="module")
+def by_name(folder_of: FolderOf) -> dict[str, tuple[Any, HandModel]]:
+    models = {name: calmed(folder_of(name)) for name in ("T5", "GPT-2")}
+    hand = {"T5": t5, "GPT-2": gpt2}
+    return {name: (model, hand[name](model.model)) for name, model in models.items()}
+
+
+@pytest.mark.parametrize("text", [*EFFECTS, *PATCHES])
+@pytest.mark.parametrize("name", ["T5", "GPT-2"])
+def test_a_run_is_what_the_change_says(
+    name: str, text: str, by_name: dict[str, tuple[Any, HandModel]]
 ) -> None:
-    model = opened(folder_of("T5"))
-    monkeypatch.setattr(type(model.model), "set_attn_implementation", lambda *_: None)
-    with pytest.raises(InputError, match="cannot be intercepted"):
-        changed(model, "hide 1")
+    model, hand = by_name[name]
+    if text in texts(model):
+        assert largest(model, hand, text) < 1e-5
+    else:
+        with pytest.raises(InputError, match=r"no attention of the kind|which table"):
+            model.can(parse([text]), SourceTokens(SOURCE))
+
+
+@pytest.mark.parametrize("name", ["BART", "Llama"])
+def test_a_head_is_off_as_if_its_columns_were_zero(
+    name: str, folder_of: FolderOf
+) -> None:
+    model = opened(folder_of(name))
+    kind = model.facts.kinds[0]
+    paths = {one.kind: one.module for one in model.shown[0].last_run}
+    part = model.model.get_submodule(paths[kind])  # of the last layer
+    names = dict(part.named_modules())
+    out = next(names[n] for n in ("out_proj", "o_proj") if n in names)
+    size = model.facts.attention[kind].value_size
+    source = SourceTokens(model.vocabulary.read(TEXT).ids)
+
+    def logits(text: str) -> Any:
+        return model.watched_pass(source, source.ids, parse([text]))[1]
+
+    off, plain = logits(f"head {kind} off @ L2H2"), logits("")
+    with torch.no_grad():
+        out.weight[:, size : 2 * size] = 0
+    assert torch.equal(off, logits(""))
+    assert not torch.equal(off, plain)
+
+
+def test_a_padded_batch_is_changed_row_by_row(folder_of: FolderOf) -> None:
+    model = calmed(folder_of("T5"))
+    sources = [model.vocabulary.read(text) for text in (TEXT, "a cat")]
+    rows = [BatchRow(source, [model.bos, 8, 9]) for source in sources]
+    change = parse(["cell cross 2 1 off @ L1H1; hide 2; value decoder 1 off @ L2"])
+    for made, source in zip(model.batch(rows, [change] * 2), sources, strict=True):
+        alone = fed(model, change, source.ids, [model.bos, 8, 9])
+        size = len(source.ids)
+        for layer in range(2):
+            ours = made.attention("cross", layer)[..., :size]
+            assert abs(ours - alone.attention("cross", layer)).max() < CLOSE
+        assert abs(made.logits - alone.logits).max() < CLOSE
+    with pytest.raises(InputError, match="one by one"):
+        model.batch(rows, [parse(["head cross mean"])] * 2)

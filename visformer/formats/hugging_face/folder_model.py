@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -18,11 +18,11 @@ from visformer.core.all_tokens import near_words
 from visformer.core.generation import Generation
 from visformer.core.mask_rules import padded
 from visformer.core.models import BatchRow, BeamRows, Extras, SourceTokens
+from visformer.core.modified import check_padding
 from visformer.core.side_runs import by_change
 from visformer.core.threads import few_threads
 from visformer.core.vocabulary import TokenizerVocabulary
 from visformer.errors import CheckpointError, InputError, VisformerError, is_memory
-from visformer.formats.hugging_face.changed_attention import AttentionChanges
 from visformer.formats.hugging_face.modules import FolderTask, not_of_text
 from visformer.language import _
 from visformer.tokenizers.tokenizer import Token, Tokenizer, TokenizerSide
@@ -30,7 +30,7 @@ from visformer.tokenizers.transformers_side import TransformersSide
 from visformer.values.distribution import NearWords
 from visformer.values.facts import ModelFacts, SentenceSide
 from visformer.values.finding import Finding
-from visformer.values.intervention import NO_CHANGES, Intervention
+from visformer.values.intervention import Intervention
 from visformer.values.trace import Trace
 from visformer.watching.stepped import NextLogits, SteppedModel
 from visformer.watching.watcher import Watched, watch
@@ -136,12 +136,12 @@ class FolderModel(SteppedModel):
         if not traces:
             raise CheckpointError(" ".join([told.sentence, *told.missed[:1]]))
 
-    @cached_property
+    @property
     def _trial(self) -> Watched:
-        return self.watched_pass(*self._trial_tokens, NO_CHANGES)[0]
+        return self.shown[0]
 
     @property
-    def _trial_tokens(self) -> tuple[SourceTokens, list[int]]:
+    def _few_tokens(self) -> tuple[SourceTokens, list[int]]:
         special = {self.bos, self.eos, self.tokenizer.pad}
         ids = [id for id in range(min(32, self._rows)) if id not in special]
         ids = (ids or [0])[:TRIAL]
@@ -216,8 +216,8 @@ class FolderModel(SteppedModel):
                 self.task
             ),
         )
-        changed, few = self.changed(change), self._few_threads(inputs)
-        with torch.no_grad(), few, changed, watcher as watched:
+        watcher.changes = self.changes(change)
+        with torch.no_grad(), self._few_threads(inputs), watcher as watched:
             watched.output = self.model(**inputs)
         logits = getattr(watched.output, "logits", None)  # none without a head
         made = torch.zeros(0, 0) if logits is None else logits[0].detach().float().cpu()
@@ -225,24 +225,11 @@ class FolderModel(SteppedModel):
 
     def watched_batch(self, ids: Sequence[Tensor], change: Intervention) -> Watched:
         """Watch one pass; padding at the end of a row is masked."""
-        with self.changed(change):
-            return watched_ids(self, ids)
+        return watched_ids(self, ids, change)
 
-    def changed(self, change: Intervention) -> AbstractContextManager[None]:
-        """Return what lets the module run with a change while it is entered."""
-        return self._changes.running(change) if change else nullcontext()
-
-    def can(self, change: Intervention, source: SourceTokens) -> None:
-        """Raise InputError for a change that does not fit, or is out of reach."""
-        if change:
-            self._changes.check(change, len(source.ids))
-
-    @cached_property
-    def _changes(self) -> AttentionChanges:
-        source, target = self._trial_tokens
-        return AttentionChanges(
-            self.model, self._trial, self._inputs(source.ids, target), self.facts
-        )
+    def id_of(self, side: SentenceSide, word: str) -> int:
+        """Return the id of a side's word; InputError if it is not one token."""
+        return self.tokenizer.id_of(side, word)
 
     def unwatched(self, source: SourceTokens) -> NextLogits | None:
         """Return what computes next logits with the module's own cache."""
@@ -491,8 +478,8 @@ def padded_rows(
         sides.append(padded([row.target for row in rows], pad))
         lengths.append([len(row.target) for row in rows])
     tokens = [tokens[: ids.shape[1]] for tokens in shown]
-    with model.changed(change):
-        watched = _watched_rows(model, sides, lengths, source_tokens=tokens)
+    check_padding(change, padded=any(len({*each}) > 1 for each in lengths))
+    watched = _watched_rows(model, sides, lengths, change, source_tokens=tokens)
     return [
         replace(trace, model=model.described(trace.model), intervention=change)
         for trace in watched.traces
@@ -503,6 +490,7 @@ def _watched_rows(
     model: FolderModel,
     sides: Sequence[Tensor],
     lengths: Sequence[list[int]],
+    change: Intervention,
     *,
     source_tokens: list[list[str]] | None = None,
 ) -> Watched:
@@ -518,12 +506,15 @@ def _watched_rows(
         sources=None if model.alone else "input_ids",
         targets={"seq2seq": "decoder_input_ids", "prompt": "input_ids"}.get(model.task),
     )
+    watcher.changes = model.changes(change)
     with torch.no_grad(), watcher as watched:
         watched.output = model.model(**inputs)
     return watched
 
 
-def watched_ids(model: FolderModel, ids: Sequence[Tensor]) -> Watched:
+def watched_ids(
+    model: FolderModel, ids: Sequence[Tensor], change: Intervention
+) -> Watched:
     """Watch one pass over int64 [B, S] and [B, T]; padding at the end is masked.
 
     A model of one side reads the first. Raises InputError where one is missing.
@@ -538,7 +529,7 @@ def watched_ids(model: FolderModel, ids: Sequence[Tensor]) -> Watched:
         places = torch.arange(1, one.shape[1] + 1, device=one.device)
         real = places * (one != model.tokenizer.pad)
         lengths.append(real.amax(1).clamp(min=1).tolist())
-    return _watched_rows(model, ids[:needed], lengths)
+    return _watched_rows(model, ids[:needed], lengths, change)
 
 
 def _real(lengths: list[int], ids: Tensor) -> Tensor:
