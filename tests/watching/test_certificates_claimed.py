@@ -37,6 +37,7 @@ OTHERS = (
     "compared",
     "comparing.py",
     "inputs",
+    "pass_changes",
     "row_tokens",
     "stepped",
     "watcher",
