@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -79,7 +80,7 @@ def captured(
     added without masks. Raises Unclear if the roles of the axes are ambiguous.
     """
     product, (tensor, dimensions), turned = trail.product, weights, not left
-    replayed, place = again(trail), _place(product, call)
+    replayed = again(trail)
     own = rows_apart(replayed.weights.reshape(tensor.shape), tensor)
     if not left:
         tensor, values, result = tensor.mT, values.mT, result.mT
@@ -92,7 +93,7 @@ def captured(
         raise Unclear("some of the keys")  # values in chunks, but joined scores
     compared = Rounding(max(replayed.unit, unit_of(tensor)), unit_of(result))
     keys = grouped(parts.keys, parts.queries.shape[1])
-    derived = formula(trail, parts.of_scores, replayed, parts.queries, keys, bare=bare)
+    derived = formula(trail, parts.of_scores, replayed, parts.queries, keys)
     factors, marks = product.factors, product.marks
     if of_keys != COLUMNS:
         factors, marks = factors[::-1], marks[::-1]
@@ -103,20 +104,17 @@ def captured(
         values=parts.values,
         result=parts.result,
         scale=derived.scale * factors[0] * factors[1],
-        added=derived.added,
-        linear=derived.linear,
-        filled=derived.filled,
-        bare=derived.bare,
+        bare=_without_masks(trail, parts.of_scores) if bare else None,
+        **{name: getattr(derived, name) for name in ("added", "linear", "filled")},
         apart=Apart(math.inf, 0.0),
         multiplied=derived.multiplied,
         over=softmax_axis(trail, parts.of_scores),
         random=any(step.random for step in trail.steps()),
         mixed=_is_mixed(trail, parts.found, parts.of_scores),
-        parts=((place["module"], parts.weights.shape[1]),),
         in_order=lambda x: parts.in_order(x.mT if turned else x),
         marks=(*marks, value_marks),
         mark=mark,
-        **place,
+        **_place(product, call, parts.weights.shape[1]),
         **_axes(product, parts.of_scores, of_keys),
     )
     judged = compared.weights(own, derived.top.abs().max(), steps=1)
@@ -188,10 +186,12 @@ def _is_mixed(trail: ScoreTrail, found: Roles, of_scores: Roles) -> bool:
     return more or not same
 
 
-def _place(product: ScoreProduct, call: ModuleCall) -> dict[str, Any]:
+def _place(product: ScoreProduct, call: ModuleCall, heads: int) -> dict[str, Any]:
     """Return the fields of a Captured that identify its module and call."""
+    module = product.module if call.number == product.call else call.path
     return {
-        "module": product.module if call.number == product.call else call.path,
+        "module": module,
+        "parts": ((module, heads),),
         "call": call.number,
         "parent": call.parent,
         "outermost": call.outermost,
@@ -262,35 +262,21 @@ class ScoreFormula:
     filled: Tensor | None = None  # bool, same shape: ``added`` replaces the score
     multiplied: Tensor | None = None  # [B, H, Q, K]: multiplied by 0, not masked
     scores: Tensor | None = None  # [B, H, Q, K] by the formula; None where not linear
-    bare: Tensor | None = None  # [B, H, Q, K], as of a Captured
 
 
 def formula(
-    trail: ScoreTrail,
-    found: Roles,
-    replayed: Replayed,
-    queries: Tensor,
-    keys: Tensor,
-    *,
-    bare: bool = False,
+    trail: ScoreTrail, found: Roles, replayed: Replayed, queries: Tensor, keys: Tensor
 ) -> ScoreFormula:
     """Derive the formula of a trail's scores, arranged like the weights.
 
-    Queries [B, H, Q, d] and keys [B, H, K, d] are the factors of the product; ``bare``
-    asks for what is added without masks.
+    Queries [B, H, Q, d] and keys [B, H, K, d] are the factors of the product.
     """
     before, _after = split_at_softmax(trail)
     product, scores = replayed.product, replayed.scores
     if replayed.unit > FINE:  # too much rounding to derive a formula
         product = _wide(trail.product.left) @ _wide(trail.product.right)
         scores = walked(before, product)
-    dimensions = next((s.softmax[1] for s in trail.steps() if s.softmax), None)
-
-    def in_order(numbers: Tensor) -> Tensor:
-        if dimensions is None:
-            raise Unclear("no softmax")
-        return arranged(numbers, dimensions, found.groups).cpu()
-
+    in_order = partial(_scores_in_order, trail, found)
     try:
         zero, real = (
             in_order(walked(before, torch.zeros_like(product))),
@@ -317,9 +303,7 @@ def formula(
     linear = not bool((off & (zero > NO_WEIGHT) & (real > NO_WEIGHT)).any())
     if not linear and multiplied is None:
         scale = _first_slope(before, product)
-    unmasked = _without_masks(before, torch.zeros_like(product)) if bare else None
     return ScoreFormula(
-        bare=None if unmasked is None else in_order(unmasked).float(),
         scale=scale,
         top=real.amax(-1, keepdim=True).nan_to_num(0, 0, 0).float(),
         linear=linear,
@@ -330,9 +314,20 @@ def formula(
     )
 
 
-def _without_masks(before: list[ScoreTrail], zeros: Tensor) -> Tensor | None:
-    """Return what operations make of zeros but for masks; None if one also adds."""
-    for step in before:
+def _scores_in_order(trail: ScoreTrail, found: Roles, numbers: Tensor) -> Tensor:
+    dimensions = next((s.softmax[1] for s in trail.steps() if s.softmax), None)
+    if dimensions is None:
+        raise Unclear("no softmax")
+    return arranged(numbers, dimensions, found.groups).cpu()
+
+
+def _without_masks(trail: ScoreTrail, found: Roles) -> Tensor | None:
+    """Return what is added to the scores but by masks, [B, H, Q, K].
+
+    None if one operation masks and adds, and without a softmax.
+    """
+    zeros = torch.zeros_like(trail.product.left @ trail.product.right)
+    for step in split_at_softmax(trail)[0]:
         after = walked([step], zeros)
         if step.operation not in ARRANGING:
             if after.shape != zeros.shape:
@@ -342,7 +337,10 @@ def _without_masks(before: list[ScoreTrail], zeros: Tensor) -> Tensor | None:
                 return None
             after = zeros.where(hidden, after)
         zeros = after
-    return zeros
+    try:
+        return _scores_in_order(trail, found, zeros).float()
+    except Unclear:
+        return None
 
 
 def _wide(tensor: Tensor) -> Tensor:

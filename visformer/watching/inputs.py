@@ -20,6 +20,7 @@ from visformer.watching.axes import INPUT, DataDimensions
 from visformer.watching.captured import Captured
 from visformer.watching.ledger import CHOSEN, VERBATIM, Ledger, storage_of
 from visformer.watching.module_calls import ModuleCall
+from visformer.watching.pass_changes import PassChanges
 
 ArgumentNames = (
     str | int | Sequence[str | int] | None
@@ -80,9 +81,10 @@ class InputMarks:
         ledger: Ledger,
         sources: ArgumentNames,
         targets: ArgumentNames,
+        changes: PassChanges | None = None,
     ) -> None:
         """Read the names of the model's arguments; InputError for unknown names."""
-        self._model, self._ledger = model, ledger
+        self._model, self._ledger, self._changes = model, ledger, changes
         self._names, self._open = _parameters(model)
         self._given_names = {
             SOURCE: self._checked("sources", sources),
@@ -132,11 +134,11 @@ class InputMarks:
                 )
         return _with_copies((args, kwargs), copies) if copies else None
 
-    def embed(self, call: ModuleCall, table: Tensor, ids: Tensor) -> str:
+    def embed(self, call: ModuleCall, table: Tensor, ids: Tensor, rows: Tensor) -> None:
         """Record ids that an embedding looks up if they come from an input unchanged.
 
-        Ids that the model chose itself count as an input from then on. Returns the side
-        of the input, if the caller or its name says it.
+        Ids that the model chose itself count as an input from then on. The rows of
+        other words are put in their place, where a change says so.
         """
         marks = self._ledger.marks([ids])
         # a model may begin a sequence with a constant token
@@ -145,7 +147,7 @@ class InputMarks:
             self._keep(ids, call, name="", place=f"{call.path}: chosen")
             marks = self._ledger.marks([ids])
         if not marks & VERBATIM:
-            return ""
+            return
         axes = self._ledger.known(ids).dimensions
         for axis in (one for dimension in axes for one in dimension):
             # an axis of ids counts tokens, wherever it came from
@@ -165,7 +167,8 @@ class InputMarks:
                 before=_cut_off(ids),
             )
         )
-        return given[0].side if given and not self.read[-1].aside else ""
+        if self._changes is not None and given and not self.read[-1].aside:
+            self._changes.embed(given[0].side, table, ids, rows)
 
     def _may_be_input(self, tensor: Tensor) -> bool:
         chosen = (

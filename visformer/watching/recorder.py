@@ -111,12 +111,12 @@ class Recorder(TorchDispatchMode):
         self,
         ledger: Ledger,
         calls: ModuleCalls,
-        embeds: Callable[[ModuleCall, Tensor, Tensor], str],
+        embeds: Callable[[ModuleCall, Tensor, Tensor, Tensor], None],
         changes: PassChanges | None = None,
     ) -> None:
-        """``embeds`` is called with the table and the ids of every embedding.
+        """``embeds`` is called with the table, ids and result of every embedding.
 
-        It tells whose ids they are. ``changes`` are made of what is found.
+        ``changes`` are made of the attention that is found.
         """
         super().__init__()  # type: ignore[no-untyped-call]
         torch.clear_autocast_cache()  # so that casts of weights are seen again
@@ -219,9 +219,7 @@ class Recorder(TorchDispatchMode):
         if name in LIKE:
             return self._note_like(name, args, ins, out, again)
         if (ids := ids_looked_up(name, args, ins, ledger)) is not None:
-            side = self._embeds(self.calls.current, ins[0], ids)
-            if self.changes is not None:
-                self.changes.embed(side, ins[0], ids, out)
+            self._embeds(self.calls.current, ins[0], ids, out)
         marks = self._marks_after(name, ins)
         if name in FUSED:
             marks |= fused_attention(self, func, name, args, kwargs, out)

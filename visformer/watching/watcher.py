@@ -399,9 +399,10 @@ class _Watching:
         self.watched = Watched(watcher)
         model = watcher.model
         self._ledger = Ledger(model)
-        self._marks = InputMarks(model, self._ledger, sources, targets)
+        changes = watcher.changes
+        self._marks = InputMarks(model, self._ledger, sources, targets, changes)
         self._calls = ModuleCalls(model, self._began, self._ended)
-        embed, changes = self._marks.embed, watcher.changes
+        embed = self._marks.embed
         self._recorder = Recorder(self._ledger, self._calls, embed, changes)
         self._streams = StreamRecorder(model, self._ledger, changes)
         self._stack = ExitStack()
