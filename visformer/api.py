@@ -41,6 +41,7 @@ from visformer.values.facts import Kind
 from visformer.values.given_attention import traces_of_weights
 from visformer.values.intervention import Intervention
 from visformer.values.questions import keyword
+from visformer.values.strategy import MOST_BEAMS
 from visformer.values.trace import Trace
 
 if TYPE_CHECKING:
@@ -50,8 +51,6 @@ if TYPE_CHECKING:
     from visformer.watching.watcher import Watched
 
     Shown = Trace | SavedRun | SavedSession | Watched | Model | str | Path
-
-MOST_BEAMS = 1000
 
 
 def open_trace(path: str | Path) -> Trace:

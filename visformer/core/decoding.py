@@ -26,6 +26,7 @@ from visformer.core.models import (
 from visformer.core.modified import as_intervention
 from visformer.core.rows import Distribution, check_ids
 from visformer.core.sampling import as_strategy, choose
+from visformer.core.search import search_run
 from visformer.core.threads import few_threads
 from visformer.errors import InputError
 from visformer.language import _
@@ -35,6 +36,7 @@ from visformer.values.attributions import (
     AttributionName,
     AttributionPlace,
 )
+from visformer.values.beam_search import BeamSearch
 from visformer.values.facts import Kind
 from visformer.values.intervention import Intervention
 from visformer.values.not_finite import not_finite_words
@@ -81,6 +83,7 @@ class Decoding:
     """
 
     limit: int  # the largest number of choices
+    search: BeamSearch | None  # what last chose tokens by beams
 
     def __new__(cls, *_given: Any, **settings: Any) -> Decoding:
         for name in settings.keys() & _ELSEWHERE:
@@ -142,10 +145,28 @@ class Decoding:
         self._steps: list[Step] = []  # of the reached rows, a prompt's included
         self._broken: set[int] = set()  # numbers of choices whose last step is NaN
         self._fed = self._warned = False
+        self.search = None
 
     def reading(self) -> Iterator[WorkDone]:
         """Encode the source, and say how far that has come; steps do what is left."""
         return self._run.reading()
+
+    def searching(self) -> Iterator[WorkDone]:
+        """Search what follows the current step, if beams choose it, and say how far."""
+        if self.strategy.name != "beam" or self.ended or self._planned is not None:
+            return
+        beams, ends = self.strategy.beams, self.checkpoint.ends
+        self.search = yield from search_run(self._run, beams, ends, self.chosen)
+
+    @property
+    def _planned(self) -> int | None:
+        """The id with which the best hypothesis goes on with the current choices."""
+        found = self.search
+        if found is None or found.beams != self.strategy.beams:
+            return None
+        made, plan = [*self._run.given, *self.chosen], [*found.given, *found.best]
+        ahead = plan[len(made) :] if plan[: len(made)] == made else []
+        return next(iter(ahead), None)
 
     @property
     def start(self) -> Trace:
@@ -365,7 +386,11 @@ class Decoding:
             log.warning("%s", not_finite_words(trace))
 
     def _chosen(self, logits: Tensor, consumed: list[int]) -> Choice:
-        """Choose the next token from logits [V]."""
+        """Choose the next token from logits [V], or as the best of some beams did."""
+        for _progress in self.searching():
+            pass
+        if self.strategy.name == "beam" and self._planned is not None:
+            return Choice(self._planned, "beam")
         rules, given = self._run.rules, len(self._run.given)
         step = len(consumed) - given
         free = choose(logits, self.strategy, step, in_turn=rules.in_turn)

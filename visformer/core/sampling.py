@@ -41,12 +41,12 @@ def choose(
     """
     seed = strategy.seed if in_turn else strategy.seed * 1_000_003 + step
     generator = torch.Generator().manual_seed(seed)
-    if in_turn and strategy.name != "greedy":
+    if in_turn and strategy.name == "sample":
         any_row = torch.ones(len(logits))
         for _earlier in range(step):
             torch.multinomial(any_row, 1, generator=generator)
     best = int(logits.numpy(force=True).argmax())  # torch's takes ten times as long
-    if strategy.name == "greedy":
+    if strategy.name != "sample":
         return Choice(best, "model")
     heat, top_k, top_p = strategy.temperature, strategy.top_k, strategy.top_p
     p = filtered(logits / heat, top_k, top_p)

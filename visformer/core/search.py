@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Generator, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -20,7 +21,7 @@ from visformer.core.mask_rules import (
     padded,
     real_tokens,
 )
-from visformer.core.models import BeamRows, ModelRun, WorkDone
+from visformer.core.models import BeamRows, ModelRun, Vocabulary, WorkDone
 from visformer.core.sampling import best_first
 from visformer.core.threads import few_threads, work
 from visformer.language import _
@@ -286,3 +287,15 @@ def _collect(
     for at, column in stops[:, :beams].nonzero().tolist():
         beam, id = parents[at, column], tokens[at, column]
         going[at].add(step, int(beam), int(id), float(top[at, column]))
+
+
+def named(found: BeamSearch, vocabulary: Vocabulary) -> BeamSearch:
+    """Return a search with its tokens, and the texts of what has finished."""
+    ended = {one.id for one in found.finished}
+    ids = [*{found.given[-1], *found.ids.flatten().tolist(), *ended}]
+    lines = (found.line_of(one).ids for one in found.finished)
+    return replace(
+        found,
+        pieces=dict(zip(ids, vocabulary.pieces(ids), strict=True)),
+        texts=tuple(map(vocabulary.text, lines)),
+    )

@@ -11,6 +11,7 @@ from typing import ClassVar, NamedTuple
 
 from visformer.values.arrays import Floats, Ids
 from visformer.values.attributions import Attribution, AttributionPlace
+from visformer.values.beam_search import BeamSearch
 from visformer.values.distribution import NearWords, WholeDistribution
 from visformer.values.facts import ModelFacts, SentenceSide, StackName
 from visformer.values.finding import Finding
@@ -86,6 +87,17 @@ class Shuffle(Request):
     target: tuple[int, ...]  # ids that the decoder consumes
     intervention: Intervention = NO_CHANGES
     seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search(Request):
+    """Search what follows the choices of ``prefix`` by so many beams."""
+
+    source: str
+    prefix: tuple[Choice, ...] = ()
+    beams: int
+    limit: int | None = None
+    intervention: Intervention = NO_CHANGES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,6 +281,13 @@ class Shuffled(Answer):
     order: tuple[int, ...]  # where each token of the shuffled source was
     baseline: Trace
     shuffled: Trace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Searched(Answer):
+    """The steps of a ``Search``, or of a ``Decode`` by beams, with their tokens."""
+
+    search: BeamSearch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -52,6 +52,8 @@ from visformer.engine.messages import (
     Ready,
     Refused,
     Request,
+    Search,
+    Searched,
     Shuffle,
     Shuffled,
     Started,
@@ -68,6 +70,7 @@ from visformer.own_process import limit_memory
 from visformer.values.arrays import Floats
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.recording import rows_of
+from visformer.values.strategy import Strategy
 from visformer.values.trace import Trace
 
 if TYPE_CHECKING:
@@ -317,6 +320,35 @@ def _batch(server: Server, number: int, request: Batch) -> Stops:
     server.send(BatchDone(number=number, traces=tuple(map(lean, traces))))
 
 
+def _search(server: Server, number: int, request: Search) -> Stops:
+    """Search a sentence by beams."""
+    from visformer.core.decoding import Decoding
+
+    model = open_one(server.model)
+    decoding = Decoding(
+        model,
+        request.source,
+        strategy=Strategy("beam", beams=request.beams),
+        limit=request.limit,
+        intervention=request.intervention,
+    )
+    yield from decoding.reading()
+    decoding.follow(decoding.after_prompt(request.prefix))
+    if decoding.ended:
+        raise VisformerError("Nothing follows the tokens that were chosen already.")
+    yield from decoding.searching()
+    server.send(_searched(number, decoding))
+
+
+def _searched(number: int, decoding: Decoding) -> Searched:
+    """Name the tokens of a decoding's search."""
+    from visformer.core.search import named
+
+    assert decoding.search is not None
+    found = named(decoding.search, decoding.checkpoint.vocabulary)
+    return Searched(number=number, search=found)
+
+
 def _attribute(server: Server, number: int, request: Attribute) -> Stops:
     """Measure what tokens do to a run."""
     from visformer.core.attribution import KnownRun, attributed
@@ -415,6 +447,7 @@ HANDLERS: dict[type[Request], Handler] = {  # who answers which request
     Decode: _decode,
     Stop: _stop,
     Batch: _batch,
+    Search: _search,
     Attribute: _attribute,
     Shuffle: replying(shuffle),
     Parameters: replying(parameters),
@@ -477,6 +510,10 @@ class Decodes:
         """
         wait, unsent = 1, 0
         with contextlib.suppress(GeneratorExit):  # what was decoded is sent
+            before = decoding.search
+            yield from decoding.searching()
+            if decoding.search is not before:
+                self._send(_searched(number, decoding))
             while not decoding.ended:
                 yield None
                 began = time.perf_counter()

@@ -68,6 +68,8 @@ class ViewOptions:
     side: str = ""  # of the sentence, whose input is shown
     lens: str = ""  # what the cells of the lens of all steps show
     embedding: str = ""  # the side whose table of embeddings is looked up
+    beams: int = 4  # that a sentence is searched by, where others choose its tokens
+    penalty: float | None = None  # that ranks hypotheses; None: the model's own
     token: int | str = ""  # looked up, by id or name; "": the longest of the sentence
 
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from visformer.engine.messages import Decode, Open, Parameters, Request
+from visformer.engine.messages import Decode, Open, Parameters, Request, Search
 from visformer.session.recipe import Recipe
+from visformer.values.beam_search import BeamSearch
 from visformer.values.questions import Overrides
 from visformer.values.strategy import Strategy
 
@@ -120,6 +121,20 @@ class LensAsked:
     of: tuple[object, ...]  # what the Trace is made of, compared by identity
     rows: tuple[int, ...]
     strategy: Strategy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchAsked:
+    """A beam search that was requested of an open model, and what came of it."""
+
+    opened: int  # the number of the model's opening
+    request: Search
+    found: BeamSearch | None = None  # None: not yet, or it was stopped or refused
+    reason: str = ""  # why it was refused
+
+    def is_of(self, opened: int, request: Search) -> bool:
+        """Tell whether it is this search of this model."""
+        return (self.opened, self.request) == (opened, request)
 
 
 @dataclass(frozen=True, slots=True)

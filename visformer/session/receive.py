@@ -23,12 +23,14 @@ from visformer.engine.messages import (
     Progressed,
     Refused,
     Replaced,
+    Search,
+    Searched,
     Shuffled,
     Silent,
     TokensFound,
 )
 from visformer.engine.mirror import Decoded
-from visformer.session import openings, runs, side_requests
+from visformer.session import openings, runs, searches, side_requests
 from visformer.session.pending import is_opening, is_side_request
 from visformer.session.state import Next, State
 
@@ -53,6 +55,8 @@ def _refused(state: State, event: Refused) -> Next:
         return openings.refused(state, event)
     if sent is not None and isinstance(sent.request, Attribute):
         return side_requests.not_attributed(state, event)
+    if sent is not None and isinstance(sent.request, Search):
+        return searches.not_searched(state, event)
     if sent is not None and is_side_request(sent):
         return side_requests.side_request_refused(state, event)
     return runs.refused(state, event)
@@ -66,6 +70,7 @@ RECEIVED: dict[type[Event], Callable[[State, Any], Next]] = {
     Asked: openings.asked,
     BatchDone: side_requests.batch_done,
     Attributed: side_requests.attributed,
+    Searched: searches.searched,
     Shuffled: side_requests.shuffled,
     ParametersDone: side_requests.parameters_done,
     LensDone: side_requests.lens_done,

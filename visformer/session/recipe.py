@@ -28,7 +28,7 @@ from visformer.values.facts import Kind
 from visformer.values.intervention import Intervention
 from visformer.values.questions import Value
 from visformer.values.step import Choice, Count
-from visformer.values.strategy import Strategy
+from visformer.values.strategy import MOST_BEAMS, Strategy
 
 KEPT_EDITS = 20  # in a recipe, on each side
 WISHED = tuple(field.name for field in fields(Wish))
@@ -133,6 +133,7 @@ def _check(run: WantedRun) -> None:
     """Raise ValueError for a strategy that cannot be; InputError for such a change."""
     way = run.strategy
     good = 0 < way.temperature < math.inf and 0 < way.top_p <= 1
+    good = good and 1 <= way.beams <= MOST_BEAMS
     if not good or way.top_k < 0 or not 0 <= way.seed < 1 << 63:
         raise ValueError("strategy")
     run.intervention.to_json()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -15,12 +15,19 @@ from visformer.trace_file.stored_facts import RunSelection
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.memo import Memo
 from visformer.values.recording import bytes_of, compact
-from visformer.values.step import Choice
+from visformer.values.step import Choice, Origin
 from visformer.values.strategy import GREEDY, Strategy
 from visformer.values.trace import Trace
 
 EditName = Literal[
-    "sentence", "reference", "token", "strategy", "change", "run", "deletion"
+    "sentence",
+    "reference",
+    "token",
+    "hypothesis",
+    "strategy",
+    "change",
+    "run",
+    "deletion",
 ]
 # who made a run: a decode of the engine, a file, or an experiment beside it
 RunOrigin = Literal["decoded", "recorded", "batch", "shuffled"]
@@ -140,10 +147,15 @@ def _wanted(request: Decode | None) -> Decode | None:
     """Leave out the last choices of a prefix that a model makes again as its best."""
     if request is None or request.strategy != GREEDY:
         return request
-    choices = [*request.prefix]
-    while choices and choices[-1].origin not in FED:
-        choices.pop()
-    return replace(request, prefix=tuple(choices))
+    return replace(request, prefix=lasting(request.prefix))
+
+
+def lasting(
+    choices: Sequence[Choice], kept: Container[Origin] = (*FED, "beam")
+) -> tuple[Choice, ...]:
+    """Leave out the last choices, which the model makes again."""
+    last = [at for at, choice in enumerate(choices, 1) if choice.origin in kept]
+    return tuple(choices[: max(last, default=0)])
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -41,6 +41,7 @@ from visformer.session.run import (
     Run,
     Wish,
     free_name,
+    lasting,
     original_of,
     with_run,
 )
@@ -267,9 +268,7 @@ def force(state: State, id: int) -> Next:
     choices = [step.choice for step in state.visible.steps[:-1]]
     if id != own_choice(state):
         choices.append(Choice(id, "forced"))
-    while choices and choices[-1].origin not in FED:  # the model makes these again
-        choices.pop()
-    wish = replace(state.wish, fed=not state.wish.reference, prefix=tuple(choices))
+    wish = replace(state.wish, fed=not state.wish.reference, prefix=lasting(choices))
     return decode(replace(remembered(state, "token"), wish=wish), state.step)
 
 

@@ -121,8 +121,8 @@ def as_command(state: State, key: int) -> str:
     others = {choice.origin for choice in asked.prefix} - {"forced", "model", "rule"}
     if asked.strategy != GREEDY or asked.limit is not None or others:
         raise InputError(
-            "No command makes this run: its tokens are drawn, limited or fed in part. "
-            "Copy it as Python."
+            "No command makes this run: its tokens are drawn, searched, limited or fed "
+            "in part. Copy it as Python."
         )
     words = ["visformer", "render", *options_of(run.path, overrides)]
     words += ["--text", asked.source]

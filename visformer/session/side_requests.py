@@ -39,6 +39,7 @@ from visformer.pictures.teacher_forcing import is_taught
 from visformer.session.pending import LensAsked
 from visformer.session.run import Run, RunOrigin
 from visformer.session.runs import fixed_words
+from visformer.session.searches import search
 from visformer.session.state import Next, State
 from visformer.text import clean
 from visformer.values.arrays import Floats
@@ -286,6 +287,12 @@ def all_tokens_done(state: State, event: AllTokensDone) -> Next:
     return Next(replace(state, distribution=told))
 
 
+def _output(state: State) -> Next:
+    """Request what the visible page of the Output tab lacks."""
+    searches_it = state.views.pages.get("output") == "search"
+    return search(state) if searches_it else _lens(state)
+
+
 def _is_open(state: State, trace: Trace) -> bool:
     """Tell whether the engine has the Trace's model open, not another one."""
     return state.opened is not None and same_model(state.opened.model, trace.model)
@@ -294,7 +301,7 @@ def _is_open(state: State, trace: Trace) -> bool:
 WANTS: dict[str, Callable[[State], Next]] = {
     "attention": _attributions,
     "computation": _weights,
-    "output": _lens,
+    "output": _output,
     "positions": _nearest,
 }
 

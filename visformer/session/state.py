@@ -26,7 +26,13 @@ from visformer.pictures.selection import (
     ViewOptions,
 )
 from visformer.pictures.words.scene import Scene
-from visformer.session.pending import Answers, Awaiting, LensAsked, OpenWish
+from visformer.session.pending import (
+    Answers,
+    Awaiting,
+    LensAsked,
+    OpenWish,
+    SearchAsked,
+)
 from visformer.session.run import (
     History,
     Run,
@@ -159,6 +165,7 @@ class State:
     lens: LensRows | None = None  # what each layer would predict, as far as it came
     attributions: Attributions | None = None  # what tokens do, as far as measured
     intervention: Intervention = NO_CHANGES  # what the user has changed in the run
+    search: SearchAsked | None = None  # the beam search of the sentence
     found: TokensFound | None = None  # tokens that what was typed names
     unfolded: bool = False  # every next token is listed, not the best alone
     distribution: RowDistribution | None = None  # what is listed then
@@ -337,6 +344,7 @@ class State:
             strategy=self.wish.strategy,
             smoothing=None if self.about is None else self.about.smoothing,
             near=self.near,
+            search=None if self.search is None else self.search.found,
         )
 
 

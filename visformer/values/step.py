@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-Origin = Literal["model", "rule", "forced", "reference", "drawn"]
+Origin = Literal["model", "rule", "forced", "reference", "drawn", "beam"]
 # what a file may hold
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 31)]
 Positive = Annotated[float, msgspec.Meta(gt=0)]
@@ -117,7 +117,7 @@ class Step:
     candidates: Candidates
     entropy: float  # of the whole distribution, in bits
     # who chose: the model as its best, its rules of generation where they changed that,
-    # the user, the reference target, or a draw
+    # the user, the reference target, a draw, or a beam search
     origin: Origin
     text: str  # the translation so far, this choice included
     drawn: Draw | None = None  # known of draws, those under rules included

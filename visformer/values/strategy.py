@@ -9,12 +9,13 @@ from typing import Literal, get_args
 from visformer.arguments import one_of, real_number, whole_number, wrong_value
 from visformer.language import _
 
-StrategyName = Literal["greedy", "sample"]
+StrategyName = Literal["greedy", "sample", "beam"]
+MOST_BEAMS = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """How the next token is chosen from the distribution.
+    """How tokens are chosen: the best, one drawn, or those of the best of some beams.
 
     Raises InputError or TypeError for a name that is not known, and for numbers that
     are out of range.
@@ -28,11 +29,13 @@ class Strategy:
         1.0  # keep the smallest set with this share of probability, in (0, 1]
     )
     seed: int = 0
+    beams: int = 4  # hypotheses that a beam search keeps
 
     def __post_init__(self) -> None:
         one_of("strategy", self.name, get_args(StrategyName))
         whole_number("top_k", self.top_k)
         whole_number("seed", self.seed, most=2**63 - 1)
+        whole_number("beams", self.beams, least=1, most=MOST_BEAMS)
         for name, most in (("temperature", math.inf), ("top_p", 1.0)):
             value, allowed = getattr(self, name), _("a number greater than 0")
             if most == 1:

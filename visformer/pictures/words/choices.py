@@ -31,6 +31,7 @@ WHO: dict[Origin, str] = {  # translated when shown
     "model": N_("chosen"),
     "drawn": N_("drawn"),
     "rule": N_("by the generation rules"),
+    "beam": N_("by beam search"),
     "forced": N_("forced by you"),
     "reference": N_("fed from the reference"),
 }
@@ -48,6 +49,10 @@ _SHORT: dict[tuple[Origin, bool], str] = {
     ("rule", True): N_("by the generation rules: “{token}” {p}"),
     ("rule", False): N_(
         "by the generation rules: “{token}” {p}; most probable: “{best}” {best_p}"
+    ),
+    ("beam", True): N_("by beam search: “{token}” {p}, the most probable"),
+    ("beam", False): N_(
+        "by beam search: “{token}” {p}; most probable: “{best}” {best_p}"
     ),
     ("forced", True): N_("forced: “{token}” {p}; the model would say the same"),
     ("forced", False): N_(
@@ -77,6 +82,14 @@ _SENTENCES: dict[tuple[Origin, bool], str] = {
     ("rule", False): N_(
         "The generation rules led to “{token}” ({p}, rank {rank:,}); the softmax of "
         "the row's logits predicts “{best}” ({best_p})."
+    ),
+    ("beam", True): N_(
+        "“{token}” is in the hypothesis that beam search found; it is also the most "
+        "probable token by the softmax of the row's logits ({p})."
+    ),
+    ("beam", False): N_(
+        "“{token}” ({p}, rank {rank:,}) is in the hypothesis that beam search found; "
+        "the softmax of the row's logits predicts “{best}” ({best_p})."
     ),
     ("forced", True): N_(
         "“{token}” ({p}) was forced by you; the softmax of the row's logits predicts "

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from visformer.analysis.leaks import leaks
 from visformer.language import N_, _, ngettext
 from visformer.pictures.attention.maps import layer_and_head
+from visformer.pictures.beam_tree import beam_tree, step_words
 from visformer.pictures.cache import recomputes
 from visformer.pictures.logit_lens import settled_layer
 from visformer.pictures.output import current_row
@@ -447,6 +448,12 @@ def _output(scene: Scene) -> str:
     )
 
 
+def _search(scene: Scene) -> str:
+    if scene.trace is None or scene.search is None:
+        return _("Beam search keeps the likeliest beginnings, not the best word alone.")
+    return step_words(beam_tree(scene.search, scene.trace), len(scene.trace))
+
+
 def _cache(scene: Scene) -> str:
     trace = scene.trace
     if trace is None or not has_target(trace):
@@ -477,6 +484,7 @@ EXPLAINED: dict[TabPage, Callable[[Scene], str]] = {
     ("masks", "masks"): _masks,
     ("masks", "lab"): _mask_lab,
     ("output", "next"): _output,
+    ("output", "search"): _search,
     ("output", "cache"): _cache,
     ("runs", "tree"): _tree,
 }

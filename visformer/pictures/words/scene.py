@@ -20,6 +20,7 @@ from visformer.pictures.attention.weights import head_weights
 from visformer.pictures.selection import DEFAULT_LOOK, Look, Selection
 from visformer.pictures.token_names import row_word, word
 from visformer.values.arrays import Floats
+from visformer.values.beam_search import BeamSearch
 from visformer.values.distribution import NearWords
 from visformer.values.facts import SIDES, Kind, ModelFacts
 from visformer.values.lens import LensRows
@@ -41,6 +42,7 @@ class Scene:
     smoothing: float | None = None  # label smoothing in training, if known
     limit: int | None = None  # limit of target tokens, if the user set it
     strategy: Strategy = GREEDY  # how tokens are chosen
+    search: BeamSearch | None = None  # the beam search of the sentence
     near: NearWords | None = None  # the tokens nearest to the one that was looked up
 
 

@@ -83,6 +83,8 @@ def _in_use(state: State) -> list[str]:
             words.append(f"k {strategy.top_k}")
         if strategy.top_p != usual.top_p:
             words.append(f"p {strategy.top_p:g}")
+    if strategy.name == "beam":
+        words.append(_("{n} beams", n=strategy.beams))
     if state.wish.limit is not None:
         words.append(_("limit {n}", n=state.wish.limit))
     if state.wish.reference and not is_taught(state.trace):  # the transport says it

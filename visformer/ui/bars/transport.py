@@ -25,9 +25,13 @@ from visformer.ui.widgets.controls import (
     whole_field,
 )
 from visformer.ui.widgets.plain_label import plain_label
-from visformer.values.strategy import Strategy
+from visformer.values.strategy import MOST_BEAMS, Strategy
 
-STRATEGIES = {"greedy": N_("greedy"), "sample": N_("sampling")}
+STRATEGIES = {
+    "greedy": N_("greedy"),
+    "sample": N_("sampling"),
+    "beam": N_("beam search"),
+}
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # steps per second
 
 
@@ -209,7 +213,8 @@ class StrategyControls(QWidget):
         self.name.setToolTip(
             _(
                 "Greedy takes the most probable token; sampling draws a token by its "
-                "probability."
+                "probability; beam search keeps several beginnings and takes the best "
+                "end."
             )
         )
         self.temperature = _number(0.05, 5.0, 1.0, _("Temperature"), "T")
@@ -220,8 +225,10 @@ class StrategyControls(QWidget):
         self.seed = _whole(2**31 - 1, _("Sampling seed"), _("seed"))
         limit = _("Maximum number of target tokens")
         self.limit = _whole(65_536, limit, _("limit"), _("limit auto"))
+        self.beams = whole_field(_("Number of beams"), 1, MOST_BEAMS)
+        self.beams.setToolTip(_("Number of beams"))
         self._sampling = (self.temperature, self.top_k, self.top_p, self.seed)
-        self.fields = (*self._sampling, self.limit)
+        self.fields = (*self._sampling, self.beams, self.limit)
         self._drawn: tuple[Strategy, int | None] = Strategy(), None
         self.taught = plain_label(_("teacher forcing"))
         self.taught.setToolTip(
@@ -250,6 +257,7 @@ class StrategyControls(QWidget):
         self.top_k.setValue(strategy.top_k)
         self.top_p.setValue(strategy.top_p)
         self.seed.setValue(strategy.seed)
+        self.beams.setValue(strategy.beams)
         self.limit.setValue(limit or 0)
         del blockers
         self._show_sampling()
@@ -261,6 +269,7 @@ class StrategyControls(QWidget):
             top_k=self.top_k.value(),
             top_p=self.top_p.value(),
             seed=self.seed.value(),
+            beams=self.beams.value(),
         )
         self.changed.emit(strategy, self.limit.value() or None)
 
@@ -269,9 +278,10 @@ class StrategyControls(QWidget):
         self._report()
 
     def _show_sampling(self) -> None:
-        sampling = self.name.currentData() == "sample"
+        name = self.name.currentData()
         for box in self._sampling:
-            box.setEnabled(sampling)
+            box.setEnabled(name == "sample")
+        self.beams.setEnabled(name == "beam")
 
 
 def _number(

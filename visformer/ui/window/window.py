@@ -178,6 +178,7 @@ class MainWindow(WindowParts):
         return [
             (_("Reference translation"), self.reference),
             (_("Sampling"), self.strategy.numbers),
+            (_("Beams"), self.strategy.beams),
             (_("Length"), self.strategy.limit),
             (_("Speed"), in_line(self.transport.speed, self.transport.rate)),
         ]

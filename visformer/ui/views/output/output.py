@@ -57,6 +57,7 @@ from visformer.ui.look import theme
 from visformer.ui.look.theme import Dressed, fed_colour
 from visformer.ui.views.output.cache import CachePage
 from visformer.ui.views.output.cell_texts import CellTexts
+from visformer.ui.views.output.search import SearchPage
 from visformer.ui.views.view import PagedView, View
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.controls import chooser, titled
@@ -334,10 +335,10 @@ class NextToken(Dressed, View):
 
 
 class OutputView(PagedView):
-    """The next token, and what the decoder keeps for the tokens after it."""
+    """The next token, the search among several, and what the decoder keeps."""
 
     name = "output"
-    pages = NextToken, CachePage
+    pages = NextToken, SearchPage, CachePage
     fills = True  # with bars of the next token
 
 
