@@ -32,6 +32,7 @@ NAMED: dict[str, tuple[str, ...]] = {
         *("Norms of a v Wₒ: {strong}", "Gradient × input: {strong}"),
     ),
     "it defines a formula, a rule or a setting, true of every run": (
+        "Beam search keeps the likeliest beginnings",
         *(
             "{formula}: the same at every",
             "V: what “{key}” hands over",

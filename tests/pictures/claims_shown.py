@@ -350,6 +350,18 @@ def rows_from(said: Said, most: int) -> bool:
 
 CLAIMS: Claims = {
     # who chose
+    "by beam search: “{token}” {p}, the most probable": is_step("beam", best=True),
+    "by beam search: “{token}” {p}; most probable: “{best}” {best_p}": (
+        is_step("beam", best=False)
+    ),
+    "“{token}” is in the hypothesis that beam search found; it is also the most "
+    "probable token by the softmax of the row's logits ({p}).": (
+        is_step("beam", best=True)
+    ),
+    "“{token}” ({p}, rank {rank:,}) is in the hypothesis that beam search found; the "
+    "softmax of the row's logits predicts “{best}” ({best_p}).": (
+        is_step("beam", best=False)
+    ),
     "by the generation rules: “{token}” {p}": is_step("rule", best=True),
     "by the generation rules: “{token}” {p}; most probable: “{best}” {best_p}": (
         is_step("rule", best=False)

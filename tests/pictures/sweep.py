@@ -18,6 +18,7 @@ from tests.pictures.swept_runs import SweptRun
 from visformer import language
 from visformer.engine.messages import Opened
 from visformer.pictures import (
+    beam_tree,
     cache,
     candidates,
     comparison,
@@ -207,6 +208,7 @@ def scenes(run: SweptRun, *, fine: bool) -> Iterator[Scene]:
                         limit=run.limit,
                         strategy=run.strategy,
                         smoothing=run.smoothing,
+                        search=run.search,
                     )
 
 
@@ -353,6 +355,15 @@ def _output(run: SweptRun, trace: Trace, scene: Scene) -> None:
         candidates.fill_table(trace, None)
 
 
+def _search(run: SweptRun, trace: Trace, scene: Scene) -> None:
+    if run.search is not None:
+        beam_tree.penalty_words(run.search)
+        tree = beam_tree.beam_tree(run.search, trace)
+        for column in tree.columns:
+            for node in column:
+                beam_tree.node_words(tree, node)
+
+
 def _lens(run: SweptRun, trace: Trace, scene: Scene) -> None:
     logit_lens.how_words(trace.model)
     logit_lens.step_lens(trace, scene.lens)
@@ -449,6 +460,7 @@ DOORS: dict[str, Callable[[SweptRun, Trace, Scene], None]] = {
     "labs": _labs,
     "shuffled": _shuffled,
     "output": _output,
+    "search": _search,
     "lens": _lens,
     "diagram": _diagram,
     "computation": _computation,
@@ -457,6 +469,7 @@ DOORS: dict[str, Callable[[SweptRun, Trace, Scene], None]] = {
 }
 OF = {  # what doors look at that look at less than the cell
     **dict.fromkeys(("output", "lens", "positions", "run", "shuffled"), "run"),
+    "search": "run",
     **dict.fromkeys(("terms", "diagram", "overview"), "layer"),
 }
 OF_ROWS = {"explanations", "labs", "computation"}

@@ -19,9 +19,11 @@ from visformer.core.decoding import Decoding
 from visformer.core.generation import Generation
 from visformer.core.lens_rows import read_streams
 from visformer.core.passes import GivenMasks, run
+from visformer.core.search import named
 from visformer.core.side_runs import layer_parameters, run_shuffled
 from visformer.errors import InputError
 from visformer.values.arrays import Floats
+from visformer.values.beam_search import BeamSearch
 from visformer.values.facts import STACKS, Kind
 from visformer.values.layer_weights import LayerParameters
 from visformer.values.lens import LensRows
@@ -62,6 +64,7 @@ class SweptRun:
     limit: int | None = None  # where the user set it
     baseline: Trace | None = None  # the run without its change
     smoothing: float | None = None  # of the labels in training, where it is known
+    search: BeamSearch | None = None  # whose best hypothesis it is
 
     @property
     def table(self) -> Floats | None:
@@ -231,6 +234,18 @@ def _ruled(seed: int = 0) -> SweptRun:
     return SweptRun("", decoding.finish(), checkpoint, way)
 
 
+def _searched(beams: int = 3, **rules: Any) -> SweptRun:
+    """Return the best hypothesis of a search whose tokens differ, and the search."""
+    checkpoint = tiny_checkpoint(12, norm_first=True, final_norm=True)
+    checkpoint = replace(checkpoint, generation=Generation(**rules))
+    way = Strategy("beam", beams=beams)
+    decoding = Decoding(checkpoint, TEXT, limit=LIMIT, strategy=way)
+    trace, found = decoding.finish(), decoding.search
+    assert found is not None
+    found = named(found, checkpoint.vocabulary)
+    return SweptRun("", trace, checkpoint, way, search=found)
+
+
 def _broken(name: str, factor: float, *further: str) -> SweptRun:
     """Return a run of a model with a weight, or several, of other numbers."""
     checkpoint = tiny_checkpoint()
@@ -338,6 +353,11 @@ RUNS: dict[str, Callable[[], SweptRun]] = {
     "forced as the model would": lambda: _forced(token=""),
     "under rules": _ruled,
     "drawn under rules": lambda: _ruled(3),
+    "beams": _searched,
+    "beams that stop by scores": lambda: _searched(
+        early_stopping=False, length_penalty=0.5, ends=(9, 20)
+    ),
+    "one beam, under rules": lambda: _searched(1, repetition_penalty=3.0),
     "drawn": _sampled,
     "drawn, causal off": lambda: _sampled("causal off", temperature=0.7, top_k=3),
     "drawn, hot and cut": lambda: _sampled(temperature=1.5, top_k=5, top_p=0.95),

@@ -18,6 +18,7 @@ from tests.pictures import (
     claims_masks,
     claims_numbers,
     claims_read,
+    claims_searched,
     claims_shown,
     claims_stated,
 )
@@ -29,7 +30,7 @@ TABLES = tuple(
     module.CLAIMS
     for module in (
         *(claims_computed, claims_figures, claims_masks, claims_numbers),
-        *(claims_read, claims_shown, claims_stated),
+        *(claims_read, claims_searched, claims_shown, claims_stated),
     )
 )
 CLAIMS: Claims = {words: test for each in TABLES for words, test in each.items()}

@@ -52,7 +52,7 @@ from visformer.ui.window.large import present_whole
 from visformer.values.beam_search import BeamSearch
 
 MOST_FIELD = 64  # in the field: of more, the lines could not be read
-MOST_LINES = 5  # of hypotheses that are in sight
+MOST_LINES = 4  # of hypotheses that are in sight
 TITLES = N_("score"), N_("sum of log p"), N_("length"), N_("hypothesis")
 
 
@@ -79,6 +79,7 @@ class SearchPage(Dressed, View):
         self.area = QScrollArea()
         self.area.setFrameShape(QFrame.Shape.NoFrame)
         self.area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.area.setWidgetResizable(True)
         self.area.setWidget(self.canvas)
         self.area.horizontalScrollBar().valueChanged.connect(self.canvas.update)
         self.about = paragraph(_("what the search does"))
@@ -129,6 +130,8 @@ class SearchPage(Dressed, View):
         shown = len(tree.columns) if whole else current + 1
         if self._changed("tree", tree, own, current, shown, state.look.pieces):
             self.canvas.draw(tree, own, current, shown)
+            bar = self.area.horizontalScrollBar().sizeHint().height()
+            self.area.setMaximumHeight(self.canvas.most + bar)
             self._see(current)
             self._tell(None)
         if self._changed("list", found, state.views.penalty, own):

@@ -23,9 +23,9 @@ from visformer.ui.look.theme import Dressed, sized
 from visformer.ui.widgets.plain_label import cut_to_room, plain_tip, written
 
 COLUMN, BOX = 7.0, 4.6  # em: from step to step, and of that a token's box
-LINE, HIGH = 1.75, 1.3  # em: from line to line, and of that the box
+LINE, WIDE, HIGH = 1.75, 2.8, 1.3  # em: from line to line, least and most; the box
 THINNEST, WIDEST = 0.6, 6.0  # pixels of an edge of p 0 and p 1
-FAINT = 0.3  # opacity of steps that are not yet stepped to
+FAINT = 0.4  # opacity of steps that are not yet stepped to
 Ink = QPalette.ColorRole
 
 
@@ -66,7 +66,13 @@ class TreeCanvas(Dressed, QWidget):
         self.update()
 
     def _dress(self) -> None:
-        self.setFixedSize(self.sizeHint())
+        self.setMinimumSize(self.sizeHint())
+
+    @property
+    def most(self) -> int:
+        """The height that it can fill."""
+        lines = 1 if self.tree is None else self.tree.lines + 1
+        return round((lines * WIDE + 0.5) * self._em)
 
     def sizeHint(self) -> QSize:
         tree, em = self.tree, self._em
@@ -80,15 +86,22 @@ class TreeCanvas(Dressed, QWidget):
         return self.fontMetrics().height()
 
     @property
+    def _pitch(self) -> float:
+        """From line to line, as far as there is room."""
+        lines = 1 if self.tree is None else self.tree.lines + 1
+        room = (self.height() - self._em / 2) / lines
+        return max(LINE * self._em, min(WIDE * self._em, room))
+
+    @property
     def _left(self) -> float:
         """The room of the lines' names."""
-        return self.fontMetrics().horizontalAdvance(_("dropped")) + self._em
+        return self.fontMetrics().horizontalAdvance(_("others")) + self._em
 
     def box(self, column: int, line: int) -> QRectF:
         """Return where a token stands; column -1 is that of the start."""
         em = self._em
         x = self._left + (column + 1) * COLUMN * em
-        y = (line + 1) * LINE * em + (LINE - HIGH) * em / 2
+        y = (line + 1.5) * self._pitch - HIGH * em / 2
         return QRectF(x, y, BOX * em, HIGH * em)
 
     # ---- painting --------------------------------------------------------------
@@ -106,7 +119,8 @@ class TreeCanvas(Dressed, QWidget):
         for column in range(max(0, first), last):
             painter.setOpacity(FAINT if column > self._current else 1.0)
             self._paint_edges(painter, tree, column)
-        painter.setPen(self._colour(Ink.WindowText))
+        painter.setOpacity(1.0)
+        painter.setPen(self._colour(Ink.Highlight))
         start = tree.name(tree.search.given[-1])
         self._paint_box(painter, self.box(-1, 0), start, own=True)
         for column in range(max(0, first), last):
@@ -120,10 +134,11 @@ class TreeCanvas(Dressed, QWidget):
 
     def _paint_current(self, painter: QPainter) -> None:
         """Tint the column of the current step."""
-        if self._current < 0:
+        if self._current < 0 or self.tree is None:
             return
         box = self.box(self._current, 0)
-        band = QRectF(box.x() - self._em / 2, 0, box.width() + self._em, self.height())
+        high = (self.tree.lines + 1) * self._pitch
+        band = QRectF(box.x() - self._em / 2, 0, box.width() + self._em, high)
         tint = self._colour(Ink.Highlight)
         tint.setAlphaF(0.12)
         painter.fillRect(band, tint)
@@ -161,7 +176,7 @@ class TreeCanvas(Dressed, QWidget):
         painter.setFont(sized(self.font(), 1.0, bold=here))
         painter.setPen(self._colour(Ink.WindowText if here else Ink.PlaceholderText))
         top = QRectF(self.box(column, 0))
-        top.moveTop((LINE - HIGH) * self._em / 2)
+        top.moveTop((self._pitch - HIGH * self._em) / 2)
         painter.drawText(top, Qt.AlignmentFlag.AlignCenter, number)
         painter.setFont(self.font())
 
@@ -199,7 +214,7 @@ class TreeCanvas(Dressed, QWidget):
         painter.setPen(self._colour(Ink.PlaceholderText))
         beams = tree.search.beams
         names = {line: f"{line + 1}" for line in range(beams)}
-        names |= {beams: _("ended,"), beams + 1: _("dropped")}
+        names[beams] = _("others")
         left = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
         for line, name in names.items():
             box = self.box(0, line)
@@ -207,7 +222,7 @@ class TreeCanvas(Dressed, QWidget):
                 side.left() + self._em / 4, box.y(), side.width(), box.height()
             )
             painter.drawText(place, left, name)
-        y = self.box(0, beams).top() - (LINE - HIGH) * self._em / 2
+        y = (beams + 1) * self._pitch
         painter.setPen(self._colour(Ink.Mid))
         painter.drawLine(QPointF(seen.left(), y), QPointF(seen.right(), y))
 

@@ -1,0 +1,176 @@
+"""What sentences claim of a beam search: who was kept, dropped or finished, and why.
+
+Each is asked of the arrays alone, without the tree that is drawn.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tests.pictures.sweep import Claims, Said
+from visformer.core.decoding import Decoding
+from visformer.values.beam_search import BeamSearch
+from visformer.words import decimals, number
+
+
+def search_of(said: Said) -> BeamSearch:
+    found = said.run.search
+    assert found is not None
+    return found
+
+
+def column(said: Said, key: str = "step") -> int:
+    """Return the search's step, from 0, of the step that is named."""
+    return int(said.fields[key]) - len(search_of(said).given)
+
+
+def candidates(found: BeamSearch, step: int) -> list[tuple[int, int, float, int]]:
+    """Return beam before, id, sum and place of all candidates; -1: it has finished."""
+    rows = zip(found.parents[step], found.ids[step], found.sums[step], strict=True)
+    listed = [(int(p), int(i), float(s), at) for at, (p, i, s) in enumerate(rows)]
+    ended = [o for o in found.finished if o.step == step]
+    return [c for c in listed if c[2] > -math.inf] + [
+        (o.beam, o.id, o.logprob, -1) for o in ended
+    ]
+
+
+def before(found: BeamSearch, step: int, beam: int) -> float:
+    return float(found.sums[step - 1, beam]) if step else 0.0
+
+
+def is_candidate(said: Said) -> bool:
+    found, step = search_of(said), column(said)
+    return any(
+        said.fields["sum"] == decimals(total, 2)
+        and said.fields["token"].raw == found.pieces[id]
+        and math.isclose(
+            float(said.fields["p"].replace("−", "-")),
+            math.exp(total - before(found, step, beam)),
+            abs_tol=6e-5,
+        )
+        for beam, id, total, _at in candidates(found, step)
+    )
+
+
+def is_beam(said: Said) -> bool:
+    found = search_of(said)
+    return int(said.fields["beams"]) == found.beams >= int(said.fields["rank"]) > 0
+
+
+def leads_nowhere(said: Said) -> bool:
+    """Whether all candidates after this beam were dropped."""
+    found, after, rank = search_of(said), column(said, "next"), said.fields["rank"]
+    own = [c for c in candidates(found, after) if c[0] == rank - 1]
+    return is_beam(said) and all(at >= found.beams for *_c, at in own)
+
+
+def is_left(said: Said) -> bool:
+    found = search_of(said)
+    return is_beam(said) and bool(found.sums[-1, said.fields["rank"] - 1] > -math.inf)
+
+
+def last_kept(found: BeamSearch, step: int) -> float:
+    kept = found.sums[step, : found.beams]
+    return float(kept[np.isfinite(kept)].min())
+
+
+def was_dropped(said: Said) -> bool:
+    found, step = search_of(said), column(said)
+    behind = [last_kept(found, step) - c for c in found.sums[step, found.beams :]]
+    said_gap = said.fields["gap"]
+    return any(gap >= 0 and decimals(float(gap), 2) == said_gap for gap in behind)
+
+
+def was_outranked(said: Said) -> bool:
+    found, step = search_of(said), column(said)
+    assert said.run.checkpoint is not None
+    higher = found.sums[step, found.beams :] > last_kept(found, step)
+    return bool(higher.any()) and said.run.checkpoint.generation.restricts
+
+
+def ended_late(said: Said) -> bool:
+    """Whether so many candidates of the step have a sum as high or higher."""
+    found, step = search_of(said), column(said)
+    every = candidates(found, step)
+    late = [
+        c
+        for c in every
+        if c[3] >= found.beams and (c[1] in found.ends or step + 1 == found.limit)
+    ]
+    ahead = [sum(c[2] <= other[2] for other in every) - 1 for c in late]
+    return bool(late) and min(ahead) >= found.beams
+
+
+def has_ended(said: Said) -> bool:
+    found = search_of(said)
+    told = {name: said.fields[name] for name in ("sum", "length", "score")}
+    return any(
+        told
+        == {
+            "sum": decimals(one.logprob, 2),
+            "length": one.step + 1,
+            "score": number(one.logprob / (one.step + 1) ** found.length_penalty),
+        }
+        for one in found.finished
+    )
+
+
+def counts(said: Said) -> bool:
+    """Whether the counts are those of the step's candidates."""
+    found, step = search_of(said), column(said)
+    told = [said.fields[name] for name in ("going", "gone", "ended")]
+    kept = int(np.isfinite(found.sums[step, : found.beams]).sum())
+    gone = int(np.isfinite(found.sums[step, found.beams :]).sum())
+    return told == [kept, gone, sum(one.step == step for one in found.finished)]
+
+
+def finished_by(said: Said, penalty: float) -> Any:
+    run = said.run
+    assert run.checkpoint is not None
+    rules = replace(run.checkpoint.generation, length_penalty=penalty)
+    checkpoint = replace(run.checkpoint, generation=rules)
+    source, limit = run.trace.source_ids.tolist(), search_of(said).limit
+    decoding = Decoding(checkpoint, source, strategy=run.strategy, limit=limit)
+    decoding.finish()
+    assert decoding.search is not None
+    return [one[:3] for one in decoding.search.finished]
+
+
+def only_ranks(said: Said) -> bool:
+    own = [one[:3] for one in search_of(said).finished]
+    return all(finished_by(said, penalty) == own for penalty in (-1.0, 0.0, 3.0))
+
+
+def stops_by_scores(said: Said) -> bool:
+    found = search_of(said)
+    by_scores = found.early_stopping is not True and found.beams > 1
+    return by_scores and said.fields["own"] == number(found.length_penalty)
+
+
+CLAIMS: Claims = {
+    "Step {step}: “{token}”, p {p}; log p so far {sum}.": is_candidate,
+    "It is beam {rank} of {beams}.": is_beam,
+    "It is beam {rank} of {beams}; all that went on from it was dropped at step "
+    "{next}.": leads_nowhere,
+    "It is beam {rank} of {beams}, unfinished when the search stopped.": is_left,
+    "It was dropped at step {step}, {gap} behind the last kept.": was_dropped,
+    "It was dropped at step {step}: by the generation rules others come first.": (
+        was_outranked
+    ),
+    "It ends here, but is not among the best {beams} of step {step}: it was dropped.": (
+        ended_late
+    ),
+    "It ends here: sum {sum}, length {length} with what ends it, score {score}.": (
+        has_ended
+    ),
+    "The wider an edge, the likelier its token. Step {step}: {going} kept, {gone} "
+    "dropped, {ended} ended.": counts,
+    "Another penalty only ranks what has finished anew: this search stops by numbers, "
+    "not by scores.": only_ranks,
+    "Another penalty ranks what has finished anew; this search also stops by scores, "
+    "with penalty {own}, and by another might stop elsewhere.": stops_by_scores,
+}
