@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +22,7 @@ from visformer.core.search import exhausted, search, searching
 from visformer.core.translation import translate
 from visformer.errors import InputError
 from visformer.values.beam_search import BeamSearch, EndedBeam
+from visformer.values.strategy import Strategy
 
 SOURCES = ["hello", "a", "transformers attend", "xyz", "qwertyuiop"]
 
@@ -189,3 +191,31 @@ def test_another_length_penalty_ranks_what_has_finished() -> None:
     assert [one.score for one in found.ranked(0.0)] == [-2.0, -3.2]
     assert [one.score for one in found.ranked(2.0)] == [-0.2, -0.5]
     assert found.line_of(found.finished[0]) == ((5, EOS), (-1.0, -1.0))
+
+
+def test_a_decoding_by_beams_is_the_best_hypothesis() -> None:
+    checkpoint = tiny_checkpoint(3, norm_first=True, final_norm=True)
+    source = checkpoint.vocabulary.read("hello").ids
+    (best,) = search(checkpoint, [source], beam=4)
+    decoding = Decoding(checkpoint, "hello", strategy=Strategy("beam", beams=4))
+    trace = decoding.step(3)
+    assert [step.id for step in trace.steps] == best.best[:3]
+    assert {step.origin for step in trace.steps} == {"beam"}
+    first = decoding.search
+    trace = decoding.finish()
+    assert [step.id for step in trace.steps] == best.best
+    assert decoding.search is first  # one search for all steps
+    decoding.back(len(trace) - 2)
+    forced = next(id for id in range(4, 9) if id != best.best[1])
+    decoding.force(forced)
+    after = decoding.finish()
+    assert [step.origin for step in after.steps][:3] == ["beam", "forced", "beam"]
+    assert decoding.search is not None
+    assert decoding.search.given == (BOS, best.best[0], forced)
+    assert [s.id for s in after.steps[2:]] == decoding.search.best
+    for step, p in zip(after.steps[2:], line_of_best(decoding.search), strict=True):
+        assert step.probability == pytest.approx(p, abs=1e-5)
+
+
+def line_of_best(found: BeamSearch) -> list[float]:
+    return [math.exp(x) for x in found.line_of(found.ranked()[0]).logprobs]

@@ -22,11 +22,16 @@ from visformer.engine.messages import (
     Opened,
     Parameters,
     ParametersDone,
+    Progressed,
     Refused,
+    Search,
+    Searched,
 )
 from visformer.engine.mirror import Decoded
 from visformer.formats.loading import load
 from visformer.values.change_text import parse
+from visformer.values.step import Choice
+from visformer.values.strategy import Strategy
 
 
 @pytest.fixture(scope="module")
@@ -174,3 +179,52 @@ def test_a_reference_under_an_altered_run_goes_by_passes(
     assert isinstance(event, Decoded)
     assert [len(trace) for trace in event.passes] == [0, 1, 2, 3]
     assert [step.token for step in event.trace.steps[:2]] == ["d", "d"]
+
+
+def test_a_search_by_beams_and_a_run_along_its_best_hypothesis(
+    working: tuple[Engine, Listener], folder: Path
+) -> None:
+    handle, listener = working
+    prefix = (Choice(5, "forced"),)
+    handle.ask(Search(source="abc", beams=3, limit=6, prefix=prefix))
+    event = listener.wait_for(Searched, Refused)
+    assert isinstance(event, Searched)
+    decoding = Decoding(
+        load(folder), "abc", limit=6, strategy=Strategy("beam", beams=3)
+    )
+    decoding.follow(prefix)
+    own = decoding.finish()
+    assert decoding.search is not None
+    assert event.search.given == decoding.search.given
+    assert event.search.finished == decoding.search.finished
+    np.testing.assert_array_equal(event.search.ids, decoding.search.ids)
+    best = event.search.ranked()[0]
+    at = event.search.finished.index(best)
+    assert own.text.endswith(event.search.texts[at])
+    handle.ask(Decode(source="abc", limit=6, prefix=prefix, strategy=way))
+    events = listener.gather(Searched, Finished)
+    (told,) = [one for one in events if isinstance(one, Searched)]
+    last = [one for one in events if isinstance(one, Decoded)][-1].trace
+    assert told.search.best == event.search.best
+    assert last.text == own.text
+    origins = [step.origin for step in last.steps]
+    assert origins == ["forced", *["beam"] * len(event.search.best)]
+    ended = tuple(step.choice for step in last.steps)
+    handle.ask(Search(source="abc", beams=3, limit=len(ended), prefix=ended))
+    refused = listener.wait_for(Searched, Refused)
+    assert isinstance(refused, Refused)
+    assert refused.reason == "Nothing follows the tokens that were chosen already."
+
+
+def test_a_long_search_says_how_far_it_is_and_can_be_stopped(
+    working: tuple[Engine, Listener],
+) -> None:
+    handle, listener = working
+    handle.ask(Search(source="abcdefgh" * 7, beams=200))
+    progress = listener.wait_for(Progressed, Searched, Refused)
+    assert isinstance(progress, Progressed)
+    assert progress.part == "steps at most"
+    number = handle.ask(request("a"))
+    event = listener.wait_for(Searched, Finished)
+    assert isinstance(event, Finished)
+    assert event.number == number

@@ -84,7 +84,7 @@ def written_next(said: Said, *origins: Origin) -> bool:
 
 
 def is_written(said: Said) -> bool:
-    return written_next(said, "model", "drawn", "rule") and not is_next(said)
+    return written_next(said, "model", "drawn", "rule", "beam") and not is_next(said)
 
 
 def is_next(said: Said) -> bool:

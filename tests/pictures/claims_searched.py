@@ -86,10 +86,13 @@ def was_dropped(said: Said) -> bool:
 
 
 def was_outranked(said: Said) -> bool:
+    """Whether one that was dropped has a higher sum than one that was not."""
     found, step = search_of(said), column(said)
     assert said.run.checkpoint is not None
-    higher = found.sums[step, found.beams :] > last_kept(found, step)
-    return bool(higher.any()) and said.run.checkpoint.generation.restricts
+    every = candidates(found, step)
+    ours = min(c[2] for c in every if c[3] < found.beams)
+    theirs = max(c[2] for c in every if c[3] >= found.beams)
+    return theirs > ours and said.run.checkpoint.generation.restricts
 
 
 def ended_late(said: Said) -> bool:

@@ -287,7 +287,7 @@ def _look_inside(window: MainWindow) -> None:
     cell = AttentionCell("cross", steps // 2 - 2, 3)
     session.set(step=steps // 2, kind="cross", layer=1, head=1, hovered=None)
     session.set(locked=cell)
-    wait_until(lambda: not session.state.awaiting.side_requests)
+    wait_until(lambda: not (session.state.awaiting.side_requests or session.state.busy))
     settle()
 
 

@@ -118,45 +118,41 @@ def _tree(search: BeamSearch, how: WordMarks) -> BeamTree:
 def _column(search: BeamSearch, step: int) -> tuple[Node, ...]:
     """Return a step's candidates: beams by rank, then what ended, then the dropped."""
     beams, last = search.beams, step == len(search) - 1
-    ids, parents = search.ids[step].tolist(), search.parents[step].tolist()
-    sums = search.sums[step].tolist()
     before = [0.0] if step == 0 else search.sums[step - 1, :beams].tolist()
-    alive = [x for x in sums[:beams] if x > -math.inf]
+    arrays = search.ids, search.parents, search.sums
+    rows = [array[step].tolist() for array in arrays]
     made = [
-        Node(step, line, beam, id, math.exp(x - before[beam]), x, "kept")
-        for line, (id, beam, x) in enumerate(zip(ids, parents, sums, strict=True))
-        if x > -math.inf
+        Node(step, line, beam, id, math.exp(total - before[beam]), total, "kept")
+        for line, (id, beam, total) in enumerate(zip(*rows, strict=True))
+        if total > -math.inf
     ]
     kept = [node for node in made if node.line < beams]
-    if last:
-        kept = [node._replace(fate="left") for node in kept]
-    at_end = step + 1 == search.limit
+    ended = [
+        Node(step, 0, beam, id, math.exp(total - before[beam]), total, "ended")
+        for at, beam, id, total, _score in search.finished
+        if at == step
+    ]
+    ends = rows[0] if step + 1 == search.limit else search.ends
     dropped = [
-        node._replace(fate="late")
-        if at_end or node.id in search.ends
-        else _dropped(node, alive[-1] - node.logprob)
+        _dropped(node, kept, ended, beams if node.id in ends else None)
         for node in made[len(kept) :]
     ]
-    dropped.sort(key=lambda node: -node.logprob)
-    ended = [
-        Node(
-            step,
-            0,
-            one.beam,
-            one.id,
-            math.exp(one.logprob - before[one.beam]),
-            one.logprob,
-            "ended",
-        )
-        for one in search.finished
-        if one.step == step
-    ]
-    behind = [*ended, *dropped]
+    behind = [*ended, *sorted(dropped, key=lambda node: -node.logprob)]
     below = (node._replace(line=beams + at) for at, node in enumerate(behind))
-    return (*kept, *below)
+    return (*(node._replace(fate="left" if last else "kept") for node in kept), *below)
 
 
-def _dropped(node: Node, gap: float) -> Node:
+def _dropped(
+    node: Node, kept: list[Node], ended: list[Node], beams: int | None
+) -> Node:
+    """Say why a candidate was dropped; ``beams``: how many come before one that ends.
+
+    Greedy search is by logits, which rules may have changed.
+    """
+    if beams is not None:
+        before = sum(x.logprob >= node.logprob for x in (*kept, *ended))
+        return node._replace(fate="late" if before >= beams else "outranked")
+    gap = kept[-1].logprob - node.logprob
     return node._replace(fate="dropped" if gap >= 0 else "outranked", gap=gap)
 
 
