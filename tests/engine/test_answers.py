@@ -189,9 +189,8 @@ def test_a_search_by_beams_and_a_run_along_its_best_hypothesis(
     handle.ask(Search(source="abc", beams=3, limit=6, prefix=prefix))
     event = listener.wait_for(Searched, Refused)
     assert isinstance(event, Searched)
-    decoding = Decoding(
-        load(folder), "abc", limit=6, strategy=Strategy("beam", beams=3)
-    )
+    way = Strategy("beam", beams=3)
+    decoding = Decoding(load(folder), "abc", limit=6, strategy=way)
     decoding.follow(prefix)
     own = decoding.finish()
     assert decoding.search is not None
