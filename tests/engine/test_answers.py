@@ -24,7 +24,7 @@ from visformer.engine.messages import (
     ParametersDone,
     Progressed,
     Refused,
-    Search,
+    SearchBeams,
     Searched,
 )
 from visformer.engine.mirror import Decoded
@@ -186,7 +186,7 @@ def test_a_search_by_beams_and_a_run_along_its_best_hypothesis(
 ) -> None:
     handle, listener = working
     prefix = (Choice(5, "forced"),)
-    handle.ask(Search(source="abc", beams=3, limit=6, prefix=prefix))
+    handle.ask(SearchBeams(source="abc", beams=3, limit=6, prefix=prefix))
     event = listener.wait_for(Searched, Refused)
     assert isinstance(event, Searched)
     way = Strategy("beam", beams=3)
@@ -209,7 +209,7 @@ def test_a_search_by_beams_and_a_run_along_its_best_hypothesis(
     origins = [step.origin for step in last.steps]
     assert origins == ["forced", *["beam"] * len(event.search.best)]
     ended = tuple(step.choice for step in last.steps)
-    handle.ask(Search(source="abc", beams=3, limit=len(ended), prefix=ended))
+    handle.ask(SearchBeams(source="abc", beams=3, limit=len(ended), prefix=ended))
     refused = listener.wait_for(Searched, Refused)
     assert isinstance(refused, Refused)
     assert refused.reason == "Nothing follows the tokens that were chosen already."
@@ -219,7 +219,7 @@ def test_a_long_search_says_how_far_it_is_and_can_be_stopped(
     working: tuple[Engine, Listener],
 ) -> None:
     handle, listener = working
-    handle.ask(Search(source="abcdefgh" * 7, beams=200))
+    handle.ask(SearchBeams(source="abcdefgh" * 7, beams=200))
     progress = listener.wait_for(Progressed, Searched, Refused)
     assert isinstance(progress, Progressed)
     assert progress.part == "steps at most"

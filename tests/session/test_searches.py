@@ -12,7 +12,7 @@ from tests.opened import opened_model
 from tests.session.sessions import HIDDEN, OTHER, TRACE, Engine, answer, take
 from tests.session.sessions import translated as asked_for
 from visformer.core.decoding import Decoding
-from visformer.engine.messages import Decode, Lens, Refused, Search, Searched
+from visformer.engine.messages import Decode, Lens, Refused, SearchBeams, Searched
 from visformer.session import runs, searches, tree
 from visformer.session.runs import show_trace
 from visformer.session.searches import no_search_words, wanted_search
@@ -49,7 +49,7 @@ def searched(session: Session, engine: Engine) -> State:
 def test_the_page_asks_once_for_the_search_on_screen(
     searching: Session, engine: Engine
 ) -> None:
-    assert engine.last == Search(source="one two", beams=4)
+    assert engine.last == SearchBeams(source="one two", beams=4)
     assert searching.state.busy == "searching"
     state = searched(searching, engine)
     assert state.busy == ""
@@ -60,7 +60,7 @@ def test_the_page_asks_once_for_the_search_on_screen(
     searching.set(step=2)
     assert len(engine.asked) == asked
     searching.do(searches.choose_beams, 7)
-    assert engine.last == Search(source="one two", beams=7)
+    assert engine.last == SearchBeams(source="one two", beams=7)
     searched(searching, engine)
     searching.set(tab="attention")
     searching.do(searches.choose_beams, 3)  # asked for when the page is turned to
@@ -83,11 +83,11 @@ def test_forced_tokens_and_changes_are_searched_from(
     made = [Choice(TRACE.steps[0].id, "model"), Choice(7, "forced")]
     assert engine.last.prefix == tuple(made)
     answer(searching, engine)
-    assert engine.last == Search(source="one two", beams=4, prefix=tuple(made))
+    assert engine.last == SearchBeams(source="one two", beams=4, prefix=tuple(made))
     searched(searching, engine)
     searching.do(runs.change_run, HIDDEN)
     answer(searching, engine, replace(TRACE, intervention=HIDDEN))
-    assert engine.last == Search(source="one two", beams=4, intervention=HIDDEN)
+    assert engine.last == SearchBeams(source="one two", beams=4, intervention=HIDDEN)
 
 
 def test_a_history_is_run_and_undone(searching: Session, engine: Engine) -> None:
@@ -167,4 +167,4 @@ def test_what_cannot_be_searched_is_said(session: Session, engine: Engine) -> No
     session.do(show_trace, any_trace(Shape(kinds=("encoder",))))
     assert "has no decoder" in no_search_words(session.state)
     session.do(searches.follow, [5])
-    assert not any(isinstance(one, Search | Decode) for one in engine.asked)
+    assert not any(isinstance(one, SearchBeams | Decode) for one in engine.asked)

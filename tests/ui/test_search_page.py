@@ -14,12 +14,12 @@ from tests.opened import opened_model
 from tests.session.sessions import Engine, answer, take
 from visformer.core.decoding import Decoding
 from visformer.core.search import named
-from visformer.engine.messages import Decode, Refused, Search, Searched
+from visformer.engine.messages import Decode, Refused, SearchBeams, Searched
 from visformer.pictures.beam_tree import Node
 from visformer.session import runs
 from visformer.session.side_requests import needed
 from visformer.session.state import Session
-from visformer.ui.views.output.search import SearchPage
+from visformer.ui.views.output.search_page import SearchPage
 from visformer.values.strategy import Strategy
 
 CHECKPOINT = tiny_checkpoint(12, norm_first=True, final_norm=True)
@@ -49,7 +49,7 @@ def page(qtbot: QtBot, engine: Engine) -> SearchPage:
 def found(page: SearchPage, engine: Engine) -> None:
     """Answer the search, and step to 3."""
     asked = engine.last
-    assert isinstance(asked, Search)
+    assert isinstance(asked, SearchBeams)
     strategy = Strategy("beam", beams=asked.beams)
     decoding = Decoding(CHECKPOINT, asked.source, strategy=strategy, limit=8)
     decoding.finish()
@@ -89,7 +89,7 @@ def test_until_it_is_known_a_sentence_stands_there(
     assert page.about.text() == "It cannot."
     assert page.again.isVisible()
     page.again.click()
-    assert isinstance(engine.last, Search)
+    assert isinstance(engine.last, SearchBeams)
     page.session.do(runs.stop)
     assert page.about.text() == "The search was stopped."
 
@@ -190,7 +190,7 @@ def test_a_hypothesis_of_the_list_is_run(
 def test_another_number_of_beams_is_searched(page: SearchPage, engine: Engine) -> None:
     found(page, engine)
     page.beams.setValue(2)
-    assert isinstance(engine.last, Search)
+    assert isinstance(engine.last, SearchBeams)
     assert engine.last.beams == 2
     found(page, engine)
     assert page.canvas.tree is not None

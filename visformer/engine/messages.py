@@ -90,7 +90,7 @@ class Shuffle(Request):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Search(Request):
+class SearchBeams(Request):
     """Search what follows the choices of ``prefix`` by so many beams."""
 
     source: str
@@ -285,7 +285,7 @@ class Shuffled(Answer):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Searched(Answer):
-    """The steps of a ``Search``, or of a ``Decode`` by beams, with their tokens."""
+    """The steps of a search, or of a decode by beams, with their tokens."""
 
     search: BeamSearch
 

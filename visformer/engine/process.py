@@ -52,7 +52,7 @@ from visformer.engine.messages import (
     Ready,
     Refused,
     Request,
-    Search,
+    SearchBeams,
     Searched,
     Shuffle,
     Shuffled,
@@ -320,7 +320,7 @@ def _batch(server: Server, number: int, request: Batch) -> Stops:
     server.send(BatchDone(number=number, traces=tuple(map(lean, traces))))
 
 
-def _search(server: Server, number: int, request: Search) -> Stops:
+def _search(server: Server, number: int, request: SearchBeams) -> Stops:
     """Search a sentence by beams."""
     from visformer.core.decoding import Decoding
 
@@ -447,7 +447,7 @@ HANDLERS: dict[type[Request], Handler] = {  # who answers which request
     Decode: _decode,
     Stop: _stop,
     Batch: _batch,
-    Search: _search,
+    SearchBeams: _search,
     Attribute: _attribute,
     Shuffle: replying(shuffle),
     Parameters: replying(parameters),

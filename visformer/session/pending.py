@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from visformer.engine.messages import Decode, Open, Parameters, Request, Search
+from visformer.engine.messages import Decode, Open, Parameters, Request, SearchBeams
 from visformer.session.recipe import Recipe
 from visformer.values.beam_search import BeamSearch
 from visformer.values.questions import Overrides
@@ -128,11 +128,11 @@ class SearchAsked:
     """A beam search that was requested of an open model, and what came of it."""
 
     opened: int  # the number of the model's opening
-    request: Search
+    request: SearchBeams
     found: BeamSearch | None = None  # None: not yet, or it was stopped or refused
     reason: str = ""  # why it was refused
 
-    def is_of(self, opened: int, request: Search) -> bool:
+    def is_of(self, opened: int, request: SearchBeams) -> bool:
         """Tell whether it is this search of this model."""
         return (self.opened, self.request) == (opened, request)
 

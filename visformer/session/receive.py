@@ -23,7 +23,7 @@ from visformer.engine.messages import (
     Progressed,
     Refused,
     Replaced,
-    Search,
+    SearchBeams,
     Searched,
     Shuffled,
     Silent,
@@ -55,7 +55,7 @@ def _refused(state: State, event: Refused) -> Next:
         return openings.refused(state, event)
     if sent is not None and isinstance(sent.request, Attribute):
         return side_requests.not_attributed(state, event)
-    if sent is not None and isinstance(sent.request, Search):
+    if sent is not None and isinstance(sent.request, SearchBeams):
         return searches.not_searched(state, event)
     if sent is not None and is_side_request(sent):
         return side_requests.side_request_refused(state, event)

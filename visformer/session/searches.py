@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from visformer.engine.messages import Decode, Refused, Search, Searched
+from visformer.engine.messages import Decode, Refused, SearchBeams, Searched
 from visformer.language import _
 from visformer.pictures.attention.strips import source_line
 from visformer.pictures.output import NOT_RUN
@@ -51,9 +51,9 @@ def choose_beams(state: State, beams: int) -> Next:
     return decode(state, state.step)
 
 
-def _search(wish: Wish, change: Intervention, beams: int) -> Search:
+def _search(wish: Wish, change: Intervention, beams: int) -> SearchBeams:
     """Return the search of what follows the tokens that the user forced."""
-    return Search(
+    return SearchBeams(
         source=wish.sentence,
         prefix=lasting(wish.prefix, FED),
         beams=beams,
@@ -62,7 +62,7 @@ def _search(wish: Wish, change: Intervention, beams: int) -> Search:
     )
 
 
-def wanted_search(state: State) -> Search | None:
+def wanted_search(state: State) -> SearchBeams | None:
     """Return the search that belongs to what is on screen; None where there is none."""
     trace = state.trace
     if trace is None or state.opened is None or no_search_words(state):
@@ -96,7 +96,7 @@ def searched(state: State, event: Searched) -> Next:
             return Next(state)
     else:
         state = replace(state, awaiting=state.awaiting.end(event.number), busy="")
-    assert isinstance(asked, Search)
+    assert isinstance(asked, SearchBeams)
     kept = SearchAsked(opened=number, request=asked, found=event.search)
     return Next(replace(state, search=kept))
 

@@ -57,7 +57,7 @@ from visformer.ui.look import theme
 from visformer.ui.look.theme import Dressed, fed_colour
 from visformer.ui.views.output.cache import CachePage
 from visformer.ui.views.output.cell_texts import CellTexts
-from visformer.ui.views.output.search import SearchPage
+from visformer.ui.views.output.search_page import SearchPage
 from visformer.ui.views.view import PagedView, View
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.controls import chooser, titled

@@ -26,7 +26,7 @@ COLUMN, BOX = 7.0, 4.6  # em: from step to step, and of that a token's box
 LINE, WIDE, HIGH = 1.75, 2.8, 1.3  # em: from line to line, least and most; the box
 THINNEST, WIDEST = 0.6, 6.0  # pixels of an edge of p 0 and p 1
 FAINT = 0.4  # opacity of steps that are not yet stepped to
-Ink = QPalette.ColorRole
+Hue = QPalette.ColorRole
 
 
 class TreeCanvas(Dressed, QWidget):
@@ -120,7 +120,7 @@ class TreeCanvas(Dressed, QWidget):
             painter.setOpacity(FAINT if column > self._current else 1.0)
             self._paint_edges(painter, tree, column)
         painter.setOpacity(1.0)
-        painter.setPen(self._colour(Ink.Highlight))
+        painter.setPen(self._colour(Hue.Highlight))
         start = tree.name(tree.search.given[-1])
         self._paint_box(painter, self.box(-1, 0), start, own=True)
         for column in range(max(0, first), last):
@@ -139,12 +139,12 @@ class TreeCanvas(Dressed, QWidget):
         box = self.box(self._current, 0)
         high = (self.tree.lines + 1) * self._pitch
         band = QRectF(box.x() - self._em / 2, 0, box.width() + self._em, high)
-        tint = self._colour(Ink.Highlight)
+        tint = self._colour(Hue.Highlight)
         tint.setAlphaF(0.12)
         painter.fillRect(band, tint)
 
     def _paint_edges(self, painter: QPainter, tree: BeamTree, column: int) -> None:
-        """Paint what leads to a step's nodes, what was dropped first."""
+        """Hue what leads to a step's nodes, what was dropped first."""
         own = self._own[column] if column < len(self._own) else None
         nodes = sorted(
             tree.columns[column], key=lambda n: (n == own, n.fate not in GREY)
@@ -162,8 +162,8 @@ class TreeCanvas(Dressed, QWidget):
 
     def _ink(self, node: Node, own: bool) -> QPalette.ColorRole:
         if own:
-            return Ink.Highlight
-        return Ink.Mid if node.fate in GREY else Ink.PlaceholderText
+            return Hue.Highlight
+        return Hue.Mid if node.fate in GREY else Hue.PlaceholderText
 
     def _paint_nodes(self, painter: QPainter, tree: BeamTree, column: int) -> None:
         own = self._own[column] if column < len(self._own) else None
@@ -174,7 +174,7 @@ class TreeCanvas(Dressed, QWidget):
         number = f"{tree.first + column + 1:,}"
         here = column == self._current
         painter.setFont(sized(self.font(), 1.0, bold=here))
-        painter.setPen(self._colour(Ink.WindowText if here else Ink.PlaceholderText))
+        painter.setPen(self._colour(Hue.WindowText if here else Hue.PlaceholderText))
         top = QRectF(self.box(column, 0))
         top.moveTop((self._pitch - HIGH * self._em) / 2)
         painter.drawText(top, Qt.AlignmentFlag.AlignCenter, number)
@@ -189,10 +189,10 @@ class TreeCanvas(Dressed, QWidget):
         own: bool,
         fate: str = "kept",
     ) -> None:
-        """Paint a token: framed, twice where it ends a sentence, bare if dropped."""
+        """Hue a token: framed, twice where it ends a sentence, bare if dropped."""
         radius = box.height() / 4
         if fate not in GREY:
-            ground = self._colour(Ink.AlternateBase if own else Ink.Base)
+            ground = self._colour(Hue.AlternateBase if own else Hue.Base)
             painter.setBrush(ground)
             painter.drawRoundedRect(box, radius, radius)
             if fate == "ended":
@@ -201,7 +201,7 @@ class TreeCanvas(Dressed, QWidget):
                 )
         painter.setBrush(Qt.BrushStyle.NoBrush)
         grey = fate in (*GREY, "dead")
-        painter.setPen(self._colour(Ink.PlaceholderText if grey else Ink.Text))
+        painter.setPen(self._colour(Hue.PlaceholderText if grey else Hue.Text))
         room = box.width() - self._em / 2
         (shown,) = written((name,))
         text = cut_to_room(shown, self.fontMetrics(), room)
@@ -210,8 +210,8 @@ class TreeCanvas(Dressed, QWidget):
     def _paint_sides(self, painter: QPainter, tree: BeamTree, seen: QRect) -> None:
         """Name the lines at the left edge of what is seen."""
         side = QRectF(seen.left(), 0, self._left - self._em / 2, self.height())
-        painter.fillRect(side, self._colour(Ink.Window))
-        painter.setPen(self._colour(Ink.PlaceholderText))
+        painter.fillRect(side, self._colour(Hue.Window))
+        painter.setPen(self._colour(Hue.PlaceholderText))
         beams = tree.search.beams
         names = {line: f"{line + 1}" for line in range(beams)}
         names[beams] = _("others")
@@ -223,7 +223,7 @@ class TreeCanvas(Dressed, QWidget):
             )
             painter.drawText(place, left, name)
         y = (beams + 1) * self._pitch
-        painter.setPen(self._colour(Ink.Mid))
+        painter.setPen(self._colour(Hue.Mid))
         painter.drawLine(QPointF(seen.left(), y), QPointF(seen.right(), y))
 
     # ---- mouse -----------------------------------------------------------------
