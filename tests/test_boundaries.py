@@ -49,7 +49,10 @@ ARROWS = {  # room -> all of ours that it may import
     "trace_file": ("errors", "files", "language", "text", "values"),
     "tokenizers": ("errors", "files", "language", "text", "values"),
     "analysis": ("arguments", "language", "values"),
-    "core": ("arguments", "errors", "files", "language", "tokenizers", "values"),
+    "core": (
+        *("analysis", "arguments", "errors", "files", "language", "tokenizers"),
+        "values",
+    ),
     "formats": (
         *("arguments", "core", "errors", "files", "language", "text", "tokenizers"),
         *("trace_file", "values", "watching"),

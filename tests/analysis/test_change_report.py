@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from tests.changes_by_hand import EFFECTS, OTHER, PATCHES
 from tests.models import tiny_checkpoint
-from visformer.analysis.change_report import (
-    ChangeReport,
-    change_report,
-    no_effect_words,
-)
+from visformer.analysis.change_report import change_report, no_effect_words
+from visformer.core.decoding import Decoding
 from visformer.core.passes import run
 from visformer.errors import InputError
+from visformer.values.change_effect import ChangeReport
+from visformer.values.change_text import parse
 from visformer.values.trace import Trace
 
 SOURCE, TARGET = [4, 5, 6, 7], [1, 8, 9, 10, 11]
@@ -135,3 +137,46 @@ def test_runs_of_other_tokens_are_refused() -> None:
         change_report(other, changed, 4)
     with pytest.raises(InputError, match="whole number from 1 to 5"):
         change_report(original, changed, 6)
+
+
+@pytest.mark.parametrize("text", [*EFFECTS, *PATCHES])
+def test_a_decoding_tells_what_two_passes_tell(text: str) -> None:
+    checkpoint = tiny_checkpoint()
+    (clean,) = run(checkpoint, [OTHER[0]], [OTHER[1]])
+    change = parse([text]).filled({"clean": clean})
+    decoding = Decoding(checkpoint, SOURCE, limit=5, intervention=change)
+    decoding.step(4)
+    for step in (None, 1, 2):
+        ids = decoding.trace.target_ids[:step].tolist()
+        original, changed = (
+            run(checkpoint, [SOURCE], [ids], intervention=one)[0]
+            for one in ("", change)
+        )
+        token = decoding.trace.steps[len(ids) - 1]
+        changed = replace(changed, steps=(*changed.steps[:-1], token))
+        expected = change_report(original, changed)
+        found = decoding.change_report(step)
+        exact = set(ChangeReport._fields) - {"log_p", "logit_difference", "divergence"}
+        for name in exact - {"row_sums"}:
+            assert getattr(found, name) == getattr(expected, name), name
+        for name in set(ChangeReport._fields) - exact:
+            ours, theirs = getattr(found, name), getattr(expected, name)
+            np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5)
+        assert found.independent == found.equal
+    with pytest.raises(InputError, match="a whole number from 1 to"):
+        decoding.change_report(5)
+
+
+def test_before_a_step_there_is_nothing_to_report() -> None:
+    decoding = Decoding(tiny_checkpoint(), SOURCE, intervention="head cross off")
+    with pytest.raises(InputError, match="step is 0"):
+        decoding.change_report()
+
+
+def test_a_decoding_without_a_change_reports_none() -> None:
+    decoding = Decoding(tiny_checkpoint(), SOURCE)
+    decoding.step(3)
+    found = decoding.change_report()
+    assert not found.moved
+    assert found.log_p[0] == found.log_p[1]
+    assert (found.divergence, found.row_sums) == (0, 0)

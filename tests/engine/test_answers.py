@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,8 @@ from visformer.core.side_runs import layer_parameters
 from visformer.engine.handle import Engine
 from visformer.engine.messages import (
     Decode,
+    Effect,
+    EffectDone,
     Event,
     Finished,
     Lens,
@@ -227,3 +230,29 @@ def test_a_long_search_says_how_far_it_is_and_can_be_stopped(
     event = listener.wait_for(Searched, Finished)
     assert isinstance(event, Finished)
     assert event.number == number
+
+
+def test_the_effect_of_a_change_is_what_a_decoding_tells(
+    working: tuple[Engine, Listener], folder: Path
+) -> None:
+    handle, listener = working
+    change = parse(["head cross off @ L1H1"])
+    own = Decoding(load(folder), "abc", limit=9, intervention=change)
+    trace = own.step(3)
+    asked = Effect(
+        source=tuple(trace.source_ids.tolist()),
+        chosen=tuple(step.choice for step in trace.steps),
+        fed=False,
+        intervention=change,
+    )
+    handle.ask(asked)
+    done = listener.wait_for(EffectDone)
+    assert isinstance(done, EffectDone)
+    assert done.report == own.change_report()
+    assert done.report is not None
+    assert done.report.independent == done.report.equal > 0
+    listener.events.clear()
+    handle.ask(replace(asked, source=(10**6,)))
+    done = listener.wait_for(EffectDone)
+    assert isinstance(done, EffectDone)
+    assert done.report is None

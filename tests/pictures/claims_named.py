@@ -58,5 +58,9 @@ NAMED: dict[str, tuple[str, ...]] = {
         "They read different sentences:",
         *("{kind} attention differs most", "{kind} attention: {n}"),
     ),
+    "it writes the numbers of a ChangeReport, whose own tests make them again": (
+        *("log p of “{token}”: {was}", "its logit less that of “{other}”"),
+        *("rows of weights sum to 1", "rows of weights do not sum to 1"),
+    ),
     "it is said before a model is open": ("There is no table of positions:",),
 }

@@ -10,6 +10,7 @@ import pytest
 from tests.models import tiny_checkpoint
 from tests.opened import opened_model
 from tests.session.sessions import (
+    HIDDEN,
     OTHER,
     TRACE,
     Engine,
@@ -24,6 +25,8 @@ from visformer.engine.messages import (
     Answer,
     Attribute,
     Attributed,
+    Effect,
+    EffectDone,
     Lens,
     LensDone,
     Opened,
@@ -36,9 +39,11 @@ from visformer.engine.messages import (
 )
 from visformer.pictures.attention.reading import attention_map, reading
 from visformer.pictures.selection import Look
+from visformer.pictures.words.modified_run import report_words
 from visformer.session import receive, runs, side_requests
 from visformer.session.state import Next, Session, State
 from visformer.values.attributions import Attribution, AttributionPlace
+from visformer.values.change_effect import ChangeReport, StepEffect
 from visformer.values.distribution import WholeDistribution
 from visformer.values.facts import KINDS, StackName
 from visformer.values.layer_weights import LayerParameters
@@ -143,6 +148,68 @@ def test_every_token_is_asked_for_while_they_are_listed(
     take(session, Refused(number=engine.asked.index(asked[-1]) + 1, reason="no"))
     session.set(tab="masks")
     assert sum(isinstance(r, AllTokens) for r in engine.asked) == 4  # not for ever
+
+
+REPORT = ChangeReport(
+    *("il", "elle", (-0.25, -1.5), (2.0, -0.5), 0.125, (1, 3), 1e-7, 22, 22, True, ""),
+    lacking=2,
+)
+
+
+def test_the_effect_of_a_change_is_asked_for_at_each_step(
+    session: Session, engine: Engine
+) -> None:
+    take(session, opened_model(TRACE.model))
+    changed = replace(TRACE, intervention=HIDDEN)
+    translated(session, engine)
+    session.set(step=2)
+    assert not any(isinstance(one, Effect) for one in engine.asked)
+    session.do(runs.change_run, HIDDEN)
+    answer(session, engine, changed)
+    count = len(engine.asked)
+    request = engine.last
+    assert isinstance(request, Effect)
+    assert request.source == tuple(TRACE.source_ids.tolist())
+    assert (len(request.chosen), request.intervention) == (2, HIDDEN)
+    session.set(step=3)  # one step at a time
+    assert len(engine.asked) == count
+    take(session, EffectDone(number=count, report=REPORT))
+    state = session.state
+    assert report_words(state.effect, state.visible) == ""  # it is of step 2
+    state = take(session, EffectDone(number=count + 1, report=REPORT))
+    assert report_words(state.effect, state.visible).splitlines() == [
+        "log p of “il”: −0.25 → −1.5, −1.25 nats; rank 1 → 3",
+        "its logit less that of “elle”, the original's best other token: 2 → −0.5",
+        "KL(original || changed): 0.125 nats",
+        "22 of 22 rows that cannot depend on the change are equal to the last bit; "
+        "rows of weights sum to 1; 2 rows stay: the other run has no such rows",
+    ]
+    session.set(tab="masks")
+    assert len(engine.asked) == count + 1  # it is known
+    session.set(step=1)
+    take(session, Replaced(reason="x"))
+    session.set(step=1, tab="attention")
+    assert len(engine.asked) == count + 3  # the question died with the engine
+    state = take(session, EffectDone(number=count + 3, report=None))
+    assert report_words(state.effect, state.visible) == ""
+    session.set(tab="masks")
+    assert len(engine.asked) == count + 3  # not for ever
+
+
+def test_what_moved_nothing_says_why() -> None:
+    still = REPORT._replace(moved=False, reason="it acts from step 3 on", lacking=0)
+    broken = still._replace(row_sums=0.5, equal=20, reason="")
+    first, second = (
+        report_words(StepEffect(TRACE.storage, len(TRACE), True, one), TRACE)
+        for one in (still, broken)
+    )
+    assert first.splitlines() == [
+        "nothing moved: it acts from step 3 on",
+        "22 of 22 rows that cannot depend on the change are equal to the last bit; "
+        "rows of weights sum to 1",
+    ]
+    assert second.splitlines()[0] == "nothing moved: no row of the run is another"
+    assert second.endswith("rows of weights do not sum to 1: one is off by 0.5")
 
 
 def test_another_models_run_is_not_asked_about(

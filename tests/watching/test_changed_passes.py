@@ -19,6 +19,7 @@ from tests.changes_by_hand import (
     HandModel,
     fed,
     largest,
+    named,
     scratch,
     texts,
     torch_nn,
@@ -266,3 +267,17 @@ def test_a_saved_run_is_read_with_its_changes(tmp_path: Path) -> None:
         same = read.attention("cross", layer), trace.attention("cross", layer)
         np.testing.assert_allclose(*same, rtol=0, atol=1e-6)
     assert fed(model, read.intervention).logits == pytest.approx(trace.logits)
+
+
+@pytest.mark.parametrize("name", ["scratch", "sequence first"])
+def test_a_report_proves_each_change(name: str) -> None:
+    model, _hand = watched(name)
+    clean = fed(model, "", *OTHER)
+    for text in EFFECTS.keys() | PATCHES.keys():
+        change = parse([named(text, str)]).filled({"clean": clean})
+        decoding = visformer.Decoding(model, [5, 6, 7, 8], limit=5, intervention=change)
+        decoding.step(5)
+        found = decoding.change_report()
+        assert found.moved, text
+        assert found.independent == found.equal, text
+        assert (found.row_sums < 1e-6) == ("raw" not in text)

@@ -3,38 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 
 from visformer.arguments import whole_number, wrong_value
 from visformer.language import _
 from visformer.values.arrays import Floats, equal, later, log_softmax
+from visformer.values.change_effect import ChangeReport
 from visformer.values.changes.patch import Patch
 from visformer.values.changes.run_change import RunChange
 from visformer.values.facts import STACK_OF, STACKS, StackName
 from visformer.values.trace import Trace
-
-
-class ChangeReport(NamedTuple):
-    """One step of a changed run against the original; pairs are (original, changed).
-
-    ``token`` is what the changed run chose there, ``other`` the original's best token
-    beside it. Logarithms are natural.
-    """
-
-    token: str
-    other: str
-    log_p: tuple[float, float]  # of the token
-    logit_difference: tuple[float, float]  # of the token to the other
-    divergence: float  # KL(original || changed), in nats
-    rank: tuple[int, int]  # of the token, from 1
-    row_sums: float  # how far a row of weights is from 1 at most, where changes act
-    independent: int  # rows of residual streams that cannot depend on the changes
-    equal: int  # how many of these are the original's to the last bit
-    moved: bool  # whether any row of a stream, or the distribution, is another
-    reason: str  # why nothing moved, where that is known
-    lacking: int  # rows that stay, since the run that is taken from has no such row
 
 
 def change_report(
@@ -46,9 +25,8 @@ def change_report(
     are apart from their model, and for runs of other tokens.
     """
     most = min(len(original), len(changed))
-    row = (
-        most - 1 if step is None else whole_number("step", step, least=1, most=most) - 1
-    )
+    step = whole_number("step", most if step is None else step, least=1, most=most)
+    row = step - 1
     read = [
         (*one.source_ids, *one.target_ids[: row + 1]) for one in (original, changed)
     ]

@@ -13,6 +13,7 @@ from typing import Any, cast, get_args
 import torch
 from torch import Tensor
 
+from visformer.analysis.change_report import change_report
 from visformer.arguments import one_of, place, whole_number, wrong_type
 from visformer.core.attribution import KnownRun, attributed
 from visformer.core.models import (
@@ -37,8 +38,10 @@ from visformer.values.attributions import (
     AttributionPlace,
 )
 from visformer.values.beam_search import BeamSearch
+from visformer.values.change_effect import ChangeReport
+from visformer.values.changes.head_scale import HeadScale
 from visformer.values.facts import Kind
-from visformer.values.intervention import Intervention
+from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.not_finite import not_finite_words
 from visformer.values.step import Choice, Draw, Origin, Step
 from visformer.values.strategy import Strategy, StrategyName
@@ -130,7 +133,7 @@ class Decoding:
     def restart(self, source: str | Sequence[int], *, limit: int | None = None) -> None:
         """Start again with another sentence, which is encoded when it is needed."""
         model = self.checkpoint
-        read = model.vocabulary.read(source)
+        self._source = read = model.vocabulary.read(source)
         if limit is not None:
             limit = whole_number("limit", limit, least=1)
         model.can(self.intervention, read)
@@ -146,6 +149,26 @@ class Decoding:
         self._broken: set[int] = set()  # numbers of choices whose last step is NaN
         self._fed = self._warned = False
         self.search = None
+
+    def change_report(self, step: int | None = None) -> ChangeReport:
+        """Tell what the change does to a step, from 1, or to the current one.
+
+        It is what ``visformer.change_report`` returns for two passes over the tokens of
+        this run, without the change and with it. Raises InputError before a step.
+        """
+        most = self.rows
+        step = whole_number("step", most if step is None else step, least=1, most=most)
+        chosen = self._made[: max(0, step - len(self._prompt))]
+
+        def passed(change: Intervention) -> Trace:
+            made = Decoding(self.checkpoint, self._source.ids, limit=self.limit)
+            made._run = made.checkpoint.begin(self._source, change, self.limit)
+            return made._follow(chosen, fed=self._fed)
+
+        own = NO_CHANGES
+        if self.intervention.whole:  # to the bit: a factor of 1 makes it a pass as well
+            own = Intervention(HeadScale(self.checkpoint.facts.kinds[0], 1.0))
+        return change_report(passed(own), passed(self.intervention), step)
 
     def reading(self) -> Iterator[WorkDone]:
         """Encode the source, and say how far that has come; steps do what is left."""

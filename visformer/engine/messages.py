@@ -12,6 +12,7 @@ from typing import ClassVar, NamedTuple
 from visformer.values.arrays import Floats, Ids
 from visformer.values.attributions import Attribution, AttributionPlace
 from visformer.values.beam_search import BeamSearch
+from visformer.values.change_effect import ChangeReport
 from visformer.values.distribution import NearWords, WholeDistribution
 from visformer.values.facts import ModelFacts, SentenceSide, StackName
 from visformer.values.finding import Finding
@@ -151,6 +152,18 @@ class AllTokens(Request):
     target: tuple[int, ...]  # ids that the decoder consumes
     intervention: Intervention
     row: int  # of that pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect(Request):
+    """Compare a step of a changed run with the original, on the same tokens."""
+
+    is_side_request: ClassVar[bool] = True
+
+    source: tuple[int, ...]
+    chosen: tuple[Choice, ...]  # by all rows up to the step
+    fed: bool  # teacher-forced
+    intervention: Intervention
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -324,6 +337,13 @@ class TokensFound(Answer):
 
     text: str
     tokens: tuple[tuple[int, str], ...]  # ids and tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class EffectDone(Answer):
+    """What an ``Effect`` found."""
+
+    report: ChangeReport | None  # None: the run is of another model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

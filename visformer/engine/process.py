@@ -35,6 +35,8 @@ from visformer.engine.messages import (
     Batch,
     BatchDone,
     Decode,
+    Effect,
+    EffectDone,
     FindTokens,
     Finished,
     Lens,
@@ -68,6 +70,7 @@ from visformer.errors import VisformerError, is_memory, stack_words
 from visformer.language import _
 from visformer.own_process import limit_memory
 from visformer.values.arrays import Floats
+from visformer.values.change_effect import ChangeReport
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.recording import rows_of
 from visformer.values.strategy import Strategy
@@ -429,6 +432,22 @@ def all_tokens(model: Model | None, number: int, request: AllTokens) -> AllToken
     return AllTokensDone(number=number, distribution=tried(whole))
 
 
+def effect(model: Model | None, number: int, request: Effect) -> EffectDone:
+    """Compare a step of a changed run with the original; None if it is another's."""
+    from visformer.core.decoding import Decoding
+
+    def report() -> ChangeReport:
+        limit, change = len(request.chosen) + 1, request.intervention
+        run = Decoding(
+            open_one(model), request.source, limit=limit, intervention=change
+        )
+        chosen = run.after_prompt(request.chosen)
+        run.feed([one.id for one in chosen]) if request.fed else run.follow(chosen)
+        return run.change_report()
+
+    return EffectDone(number=number, report=tried(report))
+
+
 def nearest(model: Model | None, number: int, request: Nearest) -> NearestDone:
     """Find a token's nearest tokens; None where the embeddings are not known."""
     ask = open_one(model).extras.nearest
@@ -455,6 +474,7 @@ HANDLERS: dict[type[Request], Handler] = {  # who answers which request
     AllTokens: replying(all_tokens),
     FindTokens: replying(find_tokens),
     Nearest: replying(nearest),
+    Effect: replying(effect),
 }
 
 

@@ -17,6 +17,8 @@ from visformer.engine.messages import (
     Attributed,
     Batch,
     BatchDone,
+    Effect,
+    EffectDone,
     FindTokens,
     Lens,
     LensDone,
@@ -25,6 +27,7 @@ from visformer.engine.messages import (
     Parameters,
     ParametersDone,
     Refused,
+    Request,
     Shuffle,
     Shuffled,
     TokensFound,
@@ -44,6 +47,7 @@ from visformer.session.state import Next, State
 from visformer.text import clean
 from visformer.values.arrays import Floats
 from visformer.values.attributions import ATTRIBUTIONS, Attribution, Attributions
+from visformer.values.change_effect import StepEffect
 from visformer.values.distribution import RowDistribution
 from visformer.values.facts import SentenceSide
 from visformer.values.layer_weights import same_model
@@ -177,12 +181,11 @@ def tokens_found(state: State, event: TokensFound) -> Next:
 
 def needed(state: State) -> Next:
     """Request what the visible tab shows and the State does not have yet."""
-    state, requests = _every_token(state)
-    want = WANTS.get(state.tab)
-    if want is None:
-        return Next(state, requests)
-    state, more = want(state)
-    return Next(state, (*requests, *more))
+    asked: list[Request] = []
+    for want in (_every_token, _effect, *filter(None, [WANTS.get(state.tab)])):
+        state, requests = want(state)
+        asked += requests
+    return Next(state, tuple(asked))
 
 
 def _weights(state: State) -> Next:
@@ -267,6 +270,35 @@ def _every_token(state: State) -> Next:
     )
     begun = RowDistribution(of=trace.storage, row=row)
     return Next(replace(state, distribution=begun), (request,))
+
+
+def _effect(state: State) -> Next:
+    """Request what the changes of the run do to the step that is shown."""
+    trace, known = state.visible, state.effect
+    if state.busy or trace is None or not trace.intervention or not trace.steps:
+        return Next(state)
+    asked = known is not None and known.is_of(trace, len(trace))
+    waiting = state.awaiting.newest(Effect)
+    if waiting is not None and (asked or not waiting.ended):
+        return Next(state)  # as in _every_token
+    if (asked and known is not None and known.told) or not _is_open(state, trace):
+        return Next(state)
+    prompt = trace.target_ids[: trace.prompt]
+    request = Effect(
+        source=tuple(map(int, trace.source_ids if trace.source else prompt)),
+        chosen=tuple(step.choice for step in trace.steps),
+        fed=is_taught(trace),
+        intervention=trace.intervention,
+    )
+    begun = StepEffect(of=trace.storage, step=len(trace))
+    return Next(replace(state, effect=begun), (request,))
+
+
+def effect_done(state: State, event: EffectDone) -> Next:
+    """Keep it; it may be of a step that was left meanwhile."""
+    state, asked = _answered(state, event.number), state.effect
+    made = None if asked is None else asked._replace(told=True, report=event.report)
+    return Next(replace(state, effect=made))
 
 
 def _last_stream(trace: Trace, row: int) -> Floats:

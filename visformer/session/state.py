@@ -44,6 +44,7 @@ from visformer.session.run import (
 )
 from visformer.values.arrays import Floats
 from visformer.values.attributions import Attributions
+from visformer.values.change_effect import StepEffect
 from visformer.values.distribution import NearWords, RowDistribution
 from visformer.values.facts import Kind, ModelFacts
 from visformer.values.intervention import NO_CHANGES, Intervention
@@ -164,6 +165,7 @@ class State:
     parameters: tuple[LayerParameters, ...] = ()  # of the layers looked at, newest last
     lens: LensRows | None = None  # what each layer would predict, as far as it came
     attributions: Attributions | None = None  # what tokens do, as far as measured
+    effect: StepEffect | None = None  # what the changes do to the step shown
     intervention: Intervention = NO_CHANGES  # what the user has changed in the run
     search: SearchAsked | None = None  # the beam search of the sentence
     found: TokensFound | None = None  # tokens that what was typed names

@@ -5,11 +5,16 @@ from __future__ import annotations
 import math
 
 from visformer.analysis.change_report import no_effect_words
-from visformer.language import N_, _, ngettext
+from visformer.language import N_, _, ngettext, signed
+from visformer.pictures.token_names import marks
 from visformer.pictures.words.choices import short_choice, told_token
+from visformer.values.arrays import SUMS_TO_ONE
+from visformer.values.change_effect import ChangeReport, StepEffect
 from visformer.values.intervention import Intervention
+from visformer.values.pieces import plain
 from visformer.values.step import step_origins
 from visformer.values.trace import Trace
+from visformer.words import number
 
 MOST_NAMED = 5  # forced tokens listed
 ROUNDING = 1e-5  # of a probability, between a cached step and a full pass
@@ -73,6 +78,72 @@ def effect_words(trace: Trace | None, baseline: Trace | None, step: int) -> str:
         was=rank + 1,
         now=now.rank,
     )
+
+
+def report_words(effect: StepEffect | None, trace: Trace | None) -> str:
+    """Say what is known of the changes at the step shown, a line each; "" for nothing.
+
+    ``trace`` is the run up to that step.
+    """
+    if effect is None or trace is None or not effect.is_of(trace, len(trace)):
+        return ""
+    if (report := effect.report) is None:
+        return ""
+    apart, how = report.logit_difference, marks(trace, "target")
+    said = [
+        _(
+            "log p of “{token}”: {was} → {now}, {effect} nats; rank {before} → {after}",
+            token=plain(report.token, how),
+            was=number(report.log_p[0]),
+            now=number(report.log_p[1]),
+            effect=signed(f"{report.log_p[1] - report.log_p[0]:+.3g}"),
+            before=report.rank[0],
+            after=report.rank[1],
+        ),
+        _(
+            "its logit less that of “{other}”, the original's best other token: {was} "
+            "→ {now}",
+            other=plain(report.other, how),
+            was=number(apart[0]),
+            now=number(apart[1]),
+        ),
+        _(
+            "KL(original || changed): {divergence} nats",
+            divergence=number(report.divergence),
+        ),
+        _proof_words(report),
+    ]
+    if not report.moved:
+        reason = report.reason or _("no row of the run is another")
+        said = [_("nothing moved: {reason}", reason=reason), *said[-1:]]
+    return "\n".join(said)
+
+
+def _proof_words(report: ChangeReport) -> str:
+    said = [
+        ngettext(
+            "{equal:,} of {n:,} row that cannot depend on the change is equal to the "
+            "last bit",
+            "{equal:,} of {n:,} rows that cannot depend on the change are equal to the "
+            "last bit",
+            report.independent,
+            equal=report.equal,
+        )
+    ]
+    if report.row_sums < SUMS_TO_ONE:
+        said.append(_("rows of weights sum to 1"))
+    else:
+        far = number(report.row_sums)
+        said.append(_("rows of weights do not sum to 1: one is off by {far}", far=far))
+    if report.lacking:
+        said.append(
+            ngettext(
+                "{n:,} row stays: the other run has no such row",
+                "{n:,} rows stay: the other run has no such rows",
+                report.lacking,
+            )
+        )
+    return "; ".join(said)
 
 
 def export_words(trace: Trace | None) -> str:

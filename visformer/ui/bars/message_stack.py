@@ -14,7 +14,7 @@ from PySide6.QtWidgets import (
 )
 
 from visformer.language import _
-from visformer.pictures.words.modified_run import modified_words
+from visformer.pictures.words.modified_run import modified_words, report_words
 from visformer.session.kept import KeptWork
 from visformer.session.state import State
 from visformer.text import visible
@@ -22,7 +22,7 @@ from visformer.ui.layout import fill
 from visformer.ui.look import icons, theme
 from visformer.ui.look.theme import FONT_PALETTE, Dressed
 from visformer.ui.widgets.controls import tool_button, word_button
-from visformer.ui.widgets.plain_label import plain_label
+from visformer.ui.widgets.plain_label import plain_label, plain_tip
 
 LEAST_WIDTH, MOST = 10, 16  # of what stands aside, and its height, in lines of text
 SHARE = 0.5  # of the height, that may be taken from the pictures
@@ -168,6 +168,8 @@ class ModifiedBar(Dressed, QWidget):
         known = state.intervention, state.trace, baseline, state.step
         words = modified_words(*known)
         self.words.setText(words)
+        proof = report_words(state.effect, state.visible)
+        self.words.setToolTip(plain_tip(f"{words}\n{proof}") if proof else "")
         self.dress()
         self.setVisible(bool(words))
         undo, redo, _restore = self.buttons
