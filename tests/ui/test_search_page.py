@@ -65,7 +65,7 @@ def picture(page: SearchPage) -> QImage:
 
 def inked(image: QImage, page: SearchPage, column: int) -> int:
     """Count the colours in a column's boxes."""
-    box = page.canvas.box(column, 0).toAlignedRect()
+    box = page.canvas.grid.box(column, 0).toAlignedRect()
     pixels = [
         image.pixel(x, y)
         for x in range(box.left(), box.right())
@@ -75,7 +75,7 @@ def inked(image: QImage, page: SearchPage, column: int) -> int:
 
 
 def click(page: SearchPage, qtbot: QtBot, node: Node) -> None:
-    at = page.canvas.box(node.step, node.line).center().toPoint()
+    at = page.canvas.grid.box(node.step, node.line).center().toPoint()
     qtbot.mouseClick(page.canvas, Qt.MouseButton.LeftButton, pos=at)
 
 
@@ -104,22 +104,25 @@ def test_the_tree_and_the_list_are_of_the_search(
     assert len(page.list.lines) == len(tree.search.finished)
     assert page.list.lines[0].text == tree.search.texts[0] or len(page.list.lines) > 1
     ids = [step.id for step in page.session.state.trace.steps]  # type: ignore[union-attr]
-    assert [node.id for node in page.canvas._own] == ids[: len(page.canvas._own)]
-    assert len(page.canvas._own) > 2
+    assert [node.id for node in page.canvas.own] == ids[: len(page.canvas.own)]
+    assert len(page.canvas.own) > 2
 
 
 def test_the_current_step_is_marked_and_steps_move_it(
     page: SearchPage, engine: Engine
 ) -> None:
     found(page, engine)
-    plain, marked = picture(page), page.canvas.box(2, 0).left() - 2
+    plain, marked = picture(page), page.canvas.grid.box(2, 0).left() - 2
     at = QPoint(round(marked), 2)
     background = plain.pixel(QPoint(page.canvas.width() - 2, 2))
     assert plain.pixel(at) != background
     page.session.set(step=2)
     after = picture(page)
     assert after.pixel(at) == background
-    assert after.pixel(QPoint(round(page.canvas.box(1, 0).left() - 2), 2)) != background
+    assert (
+        after.pixel(QPoint(round(page.canvas.grid.box(1, 0).left() - 2), 2))
+        != background
+    )
 
 
 def test_later_columns_are_hidden_where_nothing_is_shown_ahead(
@@ -144,7 +147,7 @@ def test_a_node_is_described_and_a_click_runs_its_history(
     node = next(n for n in tree.columns[2] if n.fate == "dropped")
     page.canvas.hovered.emit(node)
     assert "behind the last kept" in page.about.text()
-    center = page.canvas.box(node.step, node.line).center()
+    center = page.canvas.grid.box(node.step, node.line).center()
     assert page.canvas.node_at(center) == node
     assert page.canvas.node_at(QPointF(0, 0)) is None
     click(page, qtbot, node)
@@ -155,7 +158,7 @@ def test_a_node_is_described_and_a_click_runs_its_history(
     decoding.follow(asked.prefix)
     answer(page.session, engine, decoding.finish())
     assert page.session.state.step == 3
-    assert page.canvas._own[-1] == node
+    assert page.canvas.own[-1] == node
 
 
 def test_the_length_penalty_ranks_at_once(page: SearchPage, engine: Engine) -> None:

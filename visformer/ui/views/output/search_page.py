@@ -128,10 +128,12 @@ class SearchPage(Dressed, View):
         current = len(state.visible) - tree.first - 1
         whole = state.look.ahead or len(state.visible) == len(state.trace)
         shown = len(tree.columns) if whole else current + 1
-        if self._changed("tree", tree, own, current, shown, state.look.pieces):
+        if self._changed("tree", tree, own, state.look.pieces):
             self.canvas.draw(tree, own, current, shown)
             bar = self.area.horizontalScrollBar().sizeHint().height()
             self.area.setMaximumHeight(self.canvas.most + bar)
+        if self._changed("step", tree, current, shown):
+            self.canvas.go(current, shown)
             self._see(current)
             self._tell(None)
         if self._changed("list", found, state.views.penalty, own):
@@ -167,7 +169,7 @@ class SearchPage(Dressed, View):
 
     def _see(self, column: int) -> None:
         """Scroll to the current step."""
-        box = self.canvas.box(max(0, column), 0)
+        box = self.canvas.grid.box(max(0, column), 0)
         bar, wide = self.area.horizontalScrollBar(), self.area.viewport().width()
         left, right = box.left() - box.width(), box.right() + box.width()
         if left < bar.value() or right > bar.value() + wide:
