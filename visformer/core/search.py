@@ -68,12 +68,15 @@ class SentenceSearch:
         early = full and (stopping is True or self._beams == 1)
         return not (early or hopeless) and best > -math.inf
 
-    def search(self, given: tuple[int, ...], ends: tuple[int, ...]) -> BeamSearch:
+    def search(
+        self, given: tuple[int, ...], prompt: int, ends: tuple[int, ...]
+    ) -> BeamSearch:
         """Return all of it."""
         ids, parents, sums = map(np.stack, zip(*self._steps, strict=True))
         return BeamSearch(
             beams=self._beams,
             given=given,
+            prompt=prompt,
             ids=ids.astype(np.int32),
             parents=parents.astype(np.int32),
             sums=sums,
@@ -225,7 +228,7 @@ def searching(
         rows.keep(before, some)
         yield
     return [
-        one.search(tuple(row), ends)
+        one.search(tuple(row), prompt, ends)
         for one, row in zip(sentences, given.tolist(), strict=True)
     ]
 
@@ -290,10 +293,11 @@ def _collect(
 
 
 def named(found: BeamSearch, vocabulary: Vocabulary) -> BeamSearch:
-    """Return a search with its tokens, and the texts of what has finished."""
+    """Return a search with its tokens, and the whole texts of what has finished."""
     ended = {one.id for one in found.finished}
     ids = [*{found.given[-1], *found.ids.flatten().tolist(), *ended}]
-    lines = (found.line_of(one).ids for one in found.finished)
+    begun = found.given[found.prompt :]
+    lines = ([*begun, *found.line_of(one).ids] for one in found.finished)
     return replace(
         found,
         pieces=dict(zip(ids, vocabulary.pieces(ids), strict=True)),

@@ -250,4 +250,6 @@ def penalty_words(search: BeamSearch) -> str:
             "scores, with penalty {own}, and by another might stop elsewhere.",
             own=number(search.length_penalty),
         )
+    if len(search.given) > search.prompt:
+        said += " " + _("What was forced before does not count.")
     return f"{said} {then}"

@@ -52,6 +52,7 @@ class BeamSearch:
 
     beams: int
     given: tuple[int, ...]  # consumed before the first step
+    prompt: int = 1  # how many of them are a start or a prompt; the others were forced
     ids: NDArray[np.int32]
     parents: NDArray[np.int32]  # beams of the step before; 0 at the first step
     sums: Floats  # of natural logarithms, so far

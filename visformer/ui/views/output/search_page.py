@@ -7,10 +7,8 @@ from dataclasses import replace
 from PySide6.QtCore import QModelIndex, QSignalBlocker, Qt, Signal
 from PySide6.QtGui import QFont, QKeyEvent, QKeySequence
 from PySide6.QtWidgets import (
-    QFrame,
     QHBoxLayout,
     QHeaderView,
-    QScrollArea,
     QTableView,
     QWidget,
 )
@@ -35,7 +33,7 @@ from visformer.session.searches import (
     wanted_search,
 )
 from visformer.session.state import Session, State
-from visformer.ui.layout import LeastColumn, fill
+from visformer.ui.layout import LeastColumn, fill, scrolled
 from visformer.ui.look.theme import Dressed
 from visformer.ui.views.output.tree_canvas import TreeCanvas
 from visformer.ui.views.view import View
@@ -52,7 +50,7 @@ from visformer.ui.window.large import present_whole
 from visformer.values.beam_search import BeamSearch
 
 MOST_FIELD = 64  # in the field: of more, the lines could not be read
-MOST_LINES = 4  # of hypotheses that are in sight
+LEAST_LINES = 4  # of hypotheses that are in sight
 TITLES = N_("score"), N_("sum of log p"), N_("length"), N_("hypothesis")
 
 
@@ -76,11 +74,8 @@ class SearchPage(Dressed, View):
         self.canvas.setAccessibleName(_("the beam search, step by step"))
         self.canvas.hovered.connect(self._tell)
         self.canvas.clicked.connect(self._go_to)
-        self.area = QScrollArea()
-        self.area.setFrameShape(QFrame.Shape.NoFrame)
+        self.area = scrolled(self.canvas)
         self.area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        self.area.setWidgetResizable(True)
-        self.area.setWidget(self.canvas)
         self.area.horizontalScrollBar().valueChanged.connect(self.canvas.update)
         self.about = paragraph(_("what the search does"))
         self.list = HypothesisTable(_("finished hypotheses, best first"))
@@ -89,7 +84,8 @@ class SearchPage(Dressed, View):
         self._searched = QWidget()
         penalty = titled(_("&length penalty"), self.penalty)
         ranking = fill(QHBoxLayout(), penalty, self.penalty, (self.how, 1))
-        inside = fill(LeastColumn(self._searched), (self.area, 1), ranking, self.list)
+        parts = (self.area, 3), ranking, (self.list, 1), None
+        inside = fill(LeastColumn(self._searched), *parts)
         inside.setContentsMargins(0, 0, 0, 0)
         beams = titled(_("&beams"), self.beams)
         line = fill(QHBoxLayout(), beams, self.beams, self.again, (self.about, 1))
@@ -248,9 +244,14 @@ class HypothesisTable(Dressed, QTableView):
             wide = max(map(metrics.horizontalAdvance, texts)) + metrics.height()
             across.resizeSection(column, wide)
         down.setDefaultSectionSize(metrics.height() + 4)
-        rows = max(1, min(MOST_LINES, len(self.lines)))
         around = across.sizeHint().height() + 2 * self.frameWidth()
-        self.setFixedHeight(around + rows * down.defaultSectionSize())
+        rows = max(1, len(self.lines))
+        few, every = (
+            around + count * down.defaultSectionSize()
+            for count in (min(LEAST_LINES, rows), rows)
+        )
+        self.setMinimumHeight(few)
+        self.setMaximumHeight(every)
 
     def _title(self, section: int, way: Qt.Orientation, role: int) -> object:
         if role != Role.DisplayRole:
