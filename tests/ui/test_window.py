@@ -377,6 +377,18 @@ def test_how_tokens_are_chosen_is_one_with_the_state(translated: Pair) -> None:
     assert len(engine.decodes) == asked  # drawing asks for nothing
 
 
+def test_beams_choose_the_tokens(translated: Pair) -> None:
+    window, engine = translated
+    controls = window.strategy
+    assert not controls.beams.isEnabled()
+    controls.name.setCurrentIndex(controls.name.findData("beam"))
+    assert controls.beams.isEnabled()
+    assert not controls.seed.isEnabled()
+    controls.beams.setValue(6)
+    assert engine.decodes[-1].strategy == Strategy("beam", beams=6)
+    assert "6 beams" in window.drawer.button.text()
+
+
 def test_a_typed_token_is_found_and_forced(translated: Pair, qtbot: QtBot) -> None:
     window, engine = translated
     window.session.set(step=3)

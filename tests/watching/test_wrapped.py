@@ -74,6 +74,21 @@ def test_stepping_is_the_models_own_greedy_loop(decoding: Any) -> None:
     assert trace.model.name == "Healthy"
 
 
+def test_beams_have_the_sums_of_the_models_own_passes(decoding: Any) -> None:
+    decoding.strategy = Strategy("beam", beams=3)
+    trace, found = decoding.finish(), decoding.search
+    best = found.line_of(found.ranked()[0])
+    assert [step.id for step in trace.steps] == list(best.ids)
+    model, source = decoding.checkpoint.model.model, encode("d e f g")
+    for one in found.finished:
+        ids, logprobs = found.line_of(one)
+        target = torch.tensor([[2, *ids[:-1]]])
+        with torch.no_grad():
+            logits = model(torch.tensor([source]), target)[0]
+        own = logits.log_softmax(-1)[range(len(ids)), list(ids)]
+        assert logprobs == pytest.approx(own.tolist(), abs=1e-4)
+
+
 def test_a_draw_tells_its_own_distribution(decoding: Any) -> None:
     """At half the temperature shares are squared, then scaled by those kept."""
     decoding.strategy = Strategy("sample", temperature=0.5, top_k=2)

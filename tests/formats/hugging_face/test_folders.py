@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
@@ -104,6 +105,56 @@ def test_steps_one_by_one_are_one_run(folder_of: FolderOf) -> None:
             )
             assert abs(ours - theirs).max() < CLOSE
     assert single.trace.text == last.text
+
+
+@pytest.mark.parametrize("name", ["T5", "Marian, unequal", "GPT-2"])
+def test_hypotheses_and_scores_are_those_of_generate(
+    name: str, folder_of: FolderOf
+) -> None:
+    from tests.formats.hugging_face.parity import Own
+
+    model, own = opened(folder_of(name)), Own(folder_of(name), None)
+    for text in sentences(3, seed=4):
+        ids = own.ids(text)
+        made = own.model.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            num_beams=4,
+            num_return_sequences=3,
+            output_scores=True,
+            return_dict_in_generate=True,
+            do_sample=False,
+        )
+        (found,) = visformer.search(text, model, beam=4, n_best=3)
+        ours = found["hypotheses"]
+        scores = made.sequences_scores.tolist()
+        assert [one["score"] for one in ours] == pytest.approx(scores, abs=2e-5)
+        start = 1 if own.model.config.is_encoder_decoder else ids.shape[1]
+        read = own.tokenizer.batch_decode(
+            made.sequences[:, start:], skip_special_tokens=True
+        )
+        assert [one["text"] for one in ours] == read
+        way = visformer.Strategy("beam", beams=4)
+        assert (
+            visformer.Decoding(model, text, strategy=way).finish().text[-20:]
+            == (read[0][-20:])
+        )
+
+
+def test_a_changed_folder_is_searched_by_passes(folder_of: FolderOf) -> None:
+    way, text = visformer.Strategy("beam", beams=2), sentences(1)[0]
+    change = "head cross off @ L1H1"
+    model = opened(folder_of("T5"))
+    decoding = visformer.Decoding(
+        model, text, strategy=way, limit=4, intervention=change
+    )
+    trace, found = decoding.finish(), decoding.search
+    assert found is not None
+    best = found.line_of(found.ranked()[0])
+    assert [step.id for step in trace.steps] == list(best.ids)
+    probabilities = [math.exp(x) for x in best.logprobs]
+    shown = [step.probability for step in trace.steps]
+    assert shown == pytest.approx(probabilities, abs=1e-4)
 
 
 def test_a_reference_is_fed(folder_of: FolderOf) -> None:
