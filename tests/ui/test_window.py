@@ -383,6 +383,7 @@ def test_beams_choose_the_tokens(translated: Pair) -> None:
     assert not controls.beams.isEnabled()
     controls.name.setCurrentIndex(controls.name.findData("beam"))
     assert controls.beams.isEnabled()
+    assert engine.decodes[-1].strategy == Strategy("beam")
     assert not controls.seed.isEnabled()
     controls.beams.setValue(6)
     assert engine.decodes[-1].strategy == Strategy("beam", beams=6)

@@ -226,6 +226,7 @@ class StrategyControls(QWidget):
         limit = _("Maximum number of target tokens")
         self.limit = _whole(65_536, limit, _("limit"), _("limit auto"))
         self.beams = whole_field(_("Number of beams"), 1, MOST_BEAMS)
+        self.beams.setValue(Strategy().beams)
         self.beams.setToolTip(_("Number of beams"))
         self._sampling = (self.temperature, self.top_k, self.top_p, self.seed)
         self.fields = (*self._sampling, self.beams, self.limit)
