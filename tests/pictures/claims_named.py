@@ -55,7 +55,7 @@ NAMED: dict[str, tuple[str, ...]] = {
         *("drawn, temperature {heat}", "at most {n:,} tokens"),
     ),
     "it compares two runs, which no single run refutes: test_side_by_side does": (
-        "They read different sentences:",
+        *("They read different sentences:", "Jensen-Shannon divergence of the rows"),
         *("{kind} attention differs most", "{kind} attention: {n}"),
     ),
     "it writes the numbers of a ChangeReport, whose own tests make them again": (

@@ -101,7 +101,10 @@ class RunComparison:
         """Whether they read and write the same and all heads and steps agree."""
         pairs = [one.log_p for one in self.steps]
         pairs += [one.log_p for one in self.reference]
-        sizes = all(one == other for one, other in self.sizes.values())
+        sizes = all(
+            one == other and len(self.divergences.get(kind, ())) == one[0]
+            for kind, (one, other) in self.sizes.items()
+        )
         return (
             sizes
             and self.sources[0] == self.sources[1]
@@ -150,7 +153,10 @@ def compare_runs(
     without them it is what ``a`` wrote, as far as ``b`` has read the same.
     """
     pairing = pair(a, b, names=names, by=by, fed=fed)
-    return with_heads(pairing, head_divergences(pairing, a, b))
+    rows: dict[Kind, list[Floats]] = {}
+    for kind, _layer, heads in head_divergences(pairing, a, b):
+        rows.setdefault(kind, []).append(heads)
+    return with_heads(pairing, rows)
 
 
 def pair(
@@ -184,13 +190,10 @@ def pair(
 
 
 def with_heads(
-    pairing: RunComparison, found: Iterator[tuple[Kind, int, Floats]]
+    pairing: RunComparison, rows: Mapping[Kind, Sequence[Floats]]
 ) -> RunComparison:
-    """Return it with the divergences of heads, layer by layer."""
-    layers: dict[Kind, list[Floats]] = {}
-    for kind, _layer, heads in found:
-        layers.setdefault(kind, []).append(heads)
-    made = {kind: np.stack(rows) for kind, rows in layers.items()}
+    """Return it with divergences of heads: of each kind a row [H] for each layer."""
+    made = {kind: np.stack(layers) for kind, layers in rows.items()}
     return replace(pairing, divergences=made)
 
 

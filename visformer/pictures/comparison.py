@@ -163,25 +163,32 @@ def difference_words(runs: Runs | None) -> str:
     )
 
 
-def candidate_numbers(runs: Runs | None) -> Numbers | None:
-    """Compare the step's best tokens in both runs."""
+def candidate_numbers(
+    runs: Runs | None, names: tuple[str, str] | None = None
+) -> Numbers | None:
+    """Compare the step's best tokens in both runs; ``names``: what these are called.
+
+    Tokens are compared as their vocabularies write them.
+    """
     if runs is None or not 0 < len(runs.modified) == len(runs.baseline):
+        return None
+    if not (runs.baseline.steps and runs.modified.steps):
         return None
     before, after = runs.baseline.steps[-1], runs.modified.steps[-1]
     how = marks(runs.modified, "target")
-    best = [{c.id: c for c in step.candidates[:TOP]} for step in (after, before)]
-    tokens = list((best[0] | best[1]).values())[:TOP]
     first, second = (
-        {c.id: c.probability for c in s.candidates} for s in (before, after)
+        {c.token: c.probability for c in s.candidates} for s in (before, after)
     )
+    likely = {t: max(second.get(t, 0), first.get(t, 0)) for t in second | first}
+    tokens = sorted(likely, key=lambda token: -likely[token])[:TOP]
     table = np.array(
-        [[p.get(token.id, math.nan) for token in tokens] for p in (first, second)]
+        [[p.get(token, math.nan) for token in tokens] for p in (first, second)]
     )
-    kept = np.array([[token.id in p for token in tokens] for p in (first, second)])
+    kept = np.array([[token in p for token in tokens] for p in (first, second)])
     values = np.stack([*table, table[1] - table[0]]).astype(np.float32)
     return Numbers(
-        rows=(_("original"), _("modified"), _("difference")),
-        columns=tuple(candidate(token.token, how) for token in tokens),
+        rows=(*(names or (_("original"), _("modified"))), _("difference")),
+        columns=tuple(candidate(token, how) for token in tokens),
         values=values,
         axis="",
         by="all",

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from visformer.analysis.run_comparison import By
 from visformer.language import N_
 from visformer.values.attributions import AttributionName, Attributions
 from visformer.values.facts import Kind
@@ -57,6 +58,12 @@ class StageOptions:
 AT_FIRST = StageOptions()
 
 
+ALIGNED: dict[By, str] = {  # as named on screen, translated when shown
+    "characters": N_("by characters"),
+    "position": N_("by position"),
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewOptions:
     """The state of single views; "" is a view's first option."""
@@ -71,6 +78,8 @@ class ViewOptions:
     beams: int = 4  # that a sentence is searched by, where others choose its tokens
     penalty: float | None = None  # that ranks hypotheses; None: the model's own
     token: int | str = ""  # looked up, by id or name; "": the longest of the sentence
+    compare_all: bool = False  # also what does not differ between two runs
+    aligned: By = "characters"  # how tokens of two sources are compared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

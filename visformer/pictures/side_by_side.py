@@ -1,24 +1,75 @@
-"""Two runs side by side, in words."""
+"""Two runs side by side: maps on one range, differences, grids of heads, and words.
+
+Runs are called by their names; the second is the one on screen.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from visformer.analysis.run_comparison import (
+    SAME_BITS,
+    SAME_LOG_P,
+    By,
     ReferenceToken,
-    RunComparison,
     TokenAlignment,
+    aligned_weights,
+    head_divergences,
+    pair,
+    with_heads,
 )
+from visformer.analysis.run_comparison import Group as Group
+from visformer.analysis.run_comparison import RunComparison as RunComparison
 from visformer.language import _, ngettext
+from visformer.pictures.attention.maps import BothLabels, axes, labels
+from visformer.pictures.attention.weights import head_weights
+from visformer.pictures.picture import Label, Matrix, largest, signed_shade
+from visformer.pictures.positions import ends
+from visformer.pictures.selection import Selection
+from visformer.pictures.token_names import writes
 from visformer.text import visible
-from visformer.values.facts import Kind
+from visformer.values.arrays import Floats
+from visformer.values.facts import KINDS, SIDES, Kind
 from visformer.values.pieces import running_text
+from visformer.values.trace import Trace
 from visformer.words import KIND_NAMES, decimals, head_words, number
 
+SAME_WEIGHT = 1e-6  # by which weights may differ by rounding
 LONGEST = 60  # characters of a name, or of what a run wrote, in a sentence
+
+
+def comparing(
+    traces: tuple[Trace, Trace], names: tuple[str, str], by: By
+) -> Iterator[RunComparison]:
+    """Yield a comparison without its heads, then with the heads of more layers."""
+    found, rows = pair(*traces, names=names, by=by), dict[Kind, list[Floats]]()
+    yield found
+    for kind, _layer, heads in head_divergences(found, *traces):
+        rows.setdefault(kind, []).append(heads)
+        yield with_heads(found, rows)
+
+
+def log_p_differs(found: RunComparison) -> bool:
+    """Whether log p of a token differs, or is not known in one of the runs."""
+    gaps = [abs(a - b) for a, b in (token.log_p for token in found.reference)]
+    return any(not gap <= SAME_LOG_P for gap in gaps)
+
+
+def heads_differ(found: RunComparison) -> bool:
+    """Whether any head differs, or may: some are not compared yet."""
+    whole = all(len(found.divergences.get(kind, ())) for kind in found.sizes)
+    return not whole or not all(map(found.same_heads, found.divergences))
+
+
+def next_differs(found: RunComparison) -> bool:
+    """Whether the next tokens' distributions differ at a step, or the runs part."""
+    same = all(step.divergence <= SAME_BITS for step in found.steps)
+    return found.parted is not None or not same
 
 
 def comparison_words(found: RunComparison) -> list[str]:
@@ -44,7 +95,7 @@ def parted_words(found: RunComparison) -> str:
             other=other,
         )
     last = found.steps[-1]
-    tokens = [_piece(token) for token in last.tokens]
+    tokens = [_piece([token]) for token in last.tokens]
     if found.parted[0] == found.parted[1]:
         return _(
             "They part at step {step}: “{one}” writes “{token}”, “{other}” writes "
@@ -67,8 +118,13 @@ def parted_words(found: RunComparison) -> str:
     )
 
 
-def _piece(token: str) -> str:
-    return visible(running_text([token]).strip() or token)[:LONGEST]
+def _piece(tokens: Sequence[str]) -> str:
+    return visible(running_text(tokens).strip() or "".join(tokens))[:LONGEST]
+
+
+def reference_names(found: RunComparison) -> list[str]:
+    """Name the tokens of the common reference."""
+    return [_piece(token.tokens) for token in found.reference]
 
 
 def reference_words(found: RunComparison) -> str:
@@ -168,3 +224,179 @@ def _rows_words(found: RunComparison) -> str:
 
 def _rows(target: TokenAlignment) -> int:
     return sum(len(one) for one, _other in target.groups)
+
+
+# ---- pictures ----------------------------------------------------------------------
+
+
+class SideMaps(NamedTuple):
+    """Both maps of one head on one range, and their difference, as far as there are."""
+
+    a: Matrix | None
+    b: Matrix | None
+    difference: Matrix | None
+    room: tuple[BothLabels, BothLabels]  # rows and columns of the whole runs
+    queries: tuple[Group, ...]  # which rows of a and b a row of the difference is of
+    keys: tuple[Group, ...]
+
+
+def side_maps(
+    found: RunComparison, traces: tuple[Trace, Trace], selection: Selection
+) -> SideMaps:
+    """Return the maps of the chosen head in both runs, as far as these go."""
+    kind, place = selection.kind, (selection.layer, selection.head)
+    there = [
+        at
+        for at, (layers, heads) in enumerate(found.sizes.get(kind, ((0, 0), (0, 0))))
+        if place[0] < layers and place[1] < heads
+    ]
+    weights = {at: head_weights(traces[at], kind, *place) for at in there}
+    top = max((_top(one) for one in weights.values()), default=0.0) or 1.0
+    made = {
+        at: _side(found, traces[at], selection, weights[at], top, at) for at in there
+    }
+    room = labels(traces[0].whole, kind), labels(traces[1].whole, kind)
+    of = {"source": found.source, "target": _cut(found.target, *map(len, traces))}
+    queries, keys = (of[side] for side in SIDES[kind])
+    difference = None
+    if len(there) == 2 and queries.groups:
+        pairing = replace(found, source=of["source"], target=of["target"])
+        rows = [
+            aligned_weights(pairing, kind, weights[at][None], at)[0] for at in there
+        ]
+        values = rows[1] - rows[0]
+        difference = _difference(found, traces[1], values, (queries, keys), selection)
+    return SideMaps(
+        made.get(0), made.get(1), difference, room, queries.groups, keys.groups
+    )
+
+
+def _top(weights: Floats) -> float:
+    finite = weights[np.isfinite(weights)]
+    return float(finite.max(initial=0))
+
+
+def _side(
+    found: RunComparison,
+    trace: Trace,
+    selection: Selection,
+    values: Floats,
+    top: float,
+    at: int,
+) -> Matrix:
+    kind = selection.kind
+    rows, columns = labels(trace, kind)
+    row_axis, column_axis = axes(trace, kind)
+    return Matrix(
+        title=_named_head(found.names[at], selection),
+        values=values,
+        shade=np.clip(values / np.float32(top), 0, 1),
+        rows=rows,
+        columns=columns,
+        row_axis=row_axis,
+        column_axis=column_axis,
+        ends=("0", number(top, 3)),
+        note=_("linear, one range for both runs"),
+        masked=~trace.mask(kind, selection.layer, selection.head),
+        border=_line(found, trace, kind, at),
+        row_role="query",
+        column_role="key",
+    )
+
+
+def _named_head(name: str, selection: Selection) -> str:
+    return _(
+        "{run}: {kind} · {head}",
+        run=visible(name)[:LONGEST],
+        kind=_(KIND_NAMES[selection.kind]),
+        head=head_words(selection.layer, selection.head),
+    )
+
+
+def _line(
+    found: RunComparison, trace: Trace, kind: Kind, at: int
+) -> tuple[int, int] | None:
+    """Return the rows and columns before the first word that differs; None: none."""
+    if found.parted is None or kind == "encoder":
+        return None
+    step = found.parted[at]
+    rows = step - 1 if writes(trace, kind) else step
+    return (rows, step if kind == "decoder" else 0) if rows < len(trace) else None
+
+
+def _cut(target: TokenAlignment, a: int, b: int) -> TokenAlignment:
+    """Leave out the tokens of a target that are not shown yet."""
+    groups = tuple(
+        group for group in target.groups if group[0][-1] < a and group[1][-1] < b
+    )
+    held = [{at for group in groups for at in group[side]} for side in (0, 1)]
+    rest = [
+        tuple(at for at in range(count) if at not in held[side])
+        for side, count in enumerate((a, b))
+    ]
+    return TokenAlignment(groups, (rest[0], rest[1]))
+
+
+def _difference(
+    found: RunComparison,
+    trace: Trace,
+    values: Floats,
+    along: tuple[TokenAlignment, TokenAlignment],
+    selection: Selection,
+) -> Matrix:
+    """Return the second run's weights less the first one's, named as in the second.
+
+    Keys without a counterpart are the last column, where that differs.
+    """
+    kind, (queries, keys) = selection.kind, along
+    rows, columns = labels(trace, kind)
+    names = [_joined(columns, group[1]) for group in keys.groups]
+    others = any(keys.rest) and not (np.abs(values[:, -1]) <= SAME_WEIGHT).all()
+    names += [Label(_("(others)"))] if others else []
+    values = values[:, : len(names)]
+    reach = largest(values)
+    one, other = (visible(name)[:LONGEST] for name in found.names)
+    row_axis, column_axis = axes(trace, kind)
+    return Matrix(
+        title=_named_head(_("{run} − {other}", run=other, other=one), selection),
+        values=values,
+        shade=signed_shade(values, reach),
+        rows=tuple(_joined(rows, group[1]) for group in queries.groups),
+        columns=tuple(names),
+        row_axis=row_axis,
+        column_axis=column_axis,
+        ends=ends(reach),
+        note=_("difference, linear, as far below zero as above"),
+        border=_line(found, trace, kind, 1),
+        row_role="query",
+        column_role="key",
+        signed=True,
+    )
+
+
+def _joined(names: Sequence[Label], group: Sequence[int]) -> Label:
+    if len(group) == 1:
+        return names[group[0]]
+    return Label("".join(names[at] for at in group))
+
+
+def divergence_grids(found: RunComparison) -> dict[Kind, Matrix]:
+    """Return a map of layers by heads for each kind, all on one range, in bits."""
+    grids = found.divergences
+    top = max(map(_top, grids.values()), default=0.0)
+    return {
+        kind: Matrix(
+            title=_(KIND_NAMES[kind]),
+            values=grid,
+            shade=np.clip(grid / np.float32(max(top, SAME_BITS)), 0, 1),
+            rows=tuple(str(layer + 1) for layer in range(grid.shape[0])),
+            columns=tuple(str(head + 1) for head in range(grid.shape[1])),
+            row_axis=_("layer"),
+            column_axis=_("head"),
+            ends=("0", _("{bits} bit", bits=number(top, 3))),
+            note=_("Jensen-Shannon divergence of the rows, of 1 bit at most"),
+            row_unit=_("layer"),
+            column_unit=_("head"),
+        )
+        for kind, grid in sorted(grids.items(), key=lambda one: KINDS.index(one[0]))
+    }

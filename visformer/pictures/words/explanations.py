@@ -473,6 +473,13 @@ def _tree(_scene: Scene) -> str:
     )
 
 
+def _compare(_scene: Scene) -> str:
+    return _(
+        "Two runs side by side: click a head in one of the grids to see its map in both "
+        "and the difference of these."
+    )
+
+
 EXPLAINED: dict[TabPage, Callable[[Scene], str]] = {
     ("attention",): _attention,
     ("architecture",): _architecture,
@@ -487,4 +494,5 @@ EXPLAINED: dict[TabPage, Callable[[Scene], str]] = {
     ("output", "search"): _search,
     ("output", "cache"): _cache,
     ("runs", "tree"): _tree,
+    ("runs", "compare"): _compare,
 }

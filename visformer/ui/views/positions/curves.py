@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -283,6 +283,15 @@ class Plot:
             axis.setPen(palette.color(QPalette.ColorRole.Text))
             axis.setTextPen(palette.color(QPalette.ColorRole.Text))
             axis.setTickFont(widget.font())
+
+    def cache(self) -> None:
+        """Keep what is painted of axes and curves, for a line that often moves."""
+        for item in (*self._axes.values(), *self.curves):
+            item.setCacheMode(item.CacheMode.DeviceCoordinateCache)
+
+    def tick(self, names: Mapping[float, str]) -> None:
+        """Name places of the axis below; names that would overlap are left out."""
+        self._axes["bottom"].setTicks([[*names.items()]])
 
 
 def pens(palette: QPalette, *, thin: bool) -> list[QPen]:

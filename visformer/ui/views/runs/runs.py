@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from PySide6.QtCore import (
     QEvent,
@@ -46,6 +46,7 @@ from visformer.session.state import Session, State
 from visformer.ui.bars.sentence import paint_parts
 from visformer.ui.layout import LeastColumn, fill
 from visformer.ui.look.theme import Dressed
+from visformer.ui.views.runs.side_by_side import ComparePage
 from visformer.ui.views.view import PagedView, View
 from visformer.ui.widgets.controls import word_button
 from visformer.ui.widgets.plain_label import paragraph, plain_tip
@@ -181,8 +182,14 @@ class RunsView(PagedView):
     """The tree of runs, and a comparison."""
 
     name = "runs"
-    pages = (TreePage,)
+    pages = TreePage, ComparePage
     fills = True  # with tables that need all of the width
+
+    @classmethod
+    def imports(cls) -> Iterator[object]:
+        """Import what the pages need."""
+        for page in cls.pages:
+            yield from page.imports()
 
 
 class RunTree(QTreeWidget):
