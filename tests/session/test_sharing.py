@@ -32,6 +32,7 @@ WISHES = {
     "changed": Wish(sentence="don't"),
     "fed": Wish(sentence="hello", reference="hallo"),
     "forced": Wish(sentence="hello", prefix=(Choice(7, "model"), Choice(9, "forced"))),
+    "searched": Wish(sentence="hello", strategy=Strategy("beam", beams=3)),
     "drawn": Wish(sentence="hello", strategy=Strategy("sample", seed=3), limit=9),
 }
 CHANGE = parse(["hide 2; head cross off @ L2H1"])
@@ -111,8 +112,9 @@ def test_a_command_makes_the_run_again(
     assert_same(drawn.trace, trace)
 
 
-def test_no_command_draws_tokens(folder: Path) -> None:
-    state, _trace = made(folder, "drawn")
+@pytest.mark.parametrize("name", ["drawn", "searched"])
+def test_no_command_draws_or_searches_tokens(folder: Path, name: str) -> None:
+    state, _trace = made(folder, name)
     with pytest.raises(InputError, match="Copy it as Python"):
         sharing.as_command(state, state.shown)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from visformer.engine.messages import Decode
-from visformer.language import _
+from visformer.language import _, ngettext
 from visformer.pictures.token_names import chosen_name
 from visformer.pictures.words.translation_text import TextPart, first_difference
 from visformer.text import visible
@@ -182,6 +182,8 @@ def _wanted_words(now: Decode | None, before: Decode | None) -> Iterator[str]:
 def _strategy_words(strategy: Strategy) -> str:
     if strategy == GREEDY:
         return _("greedy")
+    if strategy.name == "beam":
+        return ngettext("{n} beam", "{n} beams", strategy.beams)
     return _(
         "drawn, temperature {heat}, seed {seed}",
         heat=number(strategy.temperature),
