@@ -196,7 +196,7 @@ class PassChanges:
         self, found: Captured, row: int, kind: Kind, here: LocalChanges
     ) -> None:
         """Change the weights, the mask and the result of one sentence."""
-        one = _Sentence(found, row)
+        one = _ChangedRow(found, row)
         mask = self._change.mask(kind, here.layer, one.mask, one.opened)
         own, values = found.weights[row].numpy(), found.values[row].numpy()
         if here.acts(*SCORES):
@@ -228,7 +228,7 @@ def _turned(x: Tensor, turn: bool) -> Tensor:
     return x.transpose(0, 1) if turn else x
 
 
-class _Sentence:
+class _ChangedRow:
     """One sentence of an attention: what its scores follow from."""
 
     def __init__(self, found: Captured, row: int) -> None:

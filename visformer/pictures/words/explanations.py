@@ -475,8 +475,8 @@ def _tree(_scene: Scene) -> str:
 
 def _compare(_scene: Scene) -> str:
     return _(
-        "Two runs side by side: click a head in one of the grids to see its map in both "
-        "and the difference of these."
+        "Two runs side by side. Click a head in one of the grids to see its map in "
+        "both, and their difference."
     )
 
 
