@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import msgspec
 import pytest
 
+from tests.models import tiny_checkpoint
 from tests.opened import opened_model
 from tests.session.sessions import (
     HIDDEN,
@@ -19,8 +21,9 @@ from tests.session.sessions import (
     worked,
 )
 from tests.traces import make_trace
+from visformer.core.decoding import Decoding
 from visformer.engine.mirror import Decoded
-from visformer.pictures.runs_tree import mean_log_p
+from visformer.pictures.runs_tree import mean_log_p, outline
 from visformer.session import openings, run, runs, tree
 from visformer.session.kept import recipe_of, runs_of, session_of
 from visformer.session.recipe import read_recipe, written
@@ -350,3 +353,11 @@ def test_a_run_without_numbers_takes_no_memory() -> None:
     assert made.bytes > 0
     assert made.let_go().bytes == 0
     assert made.let_go().let_go().outline == made.outline
+
+
+def test_the_outline_of_a_forced_token_can_be_written() -> None:
+    decoding = Decoding(tiny_checkpoint(), "abc", limit=4)
+    decoding.step(2)
+    said = outline(decoding.force("z"))
+    assert said.forced == ((2, "z"),)
+    assert msgspec.json.decode(msgspec.json.encode(said), type=type(said)) == said

@@ -75,7 +75,8 @@ def outline(trace: Trace) -> Outline:
             mean=mean_log_p(trace),
             model=model.name,
             digest=model.digest,
-            forced=tuple((row + 1, chosen_name(trace, row)) for row in forced),
+            # plain text, as a kept session is written
+            forced=tuple((row + 1, str(chosen_name(trace, row))) for row in forced),
         )
 
     return trace.memo.made((trace.steps,), "outline", make)
