@@ -12,7 +12,15 @@ from tests.opened import opened_model
 from tests.session.sessions import HIDDEN, OTHER, TRACE, Engine, answer, take
 from tests.session.sessions import translated as asked_for
 from visformer.core.decoding import Decoding
-from visformer.engine.messages import Decode, Lens, Refused, SearchBeams, Searched
+from visformer.engine.messages import (
+    Decode,
+    Finished,
+    Lens,
+    Refused,
+    SearchBeams,
+    Searched,
+)
+from visformer.engine.mirror import Decoded
 from visformer.session import runs, searches, tree
 from visformer.session.runs import show_trace
 from visformer.session.searches import no_search_words, wanted_search
@@ -65,6 +73,20 @@ def test_the_page_asks_once_for_the_search_on_screen(
     searching.set(tab="attention")
     searching.do(searches.choose_beams, 3)  # asked for when the page is turned to
     assert len(engine.asked) == asked + 1
+
+
+def test_nothing_is_said_of_the_search_of_another_run(
+    searching: Session, engine: Engine
+) -> None:
+    searched(searching, engine)
+    searching.do(runs.translate, "three four")
+    assert searching.state.scene.search is FOUND  # its run is still on screen
+    trace = replace(TRACE, source_text="three four")
+    take(searching, Decoded(number=len(engine.asked), trace=trace, limit=9))
+    assert searching.state.scene.search is None
+    assert isinstance(engine.last, Decode)
+    take(searching, Finished(number=len(engine.asked), step_ms=1.0))
+    assert engine.last == SearchBeams(source="three four", beams=4)
 
 
 def test_other_pages_ask_for_no_search(session: Session, engine: Engine) -> None:

@@ -74,12 +74,14 @@ def wanted_search(state: State) -> SearchBeams | None:
 
 def search(state: State, *, again: bool = False) -> Next:
     """Request the search that is wanted, unless it was; ``again``: then too."""
-    wanted, known = wanted_search(state), state.search
-    if wanted is None or state.opened is None or state.busy:
+    wanted, opened, known = wanted_search(state), state.opened, state.search
+    if wanted is None or opened is None:
         return Next(state)
-    if known is not None and known.is_of(state.opened.number, wanted) and not again:
+    if known is not None and not known.is_of(opened.number, wanted):
+        state = replace(state, search=None)  # of another run than is on screen
+    if state.busy or (state.search is not None and not again):
         return Next(state)
-    asked = SearchAsked(opened=state.opened.number, request=wanted)
+    asked = SearchAsked(opened=opened.number, request=wanted)
     return Next(replace(state, search=asked, busy=_("searching")), (wanted,))
 
 

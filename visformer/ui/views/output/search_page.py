@@ -66,10 +66,8 @@ class SearchPage(Dressed, View):
         self.penalty = number_field(_("length penalty"), -9, 9)
         self.penalty.setSingleStep(0.1)
         self.penalty.valueChanged.connect(self._rank)
-        tip = _("Search this sentence now")
-        self.again = word_button(
-            _("Search"), tip, lambda: session.do(search, again=True)
-        )
+        self.again = word_button(_("Search"), _("Search this sentence now"))
+        self.again.clicked.connect(lambda: session.do(search, again=True))
         self.canvas = TreeCanvas()
         self.canvas.setAccessibleName(_("the beam search, step by step"))
         self.canvas.hovered.connect(self._tell)
@@ -85,8 +83,7 @@ class SearchPage(Dressed, View):
         penalty = titled(_("&length penalty"), self.penalty)
         ranking = fill(QHBoxLayout(), penalty, self.penalty, (self.how, 1))
         parts = (self.area, 3), ranking, (self.list, 1), None
-        inside = fill(LeastColumn(self._searched), *parts)
-        inside.setContentsMargins(0, 0, 0, 0)
+        fill(LeastColumn(self._searched), *parts)
         beams = titled(_("&beams"), self.beams)
         line = fill(QHBoxLayout(), beams, self.beams, self.again, (self.about, 1))
         fill(LeastColumn(self), line, (self._searched, 1), None)
@@ -109,15 +106,15 @@ class SearchPage(Dressed, View):
         """Show the search that belongs to the run on screen, as far as it is known."""
         self._state = state
         found = self.found_search()
-        with QSignalBlocker(self.beams), QSignalBlocker(self.penalty):
+        with QSignalBlocker(self.beams):
             self.beams.setValue(beams_of(state))
-            if found is not None:
-                self.penalty.setValue(self._penalty(found))
         self._searched.setVisible(found is not None)
-        self.again.setVisible(found is None and not state.busy and self._can)
         if found is None or state.trace is None or state.visible is None:
             self.about.setText(self._missing())
+            self.again.setVisible(not state.busy and wanted_search(state) is not None)
+            self._changed.forget("step")
             return
+        self.again.hide()
         tree = beam_tree(found, state.trace)
         ids = [step.id for step in state.trace.steps[tree.first :]]
         own = tree.along(ids)
@@ -136,10 +133,9 @@ class SearchPage(Dressed, View):
             mine = own[-1] if own and len(own) == len(ids) else None
             self.list.draw(hypotheses(found, state.views.penalty), mine)
             self.how.setText(penalty_words(found))
-
-    @property
-    def _can(self) -> bool:
-        return wanted_search(self._state) is not None
+            chosen, own_one = state.views.penalty, found.length_penalty
+            with QSignalBlocker(self.penalty):
+                self.penalty.setValue(own_one if chosen is None else chosen)
 
     def found_search(self) -> BeamSearch | None:
         """Return the search of what is on screen, once it is known."""
@@ -159,10 +155,6 @@ class SearchPage(Dressed, View):
             return _("Searching…")
         return "" if known is None else known.reason or _("The search was stopped.")
 
-    def _penalty(self, found: BeamSearch) -> float:
-        own = self._state.views.penalty
-        return found.length_penalty if own is None else own
-
     def _see(self, column: int) -> None:
         """Scroll to the current step."""
         box = self.canvas.grid.box(max(0, column), 0)
@@ -176,10 +168,8 @@ class SearchPage(Dressed, View):
     def _tell(self, node: Node | None) -> None:
         """Describe the node pointed at."""
         tree = self.canvas.tree
-        hint = _("Click a token to see the run along its history; undo leads back.")
-        self.about.setText(
-            hint if node is None or tree is None else node_words(tree, node)
-        )
+        said = _("Click a token to see the run along its history; undo leads back.")
+        self.about.setText(node_words(tree, node) if tree and node else said)
 
     def _go_to(self, node: Node) -> None:
         if self.canvas.tree is not None:
@@ -225,33 +215,23 @@ class HypothesisTable(Dressed, QTableView):
         """Show hypotheses; ``own`` is the node that the run on screen ends with."""
         at = None if own is None else (own.step, own.beam, own.id)
         here = (n for n, line in enumerate(lines) if line.one[:3] == at)
-        same = len(lines) == len(self.lines)
         self.lines, self._own = lines, next(here, None)
-        if same:
-            self.viewport().update()
-        else:
+        if self._model.rowCount() != len(lines):  # else the current row stays
             self._model.reset(len(lines), len(TITLES))
+        self.viewport().update()
         self._dress()
 
     def _dress(self) -> None:
-        metrics, across, down = (
-            self.fontMetrics(),
-            self.horizontalHeader(),
-            self.verticalHeader(),
-        )
+        metrics, across = self.fontMetrics(), self.horizontalHeader()
         for column, title in enumerate(TITLES[:-1]):
             texts = (_(title), "−0.0000e−00")
             wide = max(map(metrics.horizontalAdvance, texts)) + metrics.height()
             across.resizeSection(column, wide)
-        down.setDefaultSectionSize(metrics.height() + 4)
+        line = metrics.height() + 4
+        self.verticalHeader().setDefaultSectionSize(line)
         around = across.sizeHint().height() + 2 * self.frameWidth()
-        rows = max(1, len(self.lines))
-        few, every = (
-            around + count * down.defaultSectionSize()
-            for count in (min(LEAST_LINES, rows), rows)
-        )
-        self.setMinimumHeight(few)
-        self.setMaximumHeight(every)
+        self.setMinimumHeight(around + line * min(LEAST_LINES, len(self.lines)))
+        self.setMaximumHeight(around + line * len(self.lines))
 
     def _title(self, section: int, way: Qt.Orientation, role: int) -> object:
         if role != Role.DisplayRole:
