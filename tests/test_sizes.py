@@ -21,7 +21,6 @@ ALONE = {  # pattern of such files -> why each is a file of its own
     "pictures/token_bars.py": "a picture, which ui draws",
     "program/plain_imports.py": "runs before anything else is imported",
     "session/receive.py": "pure, while its importer is a widget",
-    "ui/views/attention/change_offers.py": "entries of menus, beside a long view",
     "ui/bars/status.py": "a bar of the window is a file",
     "values/changes/*.py": "a change of a run: README's recipe is to add a file",
 }

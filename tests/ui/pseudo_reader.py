@@ -19,6 +19,7 @@ from visformer.core.decoding import Decoding
 from visformer.core.lens_rows import read_streams
 from visformer.core.side_runs import layer_parameters
 from visformer.engine.messages import (
+    Effect,
     Finished,
     Lens,
     LensDone,
@@ -27,7 +28,7 @@ from visformer.engine.messages import (
     ParametersDone,
 )
 from visformer.engine.mirror import Decoded
-from visformer.engine.process import nearest
+from visformer.engine.process import effect, nearest
 from visformer.pictures.selection import AttentionCell
 from visformer.session.pending import Sent
 from visformer.ui import views
@@ -166,6 +167,8 @@ class Reader:
                 heat, wanted = request.temperature, (request.hidden, request.chosen)
                 rows = read_streams(self.checkpoint, *wanted, temperature=heat)
                 self.window.receive(LensDone(number=number, rows=rows))
+            elif isinstance(request, Effect):
+                self.window.receive(effect(self.checkpoint, number, request))
             else:
                 assert isinstance(request, Nearest)
                 self.window.receive(nearest(self.checkpoint, number, request))

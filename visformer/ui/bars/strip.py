@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
 
 from PySide6.QtCore import QEvent, QPoint, QRect, QSize, Qt, Signal
@@ -32,7 +32,7 @@ from visformer.pictures.attention.strips import Chip
 from visformer.pictures.picture import raw_label
 from visformer.ui.bars.chip_painter import REACH, SIZED, ChipLook, ChipPainter, look_of
 from visformer.ui.look import icons
-from visformer.ui.widgets.controls import keeps
+from visformer.ui.widgets.controls import Offer, add_offers, keeps
 from visformer.ui.widgets.plain_label import plain_tip, written
 from visformer.words import number, probability
 
@@ -62,6 +62,8 @@ class TokenStrip(QScrollArea):
     def __init__(self, name: str, empty: str, *, tall: bool = False) -> None:
         """``tall``: there is room for a large chip before there is one."""
         super().__init__()
+        # entries for a token, above the others
+        self.offers: Callable[[int], Iterable[Offer]] = lambda _at: ()
         self.row = _ChipRow(empty, tall=tall)
         self.row.beside.connect(self.beside)
         self._tokens = ""  # all of them
@@ -177,13 +179,15 @@ class TokenStrip(QScrollArea):
         event.accept()
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
-        menu = self.menu()
+        at = self.row.at(self.row.mapFromGlobal(event.globalPos()))
+        menu = self.menu(self.row.focused if at is None else at)
         menu.aboutToHide.connect(menu.deleteLater)
         menu.popup(event.globalPos())
 
-    def menu(self) -> QMenu:
-        """Build the menu; disabled while there is nothing to copy."""
+    def menu(self, at: int | None = None) -> QMenu:
+        """Build the menu, at a token; disabled while there is nothing to copy."""
         menu, chips = QMenu(self), self.row.chips
+        add_offers(menu, () if at is None else self.offers(at))
         for title, texts in (
             (_("Copy the &tokens"), [raw_label(chip.token) for chip in chips]),
             (_("Copy their &ids"), [str(chip.id) for chip in chips]),
@@ -338,7 +342,7 @@ class _ChipRow(QWidget):
             painter.drawRoundedRect(box, box.height() / 5, box.height() / 5)
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        index = self._at(event.position().toPoint())
+        index = self.at(event.position().toPoint())
         if index is not None:
             where, words = event.globalPosition().toPoint(), self.words(index)
             QToolTip.showText(where, plain_tip(words), self)
@@ -348,7 +352,7 @@ class _ChipRow(QWidget):
         return "\n".join(filter(None, (chip_words(self.chips[index]), self.clicks)))
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
-        index = self._at(event.position().toPoint())
+        index = self.at(event.position().toPoint())
         if index is not None:
             self.clicked.emit(index)
         else:
@@ -357,7 +361,7 @@ class _ChipRow(QWidget):
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
         self.beside.emit()
 
-    def _at(self, point: QPoint) -> int | None:
+    def at(self, point: QPoint) -> int | None:
         return next(
             (i for i, box in enumerate(self.boxes) if box.contains(point)), None
         )

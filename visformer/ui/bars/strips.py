@@ -14,6 +14,7 @@ from visformer.session.state import State
 from visformer.ui.bars.strip import TokenStrip
 from visformer.ui.layout import fill
 from visformer.ui.widgets.plain_label import plain_label
+from visformer.values.facts import SentenceSide
 from visformer.values.trace import Trace
 
 
@@ -30,6 +31,10 @@ class Strips(QWidget):
         self.target = TokenStrip(
             _("Target tokens"), _("nothing decoded yet: step forward"), tall=True
         )
+        self.sides: dict[SentenceSide, TokenStrip] = {
+            "source": self.source,
+            "target": self.target,
+        }
         self.target.explain_clicks(_("Click: go to the step that wrote it."))
         self._source_name = plain_label("", faint=True)
         self._target_name = plain_label(_("target"), faint=True)

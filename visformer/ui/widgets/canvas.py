@@ -72,6 +72,8 @@ class Canvas(QWidget):
 
     hovered = Signal(object)  # a MapCell or None
     clicked = Signal(object)  # the same
+    # a MapCell, how many pixels the mouse went up from it with Shift, whether it ends
+    pulled = Signal(object, float, bool)
     moved = Signal()  # another part is visible
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -102,6 +104,7 @@ class Canvas(QWidget):
         self._under: MapCell | None = None
         self._pressed: QPointF | None = None
         self._grabbed: QRectF | None = None  # the view when a drag began
+        self._pulled: MapCell | None = None  # the cell that is dragged instead
 
     # ---- what is shown ---------------------------------------------------------
 
@@ -402,11 +405,16 @@ class Canvas(QWidget):
     def mousePressEvent(self, event: QMouseEvent) -> None:
         if event.button() == Qt.MouseButton.LeftButton:
             self._pressed, self._grabbed = event.position(), self.view
+            if event.modifiers() == Qt.KeyboardModifier.ShiftModifier:
+                self._pulled = self.cell_at(event.position())
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         if self._pressed is not None and self._grabbed is not None:
             path = event.position() - self._pressed
             if path.manhattanLength() >= QApplication.startDragDistance():
+                if self._pulled is not None:
+                    self.pulled.emit(self._pulled, -path.y(), False)
+                    return
                 x = path.x() * self.view.width() / max(1, self.width())
                 y = path.y() * self.view.height() / max(1, self.height())
                 self.look_at(self._grabbed.translated(-x, -y))
@@ -415,11 +423,14 @@ class Canvas(QWidget):
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         pressed, self._pressed, self._grabbed = self._pressed, None, None
+        pulled, self._pulled = self._pulled, None
         if pressed is None or event.button() != Qt.MouseButton.LeftButton:
             return
         path = event.position() - pressed
         if path.manhattanLength() < QApplication.startDragDistance():
             self.clicked.emit(self.cell_at(event.position()))
+        elif pulled is not None:
+            self.pulled.emit(pulled, -path.y(), True)
 
     def wheelEvent(self, event: QWheelEvent) -> None:
         """Zoom around the mouse; a page that scrolls does so unless Ctrl is held."""

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import (
     QComboBox,
     QDoubleSpinBox,
     QLabel,
+    QMenu,
     QSpinBox,
     QTabBar,
     QToolButton,
@@ -19,7 +20,16 @@ from PySide6.QtWidgets import (
 
 from visformer.language import _
 
+Offer = tuple[str, Callable[[], None]]  # the title of a menu's entry, what it does
 Spin = TypeVar("Spin", QSpinBox, QDoubleSpinBox)
+
+
+def add_offers(menu: QMenu, offers: Iterable[Offer]) -> None:
+    """Put entries into a menu, apart from those that follow."""
+    for title, do in offers:
+        menu.addAction(title).triggered.connect(lambda _=False, do=do: do())
+    if menu.actions():
+        menu.addSeparator()
 
 
 class ComboBox(QComboBox):

@@ -37,6 +37,7 @@ from visformer.errors import InputError
 from visformer.files import check_suffix, exists, save_result, short
 from visformer.language import N_, _
 from visformer.pictures.picture import Table, csv_text, json_text, npz
+from visformer.ui.widgets.controls import Offer, add_offers
 from visformer.ui.widgets.corner_button import CornerButton
 from visformer.ui.widgets.vector import svg
 from visformer.ui.window.large import can_be_large, place_of, report
@@ -47,9 +48,6 @@ UNITS = 96  # of a drawing in an inch
 DOTS = 300  # pixels in an inch of a figure that has a width
 SHARPNESS = 2  # pixels of a picture per pixel on screen, in each direction
 MODIFIED = "modified"  # a window's property: what is changed in the run it shows
-
-
-Offer = tuple[str, Callable[[], None]]  # the title of an entry, and what it does
 
 
 class Format(NamedTuple):
@@ -98,10 +96,7 @@ class Export(QObject):
     def menu(self, place: QPoint | None = None) -> QMenu:
         """Build the menu; disabled while there is nothing to copy."""
         menu = QMenu(self._widget)
-        for title, do in () if place is None else self.offers(place):
-            menu.addAction(title).triggered.connect(lambda _=False, do=do: do())
-        if menu.actions():
-            menu.addSeparator()
+        add_offers(menu, () if place is None else self.offers(place))
         self._offer_size(menu)
         there = self._table() is not None
         for form in FORMATS:

@@ -56,6 +56,7 @@ from visformer.ui.window.actions import (
 )
 from visformer.ui.window.appearance import Appearance
 from visformer.ui.window.body import Body, Side
+from visformer.ui.window.change_offers import token_offers
 from visformer.ui.window.large import FirstClick, LargePlace
 from visformer.ui.window.presenting import Presentation
 from visformer.ui.window.session_files import SessionFiles, TraceOpener
@@ -119,6 +120,8 @@ class MainWindow(WindowParts):
         for line in (self.source, self.reference):
             line.told.connect(lambda words: self.session.set(notice=words))
         self.strips = Strips()
+        for side, strip in self.strips.sides.items():
+            strip.offers = partial(token_offers, self.session, self, side)
         self.sentence = Sentence()
         self.transport = Transport()
         self.transport.moved.connect(lambda step: self.session.set(step=step))

@@ -9,7 +9,14 @@ from itertools import chain
 from typing import Literal
 
 from PySide6.QtCore import QElapsedTimer, QPoint, QPointF, QSize, Qt, QTimer, Signal
-from PySide6.QtWidgets import QPushButton, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtGui import QCursor
+from PySide6.QtWidgets import (
+    QPushButton,
+    QStackedWidget,
+    QToolTip,
+    QVBoxLayout,
+    QWidget,
+)
 
 from visformer.language import _
 from visformer.pictures.attention.finder import find_words, head_finder
@@ -31,20 +38,21 @@ from visformer.pictures.attention.reading import (
 from visformer.pictures.picture import Bytes, Matrix, Table
 from visformer.pictures.selection import AttentionCell, Look, Order
 from visformer.pictures.words.absent import missing_kinds_words
+from visformer.session.runs import fixed_words
 from visformer.session.state import Session, State
 from visformer.ui.bars.look_bar import LookBar
 from visformer.ui.layout import fill
 from visformer.ui.views.attention.arc_map import SideToken
-from visformer.ui.views.attention.change_offers import cell_offers, head_offers
 from visformer.ui.views.attention.kind_panel import KindPanel, KindsPane
 from visformer.ui.views.attention.overview import Overview
 from visformer.ui.views.view import View
 from visformer.ui.widgets.canvas import MapCell
-from visformer.ui.widgets.export import Offer
+from visformer.ui.widgets.controls import Offer
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.labels import LongestLabels, longest
 from visformer.ui.widgets.plain_label import paragraph
 from visformer.ui.widgets.term_tips import TermTip
+from visformer.ui.window.change_offers import cell_offers, head_offers, pin
 from visformer.values.attributions import ATTRIBUTIONS
 from visformer.values.facts import KINDS, Kind
 from visformer.values.memo import same
@@ -52,6 +60,7 @@ from visformer.values.trace import Trace
 from visformer.words import KIND_NAMES
 
 SLICE_MS = 8  # of work on a long sentence per turn of the event loop
+FULL = 200  # pixels that a cell is dragged up for a weight of 1
 PRESENTED = 2.0  # ratio of a cell's sides for an audience, at most
 STOP = object()
 LongWork = Kind | Literal["order", "overview"]
@@ -124,6 +133,7 @@ class AttentionView(View):
         panel.clicked.connect(partial(self._click, kind))
         panel.offer_taken.connect(self._take_offer)
         panel.heat_map.export.offers = partial(self._cell_offers, kind)
+        panel.heat_map.canvas.pulled.connect(partial(self._pull, kind))
         return panel
 
     def _lay_out(self) -> None:
@@ -402,14 +412,30 @@ class AttentionView(View):
         return head_offers(self.session, self._state.kind, at) if at else ()
 
     def _cell_offers(self, kind: Kind, place: QPoint) -> Iterable[Offer]:
-        canvas, state, shown = self.maps[kind].canvas, self._state, self._readings
+        canvas = self.maps[kind].canvas
         at = canvas.cell_at(QPointF(canvas.mapFromGlobal(place)))
-        reading, trace = shown.get(kind), state.visible
-        alone = state.look.summary == "head"
-        if at is None or reading is None or trace is None or not alone:
-            return ()
-        head = layer_and_head(trace, state.selection, kind)
-        return cell_offers(self.session, self, reading.cell(*at), head)
+        found = None if at is None else self._cell_of_head(kind, at)
+        return () if found is None else cell_offers(self.session, self, *found)
+
+    def _cell_of_head(
+        self, kind: Kind, at: MapCell
+    ) -> tuple[AttentionCell, tuple[int, int]] | None:
+        """Return a cell of a map, and its layer and head; None of several heads."""
+        state, reading = self._state, self._readings.get(kind)
+        trace = state.visible
+        if reading is None or trace is None or state.look.summary != "head":
+            return None
+        return reading.cell(*at), layer_and_head(trace, state.selection, kind)
+
+    def _pull(self, kind: Kind, at: MapCell, up: float, ends: bool) -> None:
+        """Set a cell's weight by how far the mouse goes up from it."""
+        found, reading = self._cell_of_head(kind, at), self._readings.get(kind)
+        if found is None or reading is None or fixed_words(self._state):
+            return
+        weight = min(1.0, max(0.0, float(reading.values[at]) + up / FULL))
+        QToolTip.showText(QCursor.pos(), f"{weight:.3f}", self)
+        if ends:
+            pin(self.session, *found, round(weight, 3))
 
     def _choose_order(self, order: Order) -> None:
         self.session.set(look=replace(self._state.look, order=order))
