@@ -277,7 +277,7 @@ def test_facts_that_are_no_facts_are_refused(tmp_path: Path, text: bytes) -> Non
         ("0/steps/0", lambda data: data[:-1]),
         ("0/steps/0", lambda data: data + b"\0"),
         ("0/steps/0", lambda data: b"\xff" * 8 + data[8:]),  # an id of -1
-        ("0/steps/0", lambda data: data[:-1] + b"\x05"),  # an origin that is none
+        ("0/steps/0", lambda data: data[:-1] + b"\x06"),  # an origin that is none
         ("0/texts/0", lambda data: data.replace(b'"rest"', b'"rust"')),
         ("0/texts/0", lambda data: data.replace(b'"common": [', b'"common": [99, ')),
         ("0/texts/0", lambda data: data.replace(b'"common": [', b'"common": [1')),
