@@ -47,7 +47,7 @@ def entering(said: Said, kind: Kind) -> Floats:
     """Return the stream as an attention of the layer finds it, [T, D]."""
     layer, module = place(said)[1], layer_of(said)
     if kind != "cross":
-        return said.trace.hidden(STACK_OF[kind], layer)
+        return said.read.hidden(STACK_OF[kind], layer)
     before = summed(said, "decoder")
     return before if is_pre_norm(said) else by(module.self_attention_norm, before)
 

@@ -81,7 +81,8 @@ def summarised(said: Said) -> Floats:
             below = rolled(trace, "encoder", trace.layers("encoder"))
             return np.asarray(heads.mean(0) @ below)
         case "rollout":
-            return rolled(trace, kind, layer + 1)
+            rows, keys = map(len, trace.tokens(kind))
+            return rolled(trace.whole, kind, layer + 1)[:rows, :keys]
     return np.asarray(heads[at])
 
 

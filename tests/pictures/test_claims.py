@@ -103,18 +103,7 @@ def test_so_is_what_is_said_of_further_runs(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(
-            name,
-            marks=[pytest.mark.xfail(reason="the rollout of a cut pass is not settled")]
-            if "causal off" in name
-            else [],
-        )
-        for name in FINE
-    ],
-)
+@pytest.mark.parametrize("name", FINE)
 def test_so_is_all_that_is_said(name: str) -> None:
     check(name, fine=True)
 

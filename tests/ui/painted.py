@@ -91,7 +91,7 @@ def _read(group: ElementTree.Element, result: Painted) -> None:
             point = transform.map(x, y)
             assert isinstance(point, tuple)
             text, ink = (element.text or "").strip("\n"), element.get("fill", "")
-            font = _font(group)
+            font = _font(element)  # a layout has one of its own
             result.words.append(Word(text, point[0], point[1], ink, font, turned))
             continue
         if element.tag not in (f"{SVG}rect", f"{SVG}image"):
@@ -106,10 +106,10 @@ def _read(group: ElementTree.Element, result: Painted) -> None:
         result.boxes.append(Box(rect, pen, wide, brush))
 
 
-def _font(group: ElementTree.Element) -> QFont:
-    font = QFont(group.get("font-family", ""))
-    font.setPixelSize(round(float(group.get("font-size", FONT_SIZE))))
-    font.setBold(int(group.get("font-weight", "400")) > 500)
+def _font(text: ElementTree.Element) -> QFont:
+    font = QFont(text.get("font-family", ""))
+    font.setPixelSize(round(float(text.get("font-size", FONT_SIZE))))
+    font.setBold(int(text.get("font-weight", "400")) > 500)
     return font
 
 

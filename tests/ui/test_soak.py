@@ -77,7 +77,4 @@ def runs_are_freed_when_nothing_shows_them(app: App, user: User) -> None:
         gc.set_debug(0)
         gc.garbage.clear()
     ours = (kind.__qualname__ for kind in kinds if "visformer" in kind.__module__)
-    left = collections.Counter(ours)
-    if left["Run"]:
-        pytest.xfail("since runs form a tree, some that left wait for a collection")
-    assert left == {}
+    assert collections.Counter(ours) == {}

@@ -216,7 +216,6 @@ def test_everything_is_whole_at_every_size(plain: Reader) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(reason="at 200 % it covers a word of the diagram at 1280x800")
 def test_the_corner_button_covers_no_word(plain: Reader) -> None:
     check(plain, [*FEW, (SMALL, 150), (LARGE, 100)], covered)
 

@@ -113,26 +113,28 @@ def tree_rows(
         else:
             roots.append(run.key)
 
-    def rows(keys: Sequence[int], depth: int) -> Iterator[TreeRow]:
-        for key in keys:
-            run, above = by_key[key], by_key.get(parents.get(key, 0))
-            signs = (
-                _("on screen") if key == shown else "",
-                _("baseline") if key == pinned else "",
-                _("let go") if run.trace is None else "",
-            )
-            yield TreeRow(
-                key,
-                depth,
-                run.name,
-                made_words(run, above),
-                _marked(run, above),
-                _mean_words(run.outline.mean),
-                ", ".join(filter(None, signs)),
-            )
-            yield from rows(below.get(key, ()), min(depth + 1, DEEPEST))
-
-    return tuple(rows(roots, 0))
+    rows, waiting = list[TreeRow](), [(key, 0) for key in reversed(roots)]
+    while waiting:
+        key, depth = waiting.pop()
+        run, above = by_key[key], by_key.get(parents.get(key, 0))
+        signs = (
+            _("on screen") if key == shown else "",
+            _("baseline") if key == pinned else "",
+            _("let go") if run.trace is None else "",
+        )
+        row = TreeRow(
+            key,
+            depth,
+            run.name,
+            made_words(run, above),
+            _marked(run, above),
+            _mean_words(run.outline.mean),
+            ", ".join(filter(None, signs)),
+        )
+        rows.append(row)
+        deeper = min(depth + 1, DEEPEST)
+        waiting += [(one, deeper) for one in reversed(below.get(key, ()))]
+    return tuple(rows)
 
 
 def _is_branch(run: TreeRun, above: TreeRun) -> bool:
