@@ -15,15 +15,11 @@ LEAST = 1e-6  # smaller weights are rounding errors
 
 
 def sealed(trace: Trace, kind: Kind, layer: int, hidden: Bools) -> bool:
-    """Tell whether the mask alone rules out any weight on ``hidden``.
-
-    bool [Q, K], or of the first queries alone.
-    """
+    """Tell whether the mask alone rules out any weight on ``hidden``, bool [Q, K]."""
     changed = trace.intervention.at(kind, layer).acts("head mask", "weights")
     if changed or trace.is_captured(kind, layer):
         return False
-    mask, rows = trace.masks[kind], slice(len(hidden))
-    mask = np.asarray(mask[layer, rows] if mask.ndim == 3 else mask[rows])
+    mask = trace.mask(kind, layer)
     no_row_is_empty = bool(mask.any(-1).all())
     return (
         trace.model.attention[kind].masked_value <= NO_WEIGHT
@@ -37,10 +33,10 @@ def reads_on(trace: Trace, kind: Kind, layer: int) -> bool:
     whole, rows, keys = trace.whole, len(trace), len(trace.whole)
     if kind != "decoder" or whole is trace:
         return False
-    if sealed(whole, kind, layer, np.tile(np.arange(keys) >= rows, (rows, 1))):
-        return False
 
     def last() -> Ids:
+        if sealed(whole, kind, layer, later(keys, keys)):
+            return np.arange(1, keys + 1)
         read = (np.nan_to_num(whole.attention(kind, layer)) > 0).any(0)  # [T, T]
         return np.asarray((read * np.arange(1, keys + 1)).max(1, initial=0))
 
