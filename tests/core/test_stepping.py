@@ -10,12 +10,11 @@ import torch
 from torch import nn
 
 from tests.core.variants import ODD, assert_same, difference, small
-from tests.long_work import drained
 from visformer.core.check import check
 from visformer.core.decoding import Decoding
 from visformer.core.incremental import DecoderState
 from visformer.core.packed import Affine
-from visformer.core.search import search
+from visformer.core.search import exhausted, search
 from visformer.core.side_runs import run_texts
 from visformer.engine.messages import Answer, Decode, Numbered, Refused
 from visformer.engine.mirror import Decoded, Mirror
@@ -186,7 +185,7 @@ def test_search_finds_what_decoding_finds(preset: str) -> None:
         assert [step.id for step in steps] == ids
         assert not set(ids) & {id for (id,) in checkpoint.generation.forbidden}
     assert len(search(checkpoint, sources, beam=3)) == 4
-    traces = drained(run_texts(checkpoint, ["4 5 6", "7 8"]))
+    traces = exhausted(run_texts(checkpoint, ["4 5 6", "7 8"]))
     assert [len(trace.source) for trace in traces] == [len(traces[0].source)] * 2
 
 

@@ -37,7 +37,7 @@ from visformer.engine.messages import (
     Shuffle,
     Shuffled,
 )
-from visformer.pictures.attention.reading import attention_map, reading
+from visformer.pictures.attention.reading import attention_map, reading, share_words
 from visformer.pictures.selection import Look
 from visformer.pictures.words.modified_run import report_words
 from visformer.session import receive, runs, side_requests
@@ -275,7 +275,8 @@ def measured(session: Session, engine: Engine) -> list[AttributionPlace]:
     while isinstance(engine.last, Attribute) and session.state.busy:
         asked.append(engine.last.place)
         values = np.ones((9, 9), np.float32)
-        made = Attribution(values=values)
+        share = np.ones(5, np.float32) if engine.last.shared else None
+        made = Attribution(values=values, share=share)
         take(session, Attributed(number=len(engine.asked), attribution=made))
     return asked
 
@@ -299,6 +300,11 @@ def test_a_measure_is_asked_for_of_each_kind_once_the_run_is_there(
     assert len(engine.asked) == count
     session.set(look=Look(summary="gradient"))
     assert {place.layer for place in measured(session, engine)} == {0}
+    shared = [one.shared for one in engine.asked if isinstance(one, Attribute)]
+    assert shared.count(True) == 1  # it is of the run, whatever the measure
+    state = session.state
+    assert state.visible is not None
+    assert "source share" in share_words(state.visible, state.selection, state.look)
 
 
 def test_what_cannot_be_measured_says_why_in_its_place(

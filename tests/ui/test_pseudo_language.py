@@ -10,11 +10,11 @@ import pytest
 from PySide6.QtWidgets import QComboBox, QLineEdit
 
 from tests.general_traces import Shape, any_trace
-from tests.long_work import drained
 from tests.models import tiny_checkpoint
 from tests.pseudo import Unmarked
 from tests.states import ran
 from tests.ui.pseudo_reader import Reader
+from visformer.core.search import exhausted
 from visformer.core.side_runs import run_texts
 from visformer.engine.messages import Shuffled
 from visformer.pictures.computation.stages import stage_names
@@ -159,7 +159,7 @@ def test_a_modified_run(running: Reader, missing: Unmarked) -> None:
 
 def test_a_batch(running: Reader, missing: Unmarked) -> None:
     session = running.window.session
-    traces = tuple(drained(run_texts(running.checkpoint, ("abcde", "ab"))))
+    traces = tuple(exhausted(run_texts(running.checkpoint, ("abcde", "ab"))))
     session.set(tab="masks", **ran(batch=traces), intervention=parse(["hide 2"]))
     running.every_tab()
     rows = running.window.tabs.view("masks").findChildren(QComboBox)

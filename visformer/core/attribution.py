@@ -50,19 +50,23 @@ Working = Generator[WorkDone, None, Floats]
 
 
 def attributed(
-    model: Model, run: KnownRun, place: AttributionPlace
+    model: Model, run: KnownRun, place: AttributionPlace, *, shared: bool
 ) -> Generator[WorkDone, None, Attribution]:
     """Compute a measure of a run; each yield is a place to stop.
 
-    Raises InputError, in one sentence, where the model cannot tell.
+    ``shared``: with the share of the source, which is the same of each measure. Raises
+    InputError, in one sentence, where the model cannot tell.
     """
-    make = {"zeroing": value_zeroing, "norms": weighted_norms}
-    if place.how == "gradient":
-        values = yield from gradient_times_input(model, run, place.kind)
-    else:
-        values = yield from make[place.how](model, run, place.kind, place.layer)
+    how, kind, layer = place
+    match how:
+        case "zeroing":
+            values = yield from value_zeroing(model, run, kind, layer)
+        case "norms":
+            values = yield from weighted_norms(model, run, kind, layer)
+        case "gradient":
+            values = yield from gradient_times_input(model, run, kind)
     share = None
-    if place.kind == "cross":
+    if shared:
         with contextlib.suppress(InputError):  # a change that it cannot make
             share = read_only(source_share(model, run))
     return Attribution(values=read_only(values), share=share)

@@ -27,7 +27,7 @@ from visformer.core.models import (
 from visformer.core.modified import as_intervention
 from visformer.core.rows import Distribution, check_ids
 from visformer.core.sampling import as_strategy, choose
-from visformer.core.search import search_run
+from visformer.core.search import exhausted, search_run
 from visformer.core.threads import few_threads
 from visformer.errors import InputError
 from visformer.language import _
@@ -330,13 +330,8 @@ class Decoding:
         at = AttributionPlace(how, kind, place("layer", layer, trace.layers(kind)))
         target, chosen = trace.target_ids.tolist(), [step.id for step in trace.steps]
         run = KnownRun(self._read, target, chosen, self.intervention, self._fed)
-        work = attributed(self.checkpoint, run, at)
-        while True:
-            try:
-                next(work)
-            except StopIteration as done:
-                made: Attribution = done.value
-                return made
+        work = attributed(self.checkpoint, run, at, shared=kind == "cross")
+        return exhausted(work)
 
     def _follow(self, choices: Sequence[Choice], *, fed: bool) -> Trace:
         if len(choices) > self.limit:

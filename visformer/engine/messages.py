@@ -106,6 +106,7 @@ class Attribute(Request):
     """Measure what tokens do to a run."""
 
     place: AttributionPlace
+    shared: bool  # with the share of the source
     source: str | tuple[int, ...]
     # of each row: what the decoder consumes, and the token that it chose
     ids: tuple[tuple[int, ...], tuple[int, ...]]

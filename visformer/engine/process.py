@@ -359,7 +359,7 @@ def _attribute(server: Server, number: int, request: Attribute) -> Stops:
     model = open_one(server.model)
     source, (target, chosen) = model.vocabulary.read(request.source), request.ids
     run = KnownRun(source, target, chosen, request.intervention, request.fed)
-    made = yield from attributed(model, run, request.place)
+    made = yield from attributed(model, run, request.place, shared=request.shared)
     server.send(Attributed(number=number, attribution=made))
 
 

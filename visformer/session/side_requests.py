@@ -132,14 +132,15 @@ def _attributions(state: State) -> Next:
         known = {**known, **dict.fromkeys(places, none)}
         kept = Attributions(of=trace.storage, known=known)
         return Next(replace(state, attributions=kept))
+    kept = Attributions(of=trace.storage, known=known)
     request = Attribute(
         place=place,
         source=trace.source_text or tuple(trace.source_ids.tolist()),
         ids=(tuple(trace.target_ids.tolist()), tuple(s.id for s in trace.steps)),
         fed=is_taught(trace),
+        shared=place.kind == "cross" and kept.share is None,
         intervention=trace.intervention,
     )
-    kept = Attributions(of=trace.storage, known=known)
     busy = _("measuring {what}", what=_(SUMMARIES[how]))
     return Next(replace(state, attributions=kept, busy=busy), (request,))
 

@@ -34,12 +34,18 @@ class Attribution:
 
     values: Floats | None = None  # [Q, K]; None where the model cannot tell
     reason: str = ""  # why it cannot
-    share: Floats | None = None  # [T], of the source, in [0, 1]; of cross-attention
+    share: Floats | None = None  # [T], of the source, in [0, 1], where it was asked for
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Attributions:
     """All that is known of one run."""
 
-    of: tuple[object, ...] = ()  # what its Trace is made of, compared by identity
-    known: Mapping[AttributionPlace, Attribution | None]  # None: it is on its way
+    of: tuple[object, ...]  # what its Trace is made of, compared by identity
+    known: Mapping[AttributionPlace, Attribution]
+
+    @property
+    def share(self) -> Floats | None:
+        """The source's share of each choice, [T], once it is known."""
+        shares = (one.share for one in self.known.values())
+        return next((share for share in shares if share is not None), None)

@@ -207,10 +207,12 @@ def attribution(
 
 def share_words(trace: Trace, selection: Selection, look: Look) -> str:
     """Say how much of the current step comes from the source; "" if not known."""
-    told = attribution(trace, selection, "cross", look.summary)
-    if told is None or told.share is None or not len(trace):
+    known = selection.attributions
+    if look.summary not in ATTRIBUTIONS or known is None or not len(trace):
         return ""
-    share = float(told.share[len(trace) - 1])
+    if known.share is None or not same(known.of, trace.storage):
+        return ""
+    share = float(known.share[len(trace) - 1])
     if math.isnan(share):
         return ""
     percent = round(100 * share)
@@ -463,12 +465,10 @@ def layers_taken(trace: Trace, look: Look, kind: Kind, layer: int) -> range:
 
 def done_words(trace: Trace, look: Look, kind: Kind, layer: int) -> str:
     """Describe how weights were captured and processed; "" for one head, derived."""
-    if look.summary in ATTRIBUTIONS:
-        return "; ".join(filter(None, _done_parts(trace, look, kind)))
-    parts = (
-        weights_words(trace, kind, layers_taken(trace, look, kind, layer)),
-        *_done_parts(trace, look, kind),
-    )
+    said = ""
+    if look.summary not in ATTRIBUTIONS:
+        said = weights_words(trace, kind, layers_taken(trace, look, kind, layer))
+    parts = said, *_done_parts(trace, look, kind)
     return "; ".join(filter(None, parts))
 
 
