@@ -21,7 +21,8 @@ from visformer.ui.views import VIEWS
 from visformer.ui.views.view import PagedView
 from visformer.ui.window.window import MainWindow
 
-ZOOMS = 100, 150
+SHOWN = (("showNormal", 100), ("showMaximized", 150), ("showFullScreen", 100))
+EMPTY = frozenset({("runs", "compare")})  # without a second run there is no picture
 PATIENCE = 20_000  # milliseconds for what a window manager or the engine does
 STEP, STILL = 10, 60  # between two looks; after which what has not moved stays
 USUAL = 1000, 700  # of the window, in pixels
@@ -37,14 +38,13 @@ def main() -> int:
     app.start()
     opened = waited(lambda: window.session.state.opened is not None)
     said = [] if opened else ["The model is not opened."]
-    for state in (window.showNormal, window.showMaximized, window.showFullScreen):
-        state()
-        for zoom in ZOOMS:
-            window.appearance.zoom_by(zoom - window.appearance.zoom)
-            for place in places(window):
-                fault = presented(window)
-                if fault:
-                    said.append(f"{place}, {zoom} %, {state.__name__}: {fault}")
+    for state, zoom in SHOWN:
+        getattr(window, state)()
+        window.appearance.zoom_by(zoom - window.appearance.zoom)
+        for place in places(window):
+            fault = presented(window)
+            if fault:
+                said.append(f"{place}, {zoom} %, {state}: {fault}")
     print(*said, sep="\n")
     app.close()
     return min(len(said), 1)
@@ -59,7 +59,9 @@ def places(window: MainWindow) -> Iterator[str]:
         for page in view._pages.names if isinstance(view, PagedView) else ():
             assert isinstance(view, PagedView)
             view.turn(page)
-            yield f"{tab.name}, {page}"
+            waited(lambda: not session.state.busy)  # a search
+            if (tab.name, page) not in EMPTY:
+                yield f"{tab.name}, {page}"
         for stage in STAGES if tab.name == "computation" else ():
             session.set(stage=stage.name)
             waited(lambda: not session.state.awaiting.weights)

@@ -89,6 +89,12 @@ def test_each_run_stands_below_the_one_it_came_from(page: TreePage) -> None:
     assert found["run 2"].text(TEXT) == "le chien est noir"
 
 
+def test_the_tree_is_presented(qtbot: QtBot, page: TreePage) -> None:
+    window = window_of(page)
+    qtbot.keyClick(window, Qt.Key.Key_F5)
+    assert window.large.picture is page.runs
+
+
 def test_the_first_difference_is_underlined_and_nothing_else(page: TreePage) -> None:
     seen = painted(window_of(page), page.runs.viewport())
     drawn = [word.text for word in seen.words]

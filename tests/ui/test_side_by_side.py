@@ -167,6 +167,22 @@ def test_only_what_differs_is_shown_unless_all_is_wanted(page: ComparePage) -> N
     assert page.session.state.views.compare_all
 
 
+def test_what_differs_is_presented(qtbot: QtBot, page: ComparePage) -> None:
+    window = page.window()
+    assert isinstance(window, MainWindow)
+    for picture in (page.maps["a"], page.grids["cross"], page.log_p):
+        qtbot.keyClick(window, Qt.Key.Key_F5)
+        assert window.large.picture is not None
+        assert window.large.picture.isAncestorOf(picture)
+        qtbot.keyClick(window, Qt.Key.Key_Escape)
+        group = picture.parentWidget()
+        assert group is not None
+        group.hide()  # as where nothing of it differs
+    qtbot.keyClick(window, Qt.Key.Key_F5)
+    assert not window.presentation.on
+    assert "no picture" in window.session.state.notice
+
+
 def test_a_cell_of_one_map_is_marked_in_all(page: ComparePage) -> None:
     page.maps["a"].hovered.emit(MapCell(1, 4))
     assert page.session.state.hovered == AttentionCell("cross", 1, 4)

@@ -31,6 +31,7 @@ def display() -> Iterator[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 @pytest.mark.skipif(not all(map(shutil.which, NEEDED)), reason="needs Xvfb, openbox")
 def test_the_window_has_its_size_again_under_a_window_manager(display: str) -> None:
     surroundings = {**os.environ, "DISPLAY": display, "QT_QPA_PLATFORM": "xcb"}

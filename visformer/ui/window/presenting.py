@@ -141,6 +141,8 @@ class Presentation:
         if large.picture is None:
             self._enlarge(wanted)
         if large.picture is None:
+            nothing = _("There is no picture here that could be presented.")
+            window.session.set(notice=nothing)
             return
         self.on = True
         self._present(on=True)

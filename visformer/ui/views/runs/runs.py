@@ -50,6 +50,7 @@ from visformer.ui.views.runs.side_by_side import ComparePage
 from visformer.ui.views.view import PagedView, View
 from visformer.ui.widgets.controls import word_button
 from visformer.ui.widgets.plain_label import paragraph, plain_tip
+from visformer.ui.window.large import present_whole
 from visformer.ui.window.window_parts import WindowParts
 
 NAME, MADE, TEXT, MEAN, SIGNS = range(5)  # columns
@@ -91,6 +92,7 @@ class TreePage(Dressed, View):
         menu.aboutToShow.connect(lambda: _fill(menu, self.acts()[4:]))
         self.more.setMenu(menu)
         self.more.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        present_whole(self.runs)
         row = fill(QHBoxLayout(), *self.buttons, self.more, None)
         fill(LeastColumn(self), self.about, row, (self.runs, 1))
         self.dress()
@@ -98,6 +100,10 @@ class TreePage(Dressed, View):
     def _dress(self) -> None:
         self.runs.setMinimumHeight(LEAST_LINES * self.fontMetrics().lineSpacing())
         self.runs.size_columns()
+
+    def main_picture(self) -> QWidget:
+        """Return the tree."""
+        return self.runs
 
     def draw(self, state: State) -> None:
         """Write the runs."""

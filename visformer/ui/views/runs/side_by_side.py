@@ -111,10 +111,11 @@ class ComparePage(Dressed, View):
         Flow(row, named, self.other, self.aligned, self.all, self.feed)
         self._grids = TurningRow(*self.grids.values())
         self._sides = TurningRow(*self.maps.values())
-        present_whole(self._sides)
-        below = TurningRow(self.log_p, self.next)
-        self._pictures = (self._grids, self._sides, below)
-        pictures = ((self._grids, 2), (self._sides, 4), (below, 2))
+        self._below = TurningRow(self.log_p, self.next)
+        self._pictures = (self._sides, self._grids, self._below)
+        for group in self._pictures:
+            present_whole(group)
+        pictures = ((self._grids, 2), (self._sides, 4), (self._below, 2))
         fill(LeastColumn(self), row, self.words, *pictures, None)
 
     def _dress(self) -> None:
@@ -127,8 +128,9 @@ class ComparePage(Dressed, View):
     # ---- drawing ---------------------------------------------------------------
 
     def main_picture(self) -> QWidget | None:
-        """Return both maps and their difference."""
-        return self._sides if self._sides.isVisibleTo(self) else None
+        """Return both maps and their difference, or else what differs."""
+        shown = (group for group in self._pictures if group.isVisibleTo(self))
+        return next(shown, None)
 
     @property
     def drawing(self) -> bool:
@@ -160,6 +162,8 @@ class ComparePage(Dressed, View):
             self._draw_next()
         if self._changed("log p", *everything):
             self._draw_log_p()
+        shown = self._found is not None and not _all_hidden(self.log_p, self.next)
+        self._below.setVisible(shown)
         self.log_p.mark(state.step)
         self._mark_cell()
 
@@ -222,7 +226,7 @@ class ComparePage(Dressed, View):
             same = not shown and found is not None and matrix and found.same_heads(kind)
             grid.setVisible(matrix is not None and not same)
             grid.draw(matrix)
-        self._grids.setVisible(any(not grid.isHidden() for grid in self.grids.values()))
+        self._grids.setVisible(not _all_hidden(*self.grids.values()))
 
     def _draw_maps(self) -> None:
         state, found, self._maps = self._state, self._found, None
@@ -355,6 +359,11 @@ def _nothing_words(state: State) -> str:
             run=other.name,
         )
     return _("The runs are compared once both have ended.")
+
+
+def _all_hidden(*widgets: QWidget) -> bool:
+    """Tell whether each of them is hidden by itself, not by what is around it."""
+    return all(widget.isHidden() for widget in widgets)
 
 
 def _group(groups: Sequence[Group], side: int, token: int) -> int | None:
