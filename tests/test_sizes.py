@@ -16,6 +16,7 @@ ALONE = {  # pattern of such files -> why each is a file of its own
     "__main__.py": "python -m visformer",
     "commands/*.py": "a command, imported by its name when it is called",
     "formats/layouts/*.py": "a layout: README's recipe is to add a file",
+    "apart.py": "processes of our own, beside an interface without any",
     "analysis/checks/table.py": "the table of checks, which another room asks",
     "engine/reasons.py": "sentences alone, beside a handle full of threads",
     "pictures/token_bars.py": "a picture, which ui draws",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from visformer.api import open_session as open_session
     from visformer.api import open_trace as open_trace
     from visformer.api import parse_change as parse_change
+    from visformer.api import render as render
     from visformer.api import save_session as save_session
     from visformer.api import search as search
     from visformer.api import show as show
@@ -96,6 +97,7 @@ _MODULES = {  # public name -> the module that defines it, imported on first use
     "open_session": "api",
     "open_trace": "api",
     "parse_change": "api",
+    "render": "api",
     "run": "core.passes",
     "save_session": "api",
     "search": "api",

@@ -6,19 +6,18 @@ Nothing here imports torch or Qt before it is used.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from multiprocessing.connection import Client, Listener
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast, overload
+from typing import TYPE_CHECKING, Any, cast, overload
 
 from visformer import paths
+from visformer.apart import painter, started
 from visformer.arguments import (
     as_path,
     is_several,
@@ -121,23 +120,36 @@ def show(
         )
     if hasattr(trace, "begin"):
         return _show_served(cast("Model", trace), block=block)
-    watched = sys.modules.get("visformer.watching.watcher")  # nothing was, if not
-    if watched is not None and isinstance(trace, watched.Watched):
-        if not trace.traces:
-            raise InputError(trace.certificate.sentence)
-        return _show_apart(trace.traces, block=block)
+    rows = _watched_rows(trace)
+    if rows:
+        return _show_apart(rows, block=block)
     if isinstance(trace, str | Path):
         trace = open_session(trace)
-    if isinstance(trace, SavedSession):
-        trace = trace.shown
-    if isinstance(trace, Trace):
-        trace = SavedRun(trace=trace)
-    if not isinstance(trace, SavedRun):
-        raise wrong_type("trace", trace, _("a Trace, a session, or the path of one"))
+    run = _saved_run(trace)
     with explained_qt():
         from visformer import app
 
-    return app.show(trace, block=bool(block))
+    return app.show(run, block=bool(block))
+
+
+def _watched_rows(trace: Shown | None) -> Sequence[Trace]:
+    """Return the Traces of what ``watch`` saw; none for anything else."""
+    watched = sys.modules.get("visformer.watching.watcher")  # nothing was, if not
+    if watched is None or not isinstance(trace, watched.Watched):
+        return ()
+    if not trace.traces:
+        raise InputError(trace.certificate.sentence)
+    return tuple(trace.traces)
+
+
+def _saved_run(trace: Shown | None) -> SavedRun:
+    if isinstance(trace, SavedSession):
+        return trace.shown
+    if isinstance(trace, Trace):
+        return SavedRun(trace=trace)
+    if not isinstance(trace, SavedRun):
+        raise wrong_type("trace", trace, _("a Trace, a session, or the path of one"))
+    return trace
 
 
 def _show_served(model: Model, *, block: bool) -> int:
@@ -148,7 +160,7 @@ def _show_served(model: Model, *, block: bool) -> int:
     key = os.urandom(32)
     with Listener(authkey=key) as listener:
         address: Any = listener.address
-        window = _window("run_served", address, key.hex(), model.name)
+        window = started("app:run_served", address, key.hex(), model.name)
 
         def call_in_its_place() -> None:  # or nobody would ever call
             window.wait()
@@ -186,7 +198,7 @@ def _show_apart(traces: Sequence[Trace], *, block: bool) -> int:
     try:
         path = folder / "watched.vis"
         save_session(path, traces)
-        window = _window("run_handed", str(path))
+        window = started("app:run_handed", str(path))
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -196,29 +208,77 @@ def _show_apart(traces: Sequence[Trace], *, block: bool) -> int:
     return 0
 
 
-def _window(function: str, *arguments: str) -> subprocess.Popen[bytes]:
-    """Start a window's process, by a function of ``app``.
+class PNG(bytes):
+    """A picture, which a notebook shows as the last line of a cell."""
 
-    It has a session of its own: what is typed to end this program leaves it open. What
-    it is given goes through a pipe, since everybody can read a command line. It imports
-    nothing from the current folder, which may be a stranger's, but finds what this
-    program finds in other places.
+    def _repr_png_(self) -> bytes:
+        return self
+
+
+@overload
+def render(
+    trace: Shown, path: None = None, *, text: str = "", **options: object
+) -> PNG: ...
+@overload
+def render(
+    trace: Shown, path: str | Path, *, text: str = "", **options: object
+) -> None: ...
+def render(
+    trace: Shown, path: str | Path | None = None, *, text: str = "", **options: object
+) -> PNG | None:
+    """Draw a run into a file, or return it as a PNG where no ``path`` is given.
+
+    ``trace`` is a Trace, a session (of which the run that was shown is drawn), what
+    ``watch`` saw (its first row), the path of a file of these, or a checkpoint or its
+    path, which translates the ``text``. The suffix of ``path`` decides the format:
+    .png, .svg, .pdf or .webp. ``options`` are those of ``visformer render``, with
+    underscores: ``view="output"``, ``kind="cross"``, ``layer=2``, ``raw_pieces=True``,
+    ``change=["causal off"]``.
+
+    The first call starts a process that draws, which the next ones use: no screen is
+    needed, and a QApplication of this program is left alone. Raises InputError for
+    options that are not there, and where the file cannot be written.
     """
-    code = "import json, sys; given = json.load(sys.stdin); "
-    code += "sys.path.extend(given['path']); "
-    code += "from visformer.program.plain_imports import import_plainly; "
-    code += f"import_plainly(); from visformer.app import {function} as run; "
-    code += "sys.exit(run(*given['arguments']))"
-    home = str(Path(__file__).parents[1])  # maybe found by its being the current folder
-    path = [*map(str, filter(None, sys.path)), home]
-    window = subprocess.Popen(
-        [sys.executable, "-P", "-c", code],
-        stdin=subprocess.PIPE,
-        start_new_session=True,
-    )
-    with contextlib.suppress(BrokenPipeError), cast("IO[bytes]", window.stdin) as pipe:
-        pipe.write(json.dumps({"path": path, "arguments": arguments}).encode())
-    return window
+    reads = bool(text) and isinstance(trace, str | Path)
+    arguments = [*[f"--text={text}"] * reads, *_as_arguments(options)]
+    with tempfile.TemporaryDirectory(prefix="visformer-") as folder:
+        given = _given_file(trace, text, options, Path(folder))
+        to = Path(folder) / "picture.png" if path is None else as_path("path", path)
+        painter.draw([*arguments, f"--output={to.resolve()}", "--", str(given)])
+        return PNG(to.read_bytes()) if path is None else None
+
+
+def _as_arguments(options: Mapping[str, object]) -> Iterator[str]:
+    """Write keywords as the options of a command."""
+    for name, value in options.items():
+        option = "--" + name.replace("_", "-")
+        if isinstance(value, bool):
+            yield from [option] * value
+        elif value is not None:
+            several = value if isinstance(value, list | tuple) else [value]
+            yield from (f"{option}={one}" for one in several)
+
+
+def _given_file(
+    trace: Shown, text: str, options: Mapping[str, object], folder: Path
+) -> Path:
+    """Return the path of a run or of a checkpoint; a run is written to ``folder``."""
+    if isinstance(trace, str | Path):
+        return as_path("trace", trace).resolve()
+    if hasattr(trace, "begin"):
+        refused = {"change", "force", "reference"} & options.keys()
+        if refused:
+            raise InputError(
+                "{name} is for a checkpoint's path: give it to Decoding, and draw the "
+                "Trace that it returns.",
+                name=keyword(min(refused)),
+            )
+        from visformer.core.decoding import Decoding
+
+        trace = Decoding(cast("Model", trace), text).finish()
+    path = folder / "run.vis"
+    save_session(path, [*_watched_rows(trace)[:1]] or [_saved_run(trace)])
+    return path
 
 
 def parse_change(text: str, runs: Mapping[str, Trace] | None = None) -> Intervention:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -20,9 +22,12 @@ from PySide6.QtCore import (
     QTimer,
 )
 from PySide6.QtGui import QCursor
+from PySide6.QtWidgets import QApplication
 
-from visformer.app import App, log_qt
-from visformer.errors import InputError
+from visformer.app import App, NoEngine, log_qt
+from visformer.cli import command_parser
+from visformer.commands.render import draw
+from visformer.errors import InputError, VisformerError
 from visformer.files import check_suffix, short
 from visformer.pictures.computation.stages import stage_names
 from visformer.pictures.selection import FORMS, ORDERS, SUMMARIES, TOKEN_GROUPS, Look
@@ -50,26 +55,44 @@ BESIDE = QPoint(2 * LONGEST_SIDE, 2 * LONGEST_SIDE)  # the mouse points at nothi
 MOVING = 10  # turns of the event loop in which parts find their places
 
 
-def render(options: argparse.Namespace, path: str, overrides: Overrides) -> None:
-    """Draw the window, or a figure of it, into a file; InputError for bad options.
+class Studio:
+    """A window without a screen, which draws one picture after the other."""
 
-    ``path``: a checkpoint that reads the text, or without a text a recorded run.
-    """
-    size, width = _size(options.size), _width(options.width)
-    _check(options)
-    change, forced = parse(options.change).filled(), [*map(_forced, options.force)]
-    log_qt()
-    folder = QTemporaryDir()
-    ini = QSettings(folder.filePath("render.ini"), QSettings.Format.IniFormat)
-    ini.setValue("theme", options.theme)
-    ini.setValue("zoom", options.zoom)
-    ini.setValue("motion", "off")
-    app = App(["visformer"], settings=ini)
-    window = app.window
-    try:
+    def __init__(self, options: argparse.Namespace) -> None:
+        """Dress it as ``options`` say; with a text, a model is opened and asked."""
+        log_qt()
+        self._folder = QTemporaryDir()
+        ini = self._folder.filePath("render.ini")
+        settings = QSettings(ini, QSettings.Format.IniFormat)
+        settings.setValue("theme", options.theme)
+        settings.setValue("zoom", options.zoom)
+        settings.setValue("motion", "off")
+        self._app = App(["visformer"], settings=settings) if options.text else None
+        if self._app is not None:
+            self.window = self._app.window
+        else:
+            self._qt = QApplication.instance() or QApplication(["visformer"])
+            self.window = MainWindow(NoEngine(), settings)
+        self._empty = self.window.session.state
+
+    def close(self) -> None:
+        """End the window, and the engine."""
+        if self._app is not None:
+            self._app.close()
+        else:
+            self.window.close()
+
+    def draw(self, options: argparse.Namespace, path: str, given: Overrides) -> None:
+        """Draw the window, or a figure of it, into a file; InputError for bad options.
+
+        ``path``: a checkpoint that reads the text, or without a text a recorded run;
+        ``given``: what the checkpoint does not say.
+        """
+        size, width, window = _size(options.size), _width(options.width), self.window
+        change, forced = parse(options.change).filled(), [*map(_forced, options.force)]
         _show(window, size, options)
-        if options.text:
-            app.start(path, options.text, overrides)
+        if self._app is not None:
+            self._app.start(path, options.text, given)
         else:
             window.open(path)
         _wait(lambda: _finished(window.session.state))
@@ -86,8 +109,59 @@ def render(options: argparse.Namespace, path: str, overrides: Overrides) -> None
         drawn = drawing(window) if width is None and not options.figure else None
         extent = Extent(width, options.scale)
         picture_file(Path(options.output), drawn or _figure(window), extent)
-    finally:
-        app.close()
+
+    def clear(self) -> None:
+        """Empty the window for the next picture."""
+        window = self.window
+        window.large.restore()
+        for line in (window.source, window.reference):
+            line.clear()
+        window.session.go(self._empty)
+
+
+_studios: dict[tuple[object, ...], Studio] = {}  # one, by how it is dressed
+
+
+def render(options: argparse.Namespace, path: str, given: Overrides) -> None:
+    """Draw one picture; see ``Studio.draw``. The next one is drawn sooner.
+
+    A window of another size or look is made anew: its parts would find places that
+    depend on where they were before.
+    """
+    _check(options)
+    how = bool(options.text), options.theme, options.zoom, options.size
+    if how in _studios:
+        _studios[how].clear()
+    else:
+        close()
+        _studios[how] = Studio(options)
+    _studios[how].draw(options, path, given)
+
+
+def close() -> None:
+    """End the window."""
+    while _studios:
+        _studios.popitem()[1].close()
+
+
+def serve() -> int:
+    """Draw for ``visformer.render``, line by line, until there is no more.
+
+    A line is a list of arguments in JSON, and its answer a sentence about what is wrong
+    with them, or "".
+    """
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what anything else prints is no answer
+    parser = command_parser("render")
+    for line in sys.stdin:
+        said = ""
+        try:
+            draw(parser.parse_args(json.loads(line)))
+        except (VisformerError, OSError) as error:
+            said = str(error)
+        print(json.dumps(said), file=answers, flush=True)
+    close()
+    return 0
 
 
 def _show(window: MainWindow, size: QSize, options: argparse.Namespace) -> None:

@@ -29,11 +29,11 @@ def call(src, tgt):
     return logits
 
 def window(function, *given):
-    assert function == "run_served"
+    assert function == "app:run_served"
     command = [sys.executable, "-m", "tests.watching.driven_window", *given]
     return subprocess.Popen(command, start_new_session=True)
 
-api._window = window
+api.started = window
 wrapped = visformer.wrap(call, bos=2, eos=1)
 block = sys.argv[1] == "block"
 visformer.show(wrapped, block=block)

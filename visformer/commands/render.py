@@ -9,7 +9,7 @@ from pathlib import Path
 from visformer.commands.load_options import add_checkpoint, checkpoint_paths, overrides
 from visformer.commands.shared import check_text, explained_qt
 from visformer.errors import InputError
-from visformer.files import short
+from visformer.files import exists, short
 from visformer.language import _
 from visformer.pictures.selection import FORMS, ORDERS, SUMMARIES, TOKEN_GROUPS
 from visformer.trace_file.trace_file import is_trace_file
@@ -163,10 +163,23 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Draw the picture; returns 0."""
+    with explained_qt():
+        from visformer.offscreen import close  # sets Qt's platform first
+    try:
+        draw(options)
+    finally:
+        close()
+    return 0
+
+
+def draw(options: argparse.Namespace) -> None:
+    """Draw the picture that is asked for, in a window that can draw the next one."""
     first = options.file or checkpoint_paths(options.checkpoint)[0]
     if options.file and options.checkpoint:
         raise InputError("Give the checkpoint once: as a file, or with --checkpoint.")
     if not is_trace_file(Path(first)):
+        if Path(first).suffix == ".vis" and not exists(Path(first)):
+            raise InputError("{file} does not exist.", file=short(first))
         check_text(options.text)
     elif options.text or options.reference or options.change or options.force:
         raise InputError(
@@ -174,11 +187,9 @@ def run(options: argparse.Namespace) -> int:
             "--reference, --change and --force out, or give a model's checkpoint.",
             file=short(Path(first).name),
         )
-    with explained_qt():
-        from visformer.offscreen import render  # sets Qt's platform first
+    from visformer.offscreen import render
 
     render(options, first, overrides(options))
-    return 0
 
 
 def _choice(names: Iterable[str]) -> str:

@@ -1,0 +1,87 @@
+"""``visformer.render``: pictures drawn by a process of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PySide6.QtGui import QImage
+from PySide6.QtWidgets import QApplication
+
+import visformer
+from tests.models import tiny_checkpoint
+from tests.traces import make_trace
+from visformer import InputError, SavedRun, SavedSession, VisformerError, cli
+from visformer.apart import painter
+
+SMALL = "700x600"
+ONE, TWO = make_trace(), make_trace(seed=5)
+
+
+def test_pictures_are_those_of_the_command_whatever_was_drawn_before(
+    tmp_path: Path, qapp: QApplication
+) -> None:
+    before = qapp.topLevelWidgets()
+    path = tmp_path / "run.vis"
+    ONE.save(path)
+    options = {"kind": "cross", "layer": 2, "raw_pieces": True, "size": SMALL}
+    first = visformer.render(ONE, **options)
+    assert QImage.fromData(first).size().toTuple() == (700, 600)
+    other = visformer.render(TWO, view="masks", theme="dark", zoom=120, size="900x700")
+    assert QImage.fromData(other).pixelColor(2, 2).lightness() < 100
+    again = tmp_path / "again.png"
+    visformer.render(path, again, **options)
+    assert again.read_bytes() == first
+    assert qapp.topLevelWidgets() == before  # the caller's program is left alone
+    command = ["render", str(path), "-o", str(tmp_path / "c.png"), "--size", SMALL]
+    assert not cli.main([*command, "--kind=cross", "--layer=2", "--raw-pieces"])
+    assert (tmp_path / "c.png").read_bytes() == first
+
+
+def test_whatever_holds_a_run_is_drawn(tmp_path: Path) -> None:
+    run = SavedRun(trace=ONE)
+    session = SavedSession(runs=(SavedRun(trace=TWO), run), at=1)
+    drawn = {visformer.render(each, size=SMALL) for each in (ONE, run, session)}
+    assert len(drawn) == 1
+    figure = tmp_path / "figure.svg"
+    visformer.render(ONE, figure, width="8.5cm", kind="encoder")
+    assert 'width="8.5cm"' in figure.read_text()
+    assert visformer.render(tiny_checkpoint(), text="abc", size=SMALL)._repr_png_()
+
+
+def test_what_cannot_be_drawn_is_one_sentence(tmp_path: Path) -> None:
+    kept = tmp_path / "kept.png"
+    kept.write_bytes(b"mine")
+    for options, words in (
+        ({"layer": 9}, "--layer is 9"),
+        ({"nosuch": 1}, "--nosuch"),
+        ({"view": "nosuch"}, "choose architecture"),
+    ):
+        with pytest.raises(InputError, match=words):
+            visformer.render(ONE, kept, **options)
+    for path, words in (("x.gif", "x.gif"), ("no/folder/x.png", "no such folder")):
+        with pytest.raises(InputError, match=words):
+            visformer.render(ONE, tmp_path / path)
+    with pytest.raises(InputError, match="does not exist"):
+        visformer.render(tmp_path / "none.vis", kept)
+    with pytest.raises(InputError, match="change"):
+        visformer.render(tiny_checkpoint(), text="abc", change="causal off")
+    assert kept.read_bytes() == b"mine"
+
+
+def test_a_process_that_has_ended_starts_again() -> None:
+    visformer.render(ONE, size=SMALL)
+    assert painter._process is not None
+    painter._process.kill()
+    painter._process.wait()
+    visformer.render(ONE, size=SMALL)
+
+
+def test_an_end_in_between_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    visformer.render(ONE, size=SMALL)
+    process = painter._process
+    assert process is not None
+    monkeypatch.setattr(process, "poll", lambda: None)
+    process.kill()
+    with pytest.raises(VisformerError, match="try again"):
+        visformer.render(ONE, size=SMALL)
