@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PySide6.QtGui import QImage
@@ -24,7 +25,12 @@ def test_pictures_are_those_of_the_command_whatever_was_drawn_before(
     before = qapp.topLevelWidgets()
     path = tmp_path / "run.vis"
     ONE.save(path)
-    options = {"kind": "cross", "layer": 2, "raw_pieces": True, "size": SMALL}
+    options: dict[str, Any] = {
+        "kind": "cross",
+        "layer": 2,
+        "raw_pieces": True,
+        "size": SMALL,
+    }
     first = visformer.render(ONE, **options)
     assert QImage.fromData(first).size().toTuple() == (700, 600)
     other = visformer.render(TWO, view="masks", theme="dark", zoom=120, size="900x700")
@@ -52,11 +58,12 @@ def test_whatever_holds_a_run_is_drawn(tmp_path: Path) -> None:
 def test_what_cannot_be_drawn_is_one_sentence(tmp_path: Path) -> None:
     kept = tmp_path / "kept.png"
     kept.write_bytes(b"mine")
-    for options, words in (
+    wrong: tuple[tuple[dict[str, Any], str], ...] = (
         ({"layer": 9}, "--layer is 9"),
         ({"nosuch": 1}, "--nosuch"),
         ({"view": "nosuch"}, "choose architecture"),
-    ):
+    )
+    for options, words in wrong:
         with pytest.raises(InputError, match=words):
             visformer.render(ONE, kept, **options)
     for path, words in (("x.gif", "x.gif"), ("no/folder/x.png", "no such folder")):

@@ -523,6 +523,27 @@ class Trace:
 
         write_trace(self, as_path("path", path))
 
+    def to_numpy(self) -> dict[str, NDArray[Any]]:
+        """Return tokens, choices, masks and weights as arrays by name.
+
+        ``about`` is a text in JSON that gives each array's axes and unit, so that
+        ``np.savez(path, **trace.to_numpy())`` makes a file that explains itself:
+        ``attention_cross`` is float32 [layer, head, query, key]. Raises InputError
+        where weights are no longer in the Trace's file.
+        """
+        from visformer.values.whole_run import as_numpy
+
+        return as_numpy(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what ``to_numpy`` returns as dicts, lists and numbers, for JSON.
+
+        A number that is NaN or infinite is None.
+        """
+        from visformer.values.whole_run import as_dict
+
+        return as_dict(self)
+
     # ---- rows ------------------------------------------------------------------------
 
     def _facts(self, kind: Kind) -> AttentionFacts:
