@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from PySide6.QtCore import QRect, QSize
 from PySide6.QtGui import QColor, QImage, QPainter
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
 
 from tests.models import tiny_checkpoint
 from tests.ui.pseudo_reader import Reader
@@ -20,14 +22,17 @@ from tests.ui.windows import Pair
 from visformer.cli import main
 from visformer.core.decoding import Decoding
 from visformer.pictures.picture import Table, json_text, npz
+from visformer.ui.look.theme import THEME
 from visformer.ui.widgets.export import (
     MODIFIED,
+    PRINTED,
     Drawn,
     Extent,
     drawing,
     figure,
     image_of,
     picture_file,
+    save_picture,
 )
 
 READERS = {  # of a file into a PNG beside it
@@ -64,6 +69,10 @@ def apart(drawn: Drawn, found: QImage) -> float:
         for image in (expected, found)
     )
     return float((np.abs(one.astype(int) - other) > 96).mean())
+
+
+def is_dark(image: QImage) -> bool:
+    return image.pixelColor(1, 1).lightness() < 100
 
 
 @pytest.fixture
@@ -116,6 +125,26 @@ def test_a_figure_has_its_width_and_its_words(
         found = QImage(str(path))
         assert found.width() == round(8.5 / 2.54 * 300)
         assert abs(apart(drawn, found)) < 0.01
+
+
+@pytest.mark.parametrize("suffix", READERS)
+def test_what_is_for_print_is_light_whatever_the_window_is(
+    qtbot: QtBot, reader: Reader, suffix: str, tmp_path: Path
+) -> None:
+    window, written = reader.window, {}
+    for theme in ("light", "dark"):
+        window.appearance.set_theme(theme)
+        picture = window.large.pictures()[0]
+        while is_dark(image_of(drawing(picture))) != (theme == "dark"):
+            QApplication.processEvents()
+        path = written[theme] = tmp_path / f"{theme}{suffix}"
+        save_picture(path, picture, pytest.fail)
+        qtbot.waitUntil(path.exists)
+        assert window.property(THEME) == theme
+    assert not is_dark(read_again(written["light"]))
+    assert is_dark(read_again(written["dark"])) == (suffix not in PRINTED)
+    if suffix == ".svg":
+        assert written["dark"].read_bytes() == written["light"].read_bytes()
 
 
 def test_cells_are_sharp_and_words_of_any_script_are_labels(tmp_path: Path) -> None:

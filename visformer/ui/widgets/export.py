@@ -31,12 +31,20 @@ from PySide6.QtGui import (
     QPalette,
     QPdfWriter,
 )
-from PySide6.QtWidgets import QAbstractScrollArea, QFileDialog, QMenu, QWidget
+from PySide6.QtWidgets import (
+    QAbstractScrollArea,
+    QApplication,
+    QFileDialog,
+    QMenu,
+    QWidget,
+)
 
 from visformer.errors import InputError
 from visformer.files import check_suffix, exists, save_result, short
 from visformer.language import N_, _
 from visformer.pictures.picture import Table, csv_text, json_text, npz
+from visformer.ui.layout import SingleShot, paint_later
+from visformer.ui.look.theme import BASE_SIZE, THEME, apply_theme
 from visformer.ui.widgets.controls import Offer, add_offers
 from visformer.ui.widgets.corner_button import CornerButton
 from visformer.ui.widgets.vector import svg
@@ -47,6 +55,9 @@ MARGIN = 8  # around a figure
 UNITS = 96  # of a drawing in an inch
 DOTS = 300  # pixels in an inch of a figure that has a width
 SHARPNESS = 2  # pixels of a picture per pixel on screen, in each direction
+PRINTED = ".svg", ".pdf"
+DRESSING = 5  # turns of the event loop until a window is seen in another theme
+DIRECT = Qt.FindChildOption.FindDirectChildrenOnly
 MODIFIED = "modified"  # a window's property: what is changed in the run it shows
 
 
@@ -317,12 +328,53 @@ def _numbers_file(path: Path, table: Table) -> None:
     save_result(path, NUMBERS[path.suffix.lower() or ".csv"](table))
 
 
+def save_picture(path: Path, widget: QWidget, report: Callable[[str], object]) -> None:
+    """Write a widget as it is drawn; .svg and .pdf, which are for print, in light.
+
+    ``report`` is given the sentence about what went wrong.
+    """
+
+    def write() -> None:
+        try:
+            picture_file(path, drawing(widget))
+        except InputError as error:
+            report(str(error))
+
+    if path.suffix.lower() in PRINTED:
+        in_light(widget.window(), write)
+    else:
+        write()
+
+
+def in_light(window: QWidget, act: Callable[[], object]) -> None:
+    """Do something while a window is in the light theme, which nobody sees."""
+    app, own = QApplication.instance(), window.property(THEME)
+    if not isinstance(app, QApplication) or own in (None, "light"):
+        act()
+        return
+    zoom = round(100 * app.font().pointSizeF() / app.property(BASE_SIZE))
+    for part in window.findChildren(QWidget, options=DIRECT):
+        paint_later(part, 2 * DRESSING)
+    apply_theme(app, "light", zoom)
+    left = iter(range(DRESSING))  # turns in which parts find their places
+
+    def turn() -> None:
+        if next(left, None) is not None:
+            turns.start()
+            return
+        act()
+        apply_theme(app, own, zoom)
+
+    turns = SingleShot(window, turn)
+    turns.start()
+
+
 PNG = Format(
     N_("Copy &picture"),
     N_("&Save picture…"),
     tuple(f"picture{suffix}" for suffix in PICTURES),
     lambda widget, _: picture(widget),
-    lambda path, widget, _: picture_file(path, drawing(widget)),
+    lambda path, widget, _: save_picture(path, widget, partial(report, widget)),
 )
 CSV = Format(
     N_("Copy &numbers (CSV)"),

@@ -27,7 +27,7 @@ from visformer.ui.bars.samples import open_with_sample
 from visformer.ui.look import theme
 from visformer.ui.look.theme import has_motion
 from visformer.ui.views import VIEWS
-from visformer.ui.widgets.export import PICTURES, ask_where, drawing, picture_file
+from visformer.ui.widgets.export import PICTURES, ask_where, save_picture
 from visformer.ui.window.appearance import Appearance
 from visformer.ui.window.keys_page import KeysPage
 from visformer.ui.window.presenting import Presentation
@@ -362,7 +362,9 @@ def _save_window(window: WindowParts) -> None:
         names = [f"window{suffix}" for suffix in PICTURES]
         path = ask_where(window, _("Save window"), *names)
         if path:
-            picture_file(Path(path), drawing(window))
+            save_picture(
+                Path(path), window, lambda words: window.session.set(error=words)
+            )
 
     window.guarded(save)
 
