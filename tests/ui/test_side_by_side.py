@@ -16,8 +16,13 @@ from tests.ui.windows import FakeEngine, answer, make_window
 from visformer.analysis.run_comparison import compare_runs
 from visformer.engine.mirror import Decoded
 from visformer.pictures.attention.weights import head_weights
+from visformer.pictures.candidates import token_bars
 from visformer.pictures.selection import AttentionCell
 from visformer.session import runs, tree
+from visformer.session.both import show_beside
+from visformer.ui.views.attention.attention import AttentionView
+from visformer.ui.views.computation.computation import ComputationView
+from visformer.ui.views.output.output import NextToken, OutputView
 from visformer.ui.views.runs.runs import RunsView
 from visformer.ui.views.runs.side_by_side import ComparePage
 from visformer.ui.widgets.canvas import MapCell
@@ -83,7 +88,7 @@ def ready(qtbot: QtBot, window: MainWindow) -> ComparePage:
 
 
 def shown(page: ComparePage) -> list[str]:
-    return [name for name, one in page.maps.items() if one.isVisibleTo(page)]
+    return [name for name, one in page.sides.maps.items() if one.isVisibleTo(page)]
 
 
 def test_both_maps_and_their_difference_are_of_the_chosen_head(
@@ -97,7 +102,7 @@ def test_both_maps_and_their_difference_are_of_the_chosen_head(
     assert other.trace is not None
     assert now.trace is not None
     weights = [head_weights(one, "cross", 1, 2) for one in (other.trace, now.trace)]
-    made = [page.maps[name].matrix for name in ("a", "b", "difference")]
+    made = [page.sides.maps[name].matrix for name in ("a", "b", "difference")]
     assert [matrix is not None for matrix in made] == [True] * 3
     for matrix, values in zip(made, weights, strict=False):
         assert matrix is not None
@@ -119,11 +124,11 @@ def test_both_maps_and_their_difference_are_of_the_chosen_head(
 
 def test_the_step_where_they_part_is_a_line_in_every_panel(page: ComparePage) -> None:
     for name in ("a", "b", "difference"):
-        matrix = page.maps[name].matrix
+        matrix = page.sides.maps[name].matrix
         assert matrix is not None
         assert matrix.border == (2, 0)  # row 3 of cross attention writes another word
     page.session.set(kind="decoder")
-    matrix = page.maps["b"].matrix
+    matrix = page.sides.maps["b"].matrix
     assert matrix is not None
     assert matrix.border == (3, 3)  # its row 4 reads it
     line, _now = page.log_p._lines
@@ -131,7 +136,7 @@ def test_the_step_where_they_part_is_a_line_in_every_panel(page: ComparePage) ->
     assert line.value() == 2.5
     assert "They part at step 3" in page.words.text()
     page.session.set(kind="encoder")
-    matrix = page.maps["b"].matrix
+    matrix = page.sides.maps["b"].matrix
     assert matrix is not None
     assert matrix.border is None
 
@@ -152,7 +157,7 @@ def test_the_grid_is_that_of_the_analysis_and_a_click_goes_there(
     page.grids["decoder"].clicked.emit(MapCell(0, 1))
     state = page.session.state
     assert (state.kind, state.layer, state.head) == ("decoder", 0, 1)
-    title = page.maps["a"].matrix
+    title = page.sides.maps["a"].matrix
     assert title is not None
     assert title.title == "run 1: decoder self · layer 1, head 2"
 
@@ -170,7 +175,7 @@ def test_only_what_differs_is_shown_unless_all_is_wanted(page: ComparePage) -> N
 def test_what_differs_is_presented(qtbot: QtBot, page: ComparePage) -> None:
     window = page.window()
     assert isinstance(window, MainWindow)
-    for picture in (page.maps["a"], page.grids["cross"], page.log_p):
+    for picture in (page.sides.maps["a"], page.grids["cross"], page.log_p):
         qtbot.keyClick(window, Qt.Key.Key_F5)
         assert window.large.picture is not None
         assert window.large.picture.isAncestorOf(picture)
@@ -184,27 +189,27 @@ def test_what_differs_is_presented(qtbot: QtBot, page: ComparePage) -> None:
 
 
 def test_a_cell_of_one_map_is_marked_in_all(page: ComparePage) -> None:
-    page.maps["a"].hovered.emit(MapCell(1, 4))
+    page.sides.maps["a"].hovered.emit(MapCell(1, 4))
     assert page.session.state.hovered == AttentionCell("cross", 1, 4)
     for name in ("a", "b", "difference"):
-        assert page.maps[name]._marked[1:4] == ((1, 4), (1,), (4,))
-    page.maps["difference"].hovered.emit(MapCell(2, 0))
+        assert page.sides.maps[name]._marked[1:4] == ((1, 4), (1,), (4,))
+    page.sides.maps["difference"].hovered.emit(MapCell(2, 0))
     assert page.session.state.hovered == AttentionCell("cross", 2, 0)
-    page.maps["b"].hovered.emit(MapCell(5, 0))  # after they part
+    page.sides.maps["b"].hovered.emit(MapCell(5, 0))  # after they part
     assert page.session.state.hovered == AttentionCell("cross", 5, 0)
-    assert page.maps["a"]._marked[1:4] == (None, (), (0,))
-    page.maps["a"].hovered.emit(MapCell(5, 0))  # a row without a counterpart
+    assert page.sides.maps["a"]._marked[1:4] == (None, (), (0,))
+    page.sides.maps["a"].hovered.emit(MapCell(5, 0))  # a row without a counterpart
     assert page.session.state.hovered is None
 
 
 def test_maps_end_at_the_step_and_keep_their_room(page: ComparePage) -> None:
-    place = page.maps["a"].canvas.geometry()
+    place = page.sides.maps["a"].canvas.geometry()
     page.session.set(step=2)
     for name in ("a", "b"):
-        matrix = page.maps[name].matrix
+        matrix = page.sides.maps[name].matrix
         assert matrix is not None
         assert len(matrix.rows) == 2
-    assert page.maps["a"].canvas.geometry() == place
+    assert page.sides.maps["a"].canvas.geometry() == place
 
 
 def test_log_p_is_drawn_of_both(page: ComparePage) -> None:
@@ -240,13 +245,13 @@ def test_another_run_is_chosen_and_pinned(
     page = ready(qtbot, window)
     titles = [page.other.itemText(at) for at in range(page.other.count())]
     assert titles == ["run 1", "run 2 (it came from this)"]
-    assert page.maps["a"].matrix is not None
-    assert page.maps["a"].matrix.title.startswith("run 2: ")
+    assert page.sides.maps["a"].matrix is not None
+    assert page.sides.maps["a"].matrix.title.startswith("run 2: ")
     page.other.setCurrentIndex(0)
     page.other.activated.emit(0)
     page = ready(qtbot, window)
-    assert page.maps["a"].matrix is not None
-    assert page.maps["a"].matrix.title.startswith("run 1: ")
+    assert page.sides.maps["a"].matrix is not None
+    assert page.sides.maps["a"].matrix.title.startswith("run 1: ")
     assert window.session.state.pinned == window.session.state.tree[0].key
 
 
@@ -293,8 +298,8 @@ def test_nan_is_painted_as_nan_and_said(
     assert np.isnan(matrix.values).all()
     assert np.isnan(matrix.shade).all()
     assert "decoder self attention: 6 heads are NaN" in page.words.text()
-    assert page.maps["difference"].matrix is not None
-    assert np.isnan(page.maps["difference"].matrix.values).all()
+    assert page.sides.maps["difference"].matrix is not None
+    assert np.isnan(page.sides.maps["difference"].matrix.values).all()
 
 
 def test_two_sentences_are_aligned_as_is_chosen(
@@ -315,7 +320,7 @@ def test_two_sentences_are_aligned_as_is_chosen(
     page = ready(qtbot, window)
     assert page.aligned.isVisibleTo(page)
     assert "They read different sentences: 3 groups" in page.words.text()
-    matrix = page.maps["difference"].matrix
+    matrix = page.sides.maps["difference"].matrix
     assert matrix is not None
     assert [str(name) for name in matrix.columns] == ["b", "c", "d", "(others)"]
     page.aligned.setCurrentIndex(1)
@@ -334,3 +339,134 @@ def test_the_other_translation_is_fed_to_this_run(
     assert engine.decodes[-1].reference == ONE.text
     assert window.reference.text() == ONE.text
     assert window.session.state.pinned == window.session.state.tree[0].key
+
+
+# ---- both runs on other tabs -------------------------------------------------------
+
+
+def test_the_switch_is_grey_with_the_reason_where_there_is_one_run(
+    qtbot: QtBot, tmp_path: Path
+) -> None:
+    window, engine = make_window(qtbot, tmp_path)
+    window.receive(opened_model(ONE.model, path="/m"))
+    window.translate("a b c d e f")
+    answer(window, engine, ONE)
+    switch = attention_of(window).beside
+    assert not switch.isEnabled()
+    assert "There is one run only" in switch.toolTip()
+    qtbot.waitUntil(window.isActiveWindow)
+    qtbot.keyClick(window, Qt.Key.Key_B, Qt.KeyboardModifier.ControlModifier)
+    assert "There is one run only" in window.session.state.notice
+    assert not window.session.state.views.beside
+
+
+def test_attention_shows_both_maps_with_one_cursor(
+    qtbot: QtBot, pair: tuple[MainWindow, FakeEngine]
+) -> None:
+    window, _engine = pair
+    window.session.set(tab="attention", step=4)
+    view = attention_of(window)
+    qtbot.mouseClick(view.beside, Qt.MouseButton.LeftButton)
+    shown = [name for name, one in view.both.maps.items() if one.isVisibleTo(view)]
+    assert shown == ["a", "b", "difference"]
+    assert not any(one.isVisibleTo(view) for one in view.panels.values())
+    for name, trace in (("a", ONE), ("b", parted())):
+        matrix = view.both.maps[name].matrix
+        assert matrix is not None
+        wanted = head_weights(trace, "cross", 1, 2)[:4]
+        np.testing.assert_allclose(matrix.values, wanted)
+    assert "They part at step 3" in window.tabs.explanation.text()
+    view.both.maps["a"].hovered.emit(MapCell(1, 4))
+    assert window.session.state.hovered == AttentionCell("cross", 1, 4)
+    assert view.both.maps["b"]._marked[1] == (1, 4)
+    assert view.main_picture() is view.both
+    window.setFocus()
+    qtbot.keyClick(window, Qt.Key.Key_A)  # of both there are maps alone
+    assert not view.beside.isChecked()
+    assert view.panels["cross"].isVisibleTo(view)
+
+
+def test_a_head_that_a_run_lacks_is_named_in_its_place(
+    qtbot: QtBot, pair: tuple[MainWindow, FakeEngine]
+) -> None:
+    window, engine = pair
+    window.translate("g h i")
+    answer(window, engine, make_trace(source=6, target=3, layers=2, heads=2))
+    window.session.set(tab="attention", step=3)
+    shorter = window.session.state.tree[-1].key
+    window.turn_to(tree.show, window.session.state.tree[0].key)
+    window.session.do(tree.pin, shorter)
+    window.tabs.setFocus()
+    qtbot.keyClick(window, Qt.Key.Key_B, Qt.KeyboardModifier.ControlModifier)
+    window.session.set(kind="cross", head=2)
+    view = attention_of(window)
+    matrix = view.both.maps["a"].matrix
+    assert matrix is not None
+    assert matrix.note == "“run 3” has no such head."
+    assert view.both.maps["difference"].isHidden()
+    window.session.set(head=1, step=5)
+    matrix = view.both.maps["a"].matrix
+    assert matrix is not None
+    said = "“run 3” has no step 5: it ended at step 3."
+    assert (matrix.note, len(matrix.rows)) == (said, 3)
+    page = window.tabs.view("output")
+    assert isinstance(page, OutputView)
+    window.session.set(tab="output")
+    next_token = page.page(NextToken)
+    assert next_token._names[0].text() == said
+    assert not next_token.other.isVisibleTo(page)
+
+
+def test_output_shows_both_distributions(
+    qtbot: QtBot, pair: tuple[MainWindow, FakeEngine]
+) -> None:
+    window, _engine = pair
+    window.session.set(tab="output", step=2)
+    view = window.tabs.view("output")
+    assert isinstance(view, OutputView)
+    page = view.page(NextToken)
+    qtbot.mouseClick(page.beside, Qt.MouseButton.LeftButton)
+    assert page.other.bars == token_bars(ONE.until(2))
+    assert page.bars.bars == token_bars(parted().until(2))
+    assert page.other.isVisibleTo(page)
+    assert page.both.numbers is not None
+    assert page.both.numbers.rows == ("run 1", "run 2", "difference")
+    qtbot.mouseClick(page.beside, Qt.MouseButton.LeftButton)
+    assert not page.other.isVisibleTo(page)
+
+
+def test_computation_shows_a_stage_of_both_on_one_range(
+    pair: tuple[MainWindow, FakeEngine],
+) -> None:
+    window, _engine = pair
+    window.session.do(show_beside)
+    window.session.set(tab="computation", stage="softmax", step=2)
+    view = window.tabs.view("computation")
+    assert isinstance(view, ComputationView)
+    made = view.maps.matrices[:4]
+    titles = [matrix.title for matrix in made if matrix is not None]
+    assert titles == [
+        *("run 1: masked scores [2, 6]", "run 1: weights [2, 6]"),
+        *("run 2: masked scores [2, 6]", "run 2: weights [2, 6]"),
+    ]
+    for one, other in zip(made[:2], made[2:], strict=True):
+        assert one is not None
+        assert other is not None
+        assert one.ends == other.ends
+    scores, others = made[0], made[2]
+    assert scores is not None
+    assert others is not None
+    top = max(float(np.abs(one.values).max()) for one in (scores, others))
+    for one in (scores, others):
+        np.testing.assert_allclose(one.shade, one.values / 2 / top + 0.5, atol=1e-6)
+    np.testing.assert_allclose(scores.values, ONE.until(2).scores("cross", 1)[2], 1e-5)
+    assert "run 1: exp" in view._words.text()
+    view.maps.hovered.emit({"query": 1, "key": 3})
+    marked = [one._marked[1] for one in view.maps.maps[:4]]
+    assert marked == [(1, 3)] * 4
+
+
+def attention_of(window: MainWindow) -> AttentionView:
+    view = window.tabs.view("attention")
+    assert isinstance(view, AttentionView)
+    return view

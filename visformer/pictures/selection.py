@@ -80,6 +80,7 @@ class ViewOptions:
     token: int | str = ""  # looked up, by id or name; "": the longest of the sentence
     compare_all: bool = False  # also what does not differ between two runs
     aligned: By = "characters"  # how tokens of two sources are compared
+    beside: bool = False  # the run that is compared with stands beside the one shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,16 +15,15 @@ import numpy as np
 from visformer.analysis.run_comparison import (
     SAME_BITS,
     SAME_LOG_P,
-    By,
     ReferenceToken,
     TokenAlignment,
     aligned_weights,
     head_divergences,
-    pair,
     with_heads,
 )
 from visformer.analysis.run_comparison import Group as Group
 from visformer.analysis.run_comparison import RunComparison as RunComparison
+from visformer.analysis.run_comparison import pair as pair
 from visformer.language import _, ngettext
 from visformer.pictures.attention.maps import BothLabels, axes, labels
 from visformer.pictures.attention.weights import head_weights
@@ -32,6 +31,7 @@ from visformer.pictures.picture import Label, Matrix, largest, signed_shade
 from visformer.pictures.positions import ends
 from visformer.pictures.selection import Selection
 from visformer.pictures.token_names import writes
+from visformer.pictures.words.absent import weights_words
 from visformer.text import visible
 from visformer.values.arrays import Floats
 from visformer.values.facts import KINDS, SIDES, Kind
@@ -44,11 +44,10 @@ LONGEST = 60  # characters of a name, or of what a run wrote, in a sentence
 
 
 def comparing(
-    traces: tuple[Trace, Trace], names: tuple[str, str], by: By
+    found: RunComparison, traces: tuple[Trace, Trace]
 ) -> Iterator[RunComparison]:
-    """Yield a comparison without its heads, then with the heads of more layers."""
-    found, rows = pair(*traces, names=names, by=by), dict[Kind, list[Floats]]()
-    yield found
+    """Yield a comparison with the heads of more and more layers."""
+    rows: dict[Kind, list[Floats]] = {}
     for kind, _layer, heads in head_divergences(found, *traces):
         rows.setdefault(kind, []).append(heads)
         yield with_heads(found, rows)
@@ -230,10 +229,10 @@ def _rows(target: TokenAlignment) -> int:
 
 
 class SideMaps(NamedTuple):
-    """Both maps of one head on one range, and their difference, as far as there are."""
+    """Both maps of one head on one range, and their difference where there is one."""
 
-    a: Matrix | None
-    b: Matrix | None
+    a: Matrix
+    b: Matrix
     difference: Matrix | None
     room: tuple[BothLabels, BothLabels]  # rows and columns of the whole runs
     queries: tuple[Group, ...]  # which rows of a and b a row of the difference is of
@@ -243,7 +242,10 @@ class SideMaps(NamedTuple):
 def side_maps(
     found: RunComparison, traces: tuple[Trace, Trace], selection: Selection
 ) -> SideMaps:
-    """Return the maps of the chosen head in both runs, as far as these go."""
+    """Return the maps of the chosen head in both runs, as far as these go.
+
+    In the place of one that a run lacks it says so.
+    """
     kind, place = selection.kind, (selection.layer, selection.head)
     there = [
         at
@@ -252,9 +254,12 @@ def side_maps(
     ]
     weights = {at: head_weights(traces[at], kind, *place) for at in there}
     top = max((_top(one) for one in weights.values()), default=0.0) or 1.0
-    made = {
-        at: _side(found, traces[at], selection, weights[at], top, at) for at in there
-    }
+    sides = [
+        _side(found, traces, selection, weights[at], top, at)
+        if at in there
+        else _no_head(found.names[at], selection)
+        for at in (0, 1)
+    ]
     room = labels(traces[0].whole, kind), labels(traces[1].whole, kind)
     of = {"source": found.source, "target": _cut(found.target, *map(len, traces))}
     queries, keys = (of[side] for side in SIDES[kind])
@@ -266,9 +271,8 @@ def side_maps(
         ]
         values = rows[1] - rows[0]
         difference = _difference(found, traces[1], values, (queries, keys), selection)
-    return SideMaps(
-        made.get(0), made.get(1), difference, room, queries.groups, keys.groups
-    )
+    both = sides[0], sides[1]
+    return SideMaps(*both, difference, room, queries.groups, keys.groups)
 
 
 def _top(weights: Floats) -> float:
@@ -276,17 +280,34 @@ def _top(weights: Floats) -> float:
     return float(finite.max(initial=0))
 
 
+def _no_head(name: str, selection: Selection) -> Matrix:
+    title, none = _named_head(name, selection), np.zeros((0, 0), np.float32)
+    return Matrix(
+        title=title,
+        values=none,
+        shade=none,
+        rows=(),
+        columns=(),
+        row_axis="",
+        column_axis="",
+        ends=("", ""),
+        note=_("“{run}” has no such head.", run=visible(name)[:LONGEST]),
+    )
+
+
 def _side(
     found: RunComparison,
-    trace: Trace,
+    traces: tuple[Trace, Trace],
     selection: Selection,
     values: Floats,
     top: float,
     at: int,
 ) -> Matrix:
-    kind = selection.kind
+    kind, trace = selection.kind, traces[at]
     rows, columns = labels(trace, kind)
     row_axis, column_axis = axes(trace, kind)
+    steps = 0 if kind == "encoder" else max(map(len, traces))
+    ended = no_step_words(found.names[at], trace, steps)
     return Matrix(
         title=_named_head(found.names[at], selection),
         values=values,
@@ -296,11 +317,24 @@ def _side(
         row_axis=row_axis,
         column_axis=column_axis,
         ends=("0", number(top, 3)),
-        note=_("linear, one range for both runs"),
+        note=ended or _("linear, one range for both runs"),
         masked=~trace.mask(kind, selection.layer, selection.head),
+        done=weights_words(trace, kind, range(selection.layer, selection.layer + 1)),
         border=_line(found, trace, kind, at),
         row_role="query",
         column_role="key",
+    )
+
+
+def no_step_words(name: str, trace: Trace, step: int) -> str:
+    """Say that a run has no such step; "" where it has."""
+    if len(trace) >= step:
+        return ""
+    return _(
+        "“{run}” has no step {step}: it ended at step {last}.",
+        run=visible(name)[:LONGEST],
+        step=step,
+        last=len(trace),
     )
 
 
@@ -355,6 +389,7 @@ def _difference(
     names += [Label(_("(others)"))] if others else []
     values = values[:, : len(names)]
     reach = largest(values)
+    reach = 1.0 if reach <= SAME_WEIGHT else reach  # rounding has no colour
     one, other = (visible(name)[:LONGEST] for name in found.names)
     row_axis, column_axis = axes(trace, kind)
     return Matrix(

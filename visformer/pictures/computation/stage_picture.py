@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -52,6 +53,67 @@ class StagePicture:
     words: str
     table: Numbers
     columns: int = 0  # of the grid of maps; 0: as many as fit
+
+
+def of_both(
+    one: StagePicture, other: StagePicture, names: tuple[str, str]
+) -> StagePicture:
+    """Return a stage of two runs, the second below the first, each map on one range.
+
+    Formula and table are the second run's.
+    """
+    pairs = [_paired(*maps) for maps in zip(one.maps, other.maps, strict=True)]
+    columns = other.columns or len(pairs)
+    rows = [
+        replace(pair[side], key=(names, *pair[side].key), make=_named(pair[side], name))
+        for first in range(0, len(pairs), columns)
+        for side, name in enumerate(names)
+        for pair in pairs[first : first + columns]
+    ]
+    said = (f"{name}: {of.words}" for name, of in zip(names, (one, other), strict=True))
+    return replace(other, maps=tuple(rows), words="\n".join(said), columns=columns)
+
+
+def _named(one: StageMap, name: str) -> Callable[[], Matrix]:
+    def make() -> Matrix:
+        made = one.make()
+        return replace(made, title=_("{run}: {matrix}", run=name, matrix=made.title))
+
+    return make
+
+
+def _paired(one: StageMap, other: StageMap) -> tuple[StageMap, StageMap]:
+    """Let the colours of two maps stand for the same numbers."""
+    made = cache(lambda: _on_one_range(one.make(), other.make()))
+    key = one.key, other.key
+    return (
+        replace(one, key=key, make=lambda: made()[0]),
+        replace(other, key=key, make=lambda: made()[1]),
+    )
+
+
+def _on_one_range(one: Matrix, other: Matrix) -> tuple[Matrix, Matrix]:
+    if one.ends == other.ends:
+        return one, other
+    both = one, other
+    allowed = [m.values if m.masked is None else m.values[~m.masked] for m in both]
+    top = max(map(largest, allowed))
+    made = [
+        signed_shading(m.values, top)
+        if one.signed
+        else Shading(np.clip(m.values / np.float32(top), 0, 1), ("0", number(top, 3)))
+        for m in both
+    ]
+    shades = [
+        how.shade if m.masked is None else np.where(m.masked, np.float32(0), how.shade)
+        for m, how in zip(both, made, strict=True)
+    ]
+    note = _("linear, one range for both runs")
+    first, second = (
+        replace(m, shade=shade, ends=how.ends, note=note)
+        for m, shade, how in zip(both, shades, made, strict=True)
+    )
+    return first, second
 
 
 ROLES: dict[Axis, AttentionRole] = {"query": "query", "key": "key"}

@@ -41,6 +41,7 @@ from visformer.pictures.computation.projection_stages import (
 from visformer.pictures.computation.scale_stage import scale_stage, scale_title
 from visformer.pictures.computation.stage_picture import StagePicture, of_tokens
 from visformer.pictures.computation.subject import Subject
+from visformer.pictures.side_by_side import no_step_words
 from visformer.values.facts import STACK_OF, Kind
 from visformer.values.trace import Trace
 
@@ -161,6 +162,18 @@ def no_cell_words(trace: Trace | None) -> str:
     if trace is None:
         return _(NOT_RUN)
     return _(NOTHING if "encoder" in trace.kinds else NOTHING_YET)
+
+
+def no_cell_beside(name: str, other: Trace, own: Subject, step: int) -> str:
+    """Say that a run beside that on screen lacks its cell; "" where it has it."""
+    ended = "" if own.kind == "encoder" else no_step_words(name, other, step)
+    if ended:
+        return ended
+    queries, keys = map(len, other.tokens(own.kind))
+    has = own.kind in other.kinds and own.query < queries and own.key < keys
+    if has and own.layer < other.layers(own.kind) and own.head < other.heads(own.kind):
+        return ""
+    return _("“{run}” has no such cell.", run=name)
 
 
 def heading(looked_at: Subject, page: StagePage = "attention") -> str:

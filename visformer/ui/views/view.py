@@ -11,12 +11,14 @@ from PySide6.QtWidgets import QHBoxLayout, QTabBar, QVBoxLayout, QWidget
 
 from visformer.language import _
 from visformer.pictures.words.explanations import explanation
+from visformer.session.both import beside, beside_words
 from visformer.session.state import Session, State
 from visformer.ui.changed import Changed
 from visformer.ui.layout import LeastColumn, fill, paint_later
 from visformer.ui.look.theme import LateDress
 from visformer.ui.widgets.controls import prepared
 from visformer.ui.widgets.run_switch import RunSwitch, Without
+from visformer.values.trace import Trace
 
 V = TypeVar("V", bound="View")
 
@@ -29,6 +31,7 @@ class View(LateDress):
     purpose: ClassVar[str] = ""  # what it shows, in a sentence: its tab's tip
     pages: ClassVar[tuple[type[View], ...]] = ()
     fills: ClassVar[bool] = False  # presented without the next tokens beside it
+    compares: ClassVar[bool] = False  # shows both runs, where that is wanted
 
     def __init__(self, session: Session) -> None:
         super().__init__()
@@ -36,6 +39,7 @@ class View(LateDress):
         self._state = State()  # as it was drawn last
         self._changed = Changed()
         self._for_all = False  # an audience sees it
+        self._other: Trace | None = None
 
     @classmethod
     def imports(cls) -> Iterator[object]:
@@ -53,9 +57,22 @@ class View(LateDress):
     def say(self) -> None:
         """Write what there is to see in the pictures just drawn, beside them."""
 
-    def explanation(self, state: State) -> str:
-        """Say in one plain sentence what is seen and what to look for; "" for none."""
-        return explanation((self.name,), state.scene)
+    def explanation(self, state: State, *tab: str) -> str:
+        """Say in one plain sentence what is seen and what to look for; "" for none.
+
+        ``tab``: the name of the one that this is a page of.
+        """
+        said = beside_words(state) if self.compares else ""
+        return said or explanation((*tab, self.name), state.scene)
+
+    def _other_run(self, state: State) -> Trace | None:
+        """Return the run to be shown beside that on screen, up to its step."""
+        run = None if state.visible is None else beside(state)
+        steps = 0 if state.visible is None else len(state.visible)
+        if self._changed("beside", run, steps):
+            whole = None if run is None else run.trace
+            self._other = None if whole is None else whole.until(steps)
+        return self._other
 
     def found(self) -> str:
         """Say what an experiment has shown, below a large picture too; "" for none."""
@@ -145,9 +162,9 @@ class PagedView(View):
         """Write beside the pictures of the visible page."""
         self._visible.say()
 
-    def explanation(self, state: State) -> str:
-        """Say what is seen on the visible page."""
-        return explanation((self.name, self._pages.current), state.scene)
+    def explanation(self, state: State, *tab: str) -> str:
+        """Return what the visible page says."""
+        return self._visible.explanation(state, *tab, self.name)
 
     def found(self) -> str:
         """Return what the visible page has found."""

@@ -17,6 +17,7 @@ from visformer.errors import InputError, brief
 from visformer.language import N_, _
 from visformer.program.diagnostics import diagnostics, version_of
 from visformer.session import navigation, tree
+from visformer.session.both import alone_words, show_beside
 from visformer.session.openings import ask_again, open_with
 from visformer.session.run import EditedRun, EditName
 from visformer.session.state import State
@@ -148,6 +149,11 @@ def _build_view_menu(
             view, _("&Motion after a step"), lambda: appearance.move(not has_motion())
         ): has_motion,
     }
+    session = window.session
+    both = _add(view, _("&Both runs"), lambda: session.do(show_beside), "Ctrl+B")
+    parts[both] = lambda: session.state.views.beside
+    view.aboutToShow.connect(lambda: _enable((both,), not alone_words(session.state)))
+    view.aboutToHide.connect(lambda: _enable((both,), True))  # its key says why not
     view.aboutToShow.connect(lambda: _check(parts))
     view.addSeparator()
     _add(view, _("&Present"), presentation.toggle, "F5")

@@ -71,7 +71,7 @@ COLUMNS: tuple[tuple[tuple[str, tuple[KeyEntry, ...]], ...], ...] = (
         (
             N_("What is looked at"),
             (
-                (N_("Ctrl+1 to 6"), N_("the tabs, from Architecture to Output")),
+                (N_("Ctrl+1 to 7"), N_("the tabs, from Architecture to Runs")),
                 (N_("1, 2, 3"), N_("encoder self, decoder self, cross attention")),
                 (N_("M, A, T"), N_("attention as a map, as arcs, as tinted text")),
                 (N_("Ctrl+arrows"), N_("move through heads and layers")),
@@ -85,6 +85,7 @@ COLUMNS: tuple[tuple[tuple[str, tuple[KeyEntry, ...]], ...], ...] = (
                     N_("back to where you looked, and forward again"),
                 ),
                 (N_("Ctrl+T"), N_("show or fold the next token")),
+                (N_("Ctrl+B"), N_("the run that this one is compared with beside it")),
             ),
         ),
         (
@@ -109,8 +110,7 @@ COLUMNS: tuple[tuple[tuple[str, tuple[KeyEntry, ...]], ...], ...] = (
             N_("Presenting"),
             (
                 (N_("F5"), N_("present one picture alone")),
-                (N_("S"), N_("while presenting: a spotlight")),
-                (N_("B, ."), N_("while presenting: black")),
+                (N_("S, B, ."), N_("while presenting: a spotlight, black")),
                 (
                     N_("Esc"),
                     N_(

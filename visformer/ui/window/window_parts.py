@@ -120,10 +120,14 @@ class WindowParts(QMainWindow):
             self.session.set(kind=kind)
 
     def choose_form(self, form: Form) -> None:
-        """Show attention in this form, also while one picture is large."""
-        look = self.session.state.look
-        if self.session.state.tab == "attention":
-            self.session.set(look=replace(look, form=form))
+        """Show attention in this form, also while one picture is large.
+
+        Of two runs there are maps alone.
+        """
+        state = self.session.state
+        if state.tab == "attention":
+            views = replace(state.views, beside=state.views.beside and form == "map")
+            self.session.set(look=replace(state.look, form=form), views=views)
 
     def walk_stages(self, by: int) -> None:
         """Move this many stages forward, also while one picture is large."""

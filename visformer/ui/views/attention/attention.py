@@ -11,6 +11,7 @@ from typing import Literal
 from PySide6.QtCore import QElapsedTimer, QPoint, QPointF, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QCursor
 from PySide6.QtWidgets import (
+    QHBoxLayout,
     QPushButton,
     QStackedWidget,
     QToolTip,
@@ -38,6 +39,7 @@ from visformer.pictures.attention.reading import (
 from visformer.pictures.picture import Bytes, Matrix, Table
 from visformer.pictures.selection import AttentionCell, Look, Order
 from visformer.pictures.words.absent import missing_kinds_words
+from visformer.session.both import beside
 from visformer.session.runs import fixed_words
 from visformer.session.state import Session, State
 from visformer.ui.bars.look_bar import LookBar
@@ -46,6 +48,7 @@ from visformer.ui.views.attention.arc_map import SideToken
 from visformer.ui.views.attention.kind_panel import KindPanel, KindsPane
 from visformer.ui.views.attention.overview import Overview
 from visformer.ui.views.view import View
+from visformer.ui.widgets.both_runs import BesideSwitch, BothMaps
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.controls import Offer
 from visformer.ui.widgets.heatmap import HeatMap
@@ -90,7 +93,7 @@ class _Shown:
 class AttentionView(View):
     """Three maps with linked cursors, the scale, and the grid of heads."""
 
-    name = "attention"
+    name, compares = "attention", True
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
@@ -118,9 +121,10 @@ class AttentionView(View):
         TermTip(self.overview.orders, session, "order")
         self.overview.resized.connect(self._draw_overview)
         self.overview.export.offers = self._head_offers
-        self.pane = KindsPane(dict(self.panels), self.heads)
+        self.both = BothMaps(session)
+        self.pane = KindsPane(dict(self.panels), self.heads, self.both)
         self.heads.folded.connect(self.pane.fold)
-        self.bar = LookBar()
+        self.bar, self.beside = LookBar(), BesideSwitch(session)
         TermTip(self.bar.summaries, session, "summary")
         self.bar.changed.connect(lambda look: session.set(look=look))
         self.bar.scale_chosen.connect(lambda scale: session.set(scale=scale))
@@ -137,20 +141,20 @@ class AttentionView(View):
         return panel
 
     def _lay_out(self) -> None:
-        column = fill(
-            QVBoxLayout(self), self.bar, self._absent, (self.pane, 1), spacing=4
-        )
+        row = fill(QHBoxLayout(), (self.bar, 1), self.beside)
+        parts = row, self._absent, (self.pane, 1)
+        column = fill(QVBoxLayout(self), *parts, spacing=4)
         column.setContentsMargins(4, 4, 4, 4)
 
     # ---- drawing ---------------------------------------------------------------
 
     def main_picture(self) -> QWidget | None:
-        """Return the picture of the kind that is looked at."""
-        return self.panels[self._state.kind]
+        """Return the picture of the kind that is looked at, or its maps in two runs."""
+        return self.both if beside(self._state) else self.panels[self._state.kind]
 
     def present(self, *, on: bool) -> None:
         """Let cells take all of a wide screen."""
-        for heat_map in self.maps.values():
+        for heat_map in (*self.maps.values(), *self.both.maps.values()):
             heat_map.stretch(PRESENTED if on else 1)
 
     def spot(self) -> QPoint | None:
@@ -158,7 +162,7 @@ class AttentionView(View):
         kind, cell = self._state.kind, self._state.cell
         shown, map_of_it = self._readings.get(kind), self.maps[kind]
         matrix, canvas = map_of_it.matrix, map_of_it.canvas
-        if shown is None or matrix is None or self._state.look.form != "map":
+        if shown is None or matrix is None or not canvas.isVisible():
             return None
         at = shown.cell_in_matrix(cell) if cell and cell.kind == kind else None
         if at is None and matrix.current is not None:
@@ -176,7 +180,12 @@ class AttentionView(View):
         model = state.model if state.trace is None else state.trace.model
         self._absent.setText(missing_kinds_words(model))
         self._absent.setVisible(bool(self._absent.text()))
-        kinds = KINDS if model is None else model.kinds
+        self.beside.draw(state)
+        kinds, both = KINDS if model is None else model.kinds, beside(state) is not None
+        self.bar.setEnabled(not both)  # of both there are maps of one head
+        if both:
+            kinds = ()
+            self.both.draw(state)
         shape = self._extents.get(state.kind, (1, 1))
         for heat_map in self.maps.values():
             heat_map.hold(held=True)

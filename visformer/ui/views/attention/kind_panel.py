@@ -197,14 +197,18 @@ SMALL_SHARE = 0.5  # of the height beside it, at most, for the small pictures
 class KindsPane(QWidget):
     """The focused kind large, the others small beside it, below them the heads.
 
-    In a place that is higher than wide the small ones and the heads stand below.
+    In a place that is higher than wide the small ones and the heads stand below. In
+    place of all kinds there may be the maps of two runs.
     """
 
-    def __init__(self, panels: dict[Kind, QWidget], heads: QWidget) -> None:
+    def __init__(
+        self, panels: dict[Kind, QWidget], heads: QWidget, both: QWidget
+    ) -> None:
         super().__init__()
         # a picture that is made large leaves its slot, and comes back to it
         self._slots = {kind: _Slot(self, panel) for kind, panel in panels.items()}
-        self._heads = _Slot(self, heads)
+        self._heads, self._both = _Slot(self, heads), _Slot(self, both)
+        self._both.hide()
         self._kinds: tuple[Kind, ...] = tuple(panels)
         self._focused: Kind = "cross"
         self._shape = (1, 1)
@@ -213,13 +217,17 @@ class KindsPane(QWidget):
     def draw(
         self, kinds: tuple[Kind, ...], focused: Kind, shape: tuple[int, int]
     ) -> None:
-        """Arrange these kinds; ``shape``: rows and columns of the focused one."""
+        """Arrange these kinds; ``shape``: rows and columns of the focused one.
+
+        Without a kind the maps of two runs take their place.
+        """
         wanted = kinds, focused, shape
         if wanted == (self._kinds, self._focused, self._shape):
             return
         if kinds != self._kinds:
             for kind, slot in self._slots.items():
                 slot.setVisible(kind in kinds)
+            self._both.setVisible(not kinds)
             self.updateGeometry()
         self._kinds, self._focused, self._shape = wanted
         self._place()
@@ -247,7 +255,7 @@ class KindsPane(QWidget):
         whole, off = self.rect(), gap(self)
         line = self.fontMetrics().height()
         small = [kind for kind in self._kinds if kind != self._focused]
-        if whole.width() >= whole.height():
+        if self._kinds and whole.width() >= whole.height():
             least, most = (round(share * whole.width()) for share in LARGE_SHARE)
             cell = max(1, whole.height() - AROUND * line) / max(1, self._shape[0])
             wide = round(cell * self._shape[1]) + AROUND * line
@@ -259,7 +267,9 @@ class KindsPane(QWidget):
             high = round(HIGH_SHARE * whole.height())
             large = QRect(0, 0, whole.width(), high)
             rest = QRect(0, high + off, whole.width(), whole.height() - high - off)
-        if self._focused in self._slots:
+        if not self._kinds:
+            self._both.setGeometry(large)
+        elif self._focused in self._slots:
             self._slots[self._focused].setGeometry(large)
         heads = self._place_small(small, rest, round(TITLE_LINES * line))
         self._heads.setGeometry(heads)

@@ -21,12 +21,13 @@ from PySide6.QtWidgets import (
 
 from visformer.language import N_, _
 from visformer.pictures.computation.feed_forward_stages import own_rate
-from visformer.pictures.computation.stage_picture import StagePicture
+from visformer.pictures.computation.stage_picture import StagePicture, of_both
 from visformer.pictures.computation.stages import (
     PAGES,
     StagePage,
     heading,
     neighbour,
+    no_cell_beside,
     no_cell_words,
     picture,
     stage_of,
@@ -35,20 +36,23 @@ from visformer.pictures.computation.stages import (
 )
 from visformer.pictures.computation.subject import Subject, subject
 from visformer.pictures.picture import Axis
-from visformer.pictures.selection import AttentionCell
+from visformer.pictures.selection import AttentionCell, Selection
 from visformer.pictures.words.absent import missing_kinds_words
 from visformer.pictures.words.role_text import RoleText, role_text
+from visformer.session.both import names
 from visformer.session.state import Session, State
 from visformer.ui.layout import LeastColumn, SingleShot, fill, laid_out_once
 from visformer.ui.look.theme import Dressed, hue
 from visformer.ui.views.computation.computation_maps import StageMaps
 from visformer.ui.views.view import View
+from visformer.ui.widgets.both_runs import BesideSwitch
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.controls import chooser, number_field, prepared, titled
 from visformer.ui.widgets.number_table import NumberTable
 from visformer.ui.widgets.plain_label import Hint, paragraph
 from visformer.ui.widgets.role_label import RoleLabel
 from visformer.values.facts import KINDS
+from visformer.values.trace import Trace
 from visformer.words import KIND_NAMES, layer_words
 
 TABLE_SHARE = 0.32  # of the height, at most
@@ -62,7 +66,7 @@ MOST_RATE = 0.9  # of dropout
 class ComputationView(Dressed, View):
     """Pages, stages, the current stage's matrices, and the cell's numbers below."""
 
-    name = "computation"
+    name, compares = "computation", True
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
@@ -86,7 +90,7 @@ class ComputationView(Dressed, View):
         kind.activated.connect(lambda at: session.set(kind=kind.itemData(at)))
         layer.activated.connect(lambda at: session.set(layer=at))
         head.activated.connect(lambda at: session.set(head=at))
-        self.fields = StageFields(session)
+        self.fields, self.beside = StageFields(session), BesideSwitch(session)
         self._absent = paragraph(_("kinds of attention that are not there"))
         self._heading = RoleLabel(_("the cell that is shown"))
         self._formula = RoleLabel(_("the formula of this stage"))
@@ -105,7 +109,9 @@ class ComputationView(Dressed, View):
         self._lay_out()
 
     def _lay_out(self) -> None:
-        first = fill(QHBoxLayout(), self.page_bar, *self.choosers, (Hint(_(HINT)), 1))
+        hint = Hint(_(HINT))
+        row = self.page_bar, *self.choosers, (hint, 1), self.beside
+        first = fill(QHBoxLayout(), *row)
         above = *self.stages.values(), self.fields, self._absent, self._formula
         below = self._heading, self._words, self.table
         # the stretch takes the room where there are no matrices
@@ -138,6 +144,7 @@ class ComputationView(Dressed, View):
         looked = state.visible, state.stage, state.kind, state.layer, state.head
         if self._changed("choosers", *looked):
             self._draw_choosers()
+        self.beside.draw(state)
         if self._changed("fields", state.stage, state.stage_options, state.dropout):
             self.fields.draw(state)
         if not state.awaiting.weights:
@@ -151,23 +158,14 @@ class ComputationView(Dressed, View):
         looked = state.visible, state.stage, state.kind, state.layer, state.head
         numbers = state.parameters, state.positions, state.scale
         focus = state.cell, state.dimensions, state.awaiting.decoding
-        options = state.stage_options, state.dropout
+        options = state.stage_options, state.dropout, self._other_run(state)
         if self._changed("stage", *looked, *numbers, *focus, *options):
             with laid_out_once(self):
                 self._draw_stage()
 
     def _draw_stage(self) -> None:
         state = self._state
-        self._subject = subject(
-            state.visible,
-            state.selection,
-            parameters=state.parameters,
-            positions=state.positions,
-            dimensions=state.dimensions,
-            grows=state.awaiting.decoding,
-            options=state.stage_options,
-            dropout=state.dropout,
-        )
+        self._subject = self._subject_of(state.visible, state.selection)
         page = stage_of(state.stage).page
         about = "" if self._subject is None else heading(self._subject, page)
         self._heading.setText(self._hued(about))
@@ -175,6 +173,9 @@ class ComputationView(Dressed, View):
         shown: StagePicture | str = no_cell_words(state.visible)
         if self._subject is not None:
             shown = picture(stage_of(state.stage), self._subject)
+        other = self._other_run(state)
+        if isinstance(shown, StagePicture) and self._subject is not None and other:
+            shown = self._with_other(shown, self._subject, other)
         self._picture = shown if isinstance(shown, StagePicture) else None
         self._formula.setText(
             self._hued(self._picture.formula if self._picture else "")
@@ -184,6 +185,37 @@ class ComputationView(Dressed, View):
         )
         self._draw_maps()
         self._draw_table()
+
+    def _subject_of(self, trace: Trace | None, selection: Selection) -> Subject | None:
+        state = self._state
+        return subject(
+            trace,
+            selection,
+            parameters=state.parameters,
+            positions=state.positions,
+            dimensions=state.dimensions,
+            grows=state.awaiting.decoding,
+            options=state.stage_options,
+            dropout=state.dropout,
+        )
+
+    def _with_other(
+        self, shown: StagePicture, own: Subject, other: Trace
+    ) -> StagePicture:
+        """Return a stage with that of the other run above it, or why it has none."""
+        state = self._state
+        called = names(state)
+        said = no_cell_beside(called[0], other, own, len(state.visible or ()))
+        if not said:
+            cell = AttentionCell(own.kind, own.query, own.key)
+            beside = self._subject_of(other, replace(state.selection, cell=cell))
+            assert beside is not None
+            made = picture(stage_of(state.stage), beside)
+            if isinstance(made, StagePicture) and len(made.maps) == len(shown.maps):
+                return of_both(made, shown, called)
+            said = made if isinstance(made, str) else _("This stage is another there.")
+            said = f"{called[0]}: {said}"
+        return replace(shown, words=f"{said}\n{shown.words}")
 
     def _draw_maps(self) -> None:
         state, shown = self._state, self._picture

@@ -29,6 +29,7 @@ from visformer.pictures.candidates import (
     predicts,
     token_bars,
 )
+from visformer.pictures.comparison import Runs, candidate_numbers
 from visformer.pictures.logit_lens import (
     MOST_STEPS,
     SHOWS,
@@ -50,7 +51,9 @@ from visformer.pictures.output import (
     product_table,
     softmax_words,
 )
+from visformer.pictures.side_by_side import no_step_words
 from visformer.pictures.words.absent import has_output, has_target, no_lens_words
+from visformer.session.both import names
 from visformer.session.state import Session, State
 from visformer.ui.layout import LeastColumn, fill, laid_out_once, paint_later
 from visformer.ui.look import theme
@@ -59,6 +62,7 @@ from visformer.ui.views.output.cache import CachePage
 from visformer.ui.views.output.cell_texts import CellTexts
 from visformer.ui.views.output.search_page import SearchPage
 from visformer.ui.views.view import PagedView, View
+from visformer.ui.widgets.both_runs import BesideSwitch
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.controls import chooser, titled
 from visformer.ui.widgets.export import Export
@@ -86,13 +90,17 @@ CELL_LINES = 1.15  # minimum height of a step's cell in lines; the rest is dragg
 class NextToken(Dressed, View):
     """The sentence, the bars, the logit lens; below, the numbers they come from."""
 
-    name, title = "next", N_("Next token")
+    name, title, compares = "next", N_("Next token"), True
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
         self._headline = paragraph(_("the next token in a sentence"))
         self.bars = BarChart()
         self.bars.setAccessibleName(_("the next token, best first"))
+        self.beside, self.other = BesideSwitch(session), BarChart()
+        self.other.setAccessibleName(_("the next token in the other run, best first"))
+        self._names = paragraph(_("the other run")), paragraph(_("the run"))
+        self.both = NumberTable(_("the next token in both runs"), least=3)
         self._flow = paragraph(_("how the token of this step came about"))
         TermTip(self.bars, session, "probability")
         self._output = _map(_("decoder output Z, rows by dimensions"))
@@ -128,12 +136,18 @@ class NextToken(Dressed, View):
         self._above = _splitter(Qt.Orientation.Horizontal, self._left, self._right)
         self._lens = _column(self._ranks, self._step_map)
         self._every = _column(fill(QHBoxLayout(), *shows), self._steps_map)
-        self._first = _splitter(Qt.Orientation.Horizontal, self.bars, self._lens)
-        self._first.setStretchFactor(1, 2)
+        self._columns = [
+            _column(name, bars)
+            for name, bars in zip(self._names, (self.other, self.bars), strict=True)
+        ]
+        parts = *self._columns, self._lens
+        self._first = _splitter(Qt.Orientation.Horizontal, *parts)
+        self._first.setStretchFactor(2, 2)
         present_whole(self._first)
         self._column = fill(
             LeastColumn(self),
-            *(self._headline, (self._first, 1), self._how, (self._every, 1)),
+            *(self._headline, (self._first, 1), self.both),
+            *(self._how, (self._every, 1)),
             *(self._flow, (self._above, 1)),
         )
         self._column.setContentsMargins(4, 4, 4, 4)
@@ -194,14 +208,40 @@ class NextToken(Dressed, View):
         if self._changed("bars", state.visible):
             self._headline.setText(headline(state.visible))
             self.bars.draw(token_bars(state.visible))
-            self.bars.setVisible(predicts(state.visible))
+            self._columns[1].setVisible(predicts(state.visible))
+        self.beside.draw(state)
+        if self._changed("both", self._other_run(state), state.visible, names(state)):
+            self._draw_both()
         if self._changed("numbers", state.visible, state.lens):
             self._draw_numbers()
         with QSignalBlocker(self.shows):
             self.shows.setCurrentIndex(max(0, self.shows.findData(state.views.lens)))
         shows = self.shows.currentData()
-        if self._changed("lens", state.visible, state.trace, state.lens, shows):
+        of = state.visible, state.trace, self._other
+        if self._changed("lens", *of, state.lens, shows):
             self._draw_lens()
+
+    @property
+    def tool(self) -> QWidget | None:
+        """The switch for both runs."""
+        return self.beside
+
+    def _draw_both(self) -> None:
+        """Show the other run's bars in place of the lens, and the difference below."""
+        state, other, numbers = self._state, self._other, None
+        called, ended = names(state), ""
+        if other is not None and state.visible is not None:
+            step = len(state.visible)
+            ended = no_step_words(called[0], other, step)
+            numbers = candidate_numbers(Runs(other, state.visible, step), called)
+            self.other.draw(token_bars(other))
+        self._names[0].setText(ended or called[0])
+        self._names[1].setText(called[1])
+        for part in (self._columns[0], self._names[1]):
+            part.setVisible(other is not None)
+        self.other.setVisible(other is not None and not ended and predicts(other))
+        self.both.setVisible(numbers is not None)
+        self.both.draw(numbers)
 
     def _choose_shows(self) -> None:
         views = replace(self._state.views, lens=self.shows.currentData())
@@ -238,8 +278,9 @@ class NextToken(Dressed, View):
         state = self._state
         self._how.setText(self._lens_words())
         lens = state.visible is None or not no_lens_words(state.visible)
-        for part in (self._lens, self._every, self._right):
+        for part in (self._every, self._right):
             part.setVisible(lens)
+        self._lens.setVisible(lens and self._other is None)
         self._ranks.setText(rank_words(state.visible, state.lens))
         one = step_lens(state.visible, state.lens)
         # the step's token is cut where it is wide, not turned: no step moves the map

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -13,12 +13,10 @@ from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QSizePolicy, QWidget
 
 from visformer.language import N_, _
 from visformer.pictures.comparison import Runs, candidate_numbers
-from visformer.pictures.picture import Table, is_same
-from visformer.pictures.selection import ALIGNED, AttentionCell
+from visformer.pictures.picture import Table
+from visformer.pictures.selection import ALIGNED
 from visformer.pictures.side_by_side import (
-    Group,
     RunComparison,
-    SideMaps,
     comparing,
     comparison_words,
     divergence_grids,
@@ -26,9 +24,9 @@ from visformer.pictures.side_by_side import (
     log_p_differs,
     next_differs,
     reference_names,
-    side_maps,
 )
 from visformer.session import tree
+from visformer.session.both import alone_words, both, paired
 from visformer.session.run import Run, parents_of
 from visformer.session.runs import fixed_words, translate
 from visformer.session.state import Next, Session, State
@@ -43,6 +41,7 @@ from visformer.ui.layout import (
 from visformer.ui.look.theme import FONT_PALETTE, Dressed
 from visformer.ui.views.positions.curves import Plot, pens, plotting, plotting_in_pieces
 from visformer.ui.views.view import View
+from visformer.ui.widgets.both_runs import BothMaps
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.cell_value import is_inside
 from visformer.ui.widgets.controls import chooser, titled, word_button
@@ -76,7 +75,6 @@ class ComparePage(Dressed, View):
         self._found: RunComparison | None = None
         self._traces: tuple[Trace, Trace] | None = None  # whole
         self._coming: Iterator[RunComparison] = iter(())  # with more and more heads
-        self._maps: SideMaps | None = None
         self._turns = SingleShot(self, self._work)
         self.other = chooser(_("the run to compare with"))
         self.other.activated.connect(self._choose)
@@ -91,15 +89,9 @@ class ComparePage(Dressed, View):
         )
         self.words = paragraph(_("how the runs differ"))
         self.grids = {kind: HeatMap(_(KIND_NAMES[kind]), stretch=3.0) for kind in KINDS}
-        self.maps = {
-            "a": HeatMap(_("attention of the run that is compared with")),
-            "b": HeatMap(_("attention of the run on screen")),
-            "difference": HeatMap(_("difference of the weights")),
-        }
+        self.sides = BothMaps(session)
         for kind, grid in self.grids.items():
             grid.clicked.connect(partial(self._go, kind))
-        for name, heat_map in self.maps.items():
-            heat_map.hovered.connect(partial(self._hover, name))
         self.log_p = LogP()
         self.next = NumberTable(_("the next token in both runs"))
         self._lay_out()
@@ -110,18 +102,17 @@ class ComparePage(Dressed, View):
         named = titled(_("Compared with"), self.other)
         Flow(row, named, self.other, self.aligned, self.all, self.feed)
         self._grids = TurningRow(*self.grids.values())
-        self._sides = TurningRow(*self.maps.values())
         self._below = TurningRow(self.log_p, self.next)
-        self._pictures = (self._sides, self._grids, self._below)
+        self._pictures = (self.sides, self._grids, self._below)
         for group in self._pictures:
             present_whole(group)
-        pictures = ((self._grids, 2), (self._sides, 4), (self._below, 2))
+        pictures = ((self._grids, 2), (self.sides, 4), (self._below, 2))
         fill(LeastColumn(self), row, self.words, *pictures, None)
 
     def _dress(self) -> None:
         for grid in self.grids.values():
             set_least(grid, GRID_LINES)
-        for heat_map in self.maps.values():
+        for heat_map in self.sides.maps.values():
             set_least(heat_map, MAP_LINES)
         self.log_p.setMinimumHeight(PLOT_LINES * self.fontMetrics().lineSpacing())
 
@@ -143,11 +134,10 @@ class ComparePage(Dressed, View):
         tree_of = state.runs, state.shown, state.pinned
         if self._changed("choosers", *tree_of, state.views):
             self._offer(state, other)
-        traces = _both(state.run, other)
-        if self._changed("pair", traces, state.views.aligned):
-            self._begin(state, other, traces)
+        pairing = paired(state)
+        if self._changed("pair", pairing):
+            self._begin(pairing, both(state))
         everything = self._found, state.views.compare_all
-        place = state.kind, state.layer, state.head
         if self._changed("words", *everything, self.drawing, *tree_of):
             self._say()
         if self._changed("grids", *everything, self.drawing):
@@ -156,8 +146,8 @@ class ComparePage(Dressed, View):
             at = state.layer, state.head
             here = kind == state.kind and grid.matrix and is_inside(grid.matrix, at)
             grid.mark(at if here else None, value=False)
-        if self._changed("maps", *everything, *place, state.visible):
-            self._draw_maps()
+        self.sides.setVisible(self._found is not None and self._shows_heads())
+        self.sides.draw(state)
         if self._changed("next", *everything, state.visible):
             self._draw_next()
         if self._changed("log p", *everything):
@@ -165,7 +155,6 @@ class ComparePage(Dressed, View):
         shown = self._found is not None and not _all_hidden(self.log_p, self.next)
         self._below.setVisible(shown)
         self.log_p.mark(state.step)
-        self._mark_cell()
 
     def _offer(self, state: State, other: Run | None) -> None:
         """List the runs, and what can be chosen of these two."""
@@ -180,16 +169,13 @@ class ComparePage(Dressed, View):
         self.all.setChecked(not state.views.compare_all)
 
     def _begin(
-        self, state: State, other: Run | None, traces: tuple[Trace, Trace] | None
+        self, pairing: RunComparison | None, traces: tuple[Trace, Trace] | None
     ) -> None:
-        self._found, self._traces = None, traces
+        self._found, self._traces = pairing, traces
         self._turns.stop()
-        if traces is None or other is None or state.run is None:
-            return
-        names = other.name, state.run.name
-        self._coming = comparing(traces, names, state.views.aligned)
-        self._found = next(self._coming)
-        self._turns.start()
+        if pairing is not None and traces is not None:
+            self._coming = comparing(pairing, traces)
+            self._turns.start()
 
     def _work(self) -> None:
         """Compare heads for some milliseconds; the rest in the next turns."""
@@ -215,7 +201,7 @@ class ComparePage(Dressed, View):
             said = [_("The heads are being compared.")] if self.drawing else []
             self.words.setText(" ".join((*said, *comparison_words(found))))
             return
-        self.words.setText(_nothing_words(state))
+        self.words.setText(alone_words(state))
 
     def _draw_grids(self) -> None:
         found = self._found
@@ -228,29 +214,11 @@ class ComparePage(Dressed, View):
             grid.draw(matrix)
         self._grids.setVisible(not _all_hidden(*self.grids.values()))
 
-    def _draw_maps(self) -> None:
-        state, found, self._maps = self._state, self._found, None
-        if found is not None and self._traces is not None and state.visible is not None:
-            cut = self._traces[0].until(len(state.visible)), state.visible
-            self._maps = side_maps(found, cut, state.selection)
-        made = self._maps
-        drawn = {
-            "a": None if made is None else made.a,
-            "b": None if made is None else made.b,
-            "difference": None if made is None else made.difference,
-        }
-        everything = self._state.views.compare_all
-        shown = found is not None and (everything or heads_differ(found))
-        self._sides.setVisible(shown)
-        for name, matrix in drawn.items():
-            heat_map = self.maps[name]
-            heat_map.setVisible(matrix is not None)
-            if made is None or matrix is None:
-                heat_map.draw(None)
-            elif not is_same(matrix, heat_map.matrix):
-                rows, columns = made.room[name != "a"]
-                extent = len(rows), len(columns)
-                heat_map.draw(matrix, extent=extent, longest=(rows, columns))
+    def _shows_heads(self) -> bool:
+        found = self._found
+        return self._state.views.compare_all or (
+            found is not None and heads_differ(found)
+        )
 
     def _draw_next(self) -> None:
         state, found, numbers = self._state, self._found, None
@@ -269,29 +237,6 @@ class ComparePage(Dressed, View):
         shown = log_p_differs(found) or self._state.views.compare_all
         self.log_p.draw(found)
         self.log_p.setVisible(bool(found.reference) and shown)
-
-    def _mark_cell(self) -> None:
-        """Mark the cell in focus in both maps and in their difference."""
-        cell, maps = self._state.cell, self._maps
-        if maps is None or cell is None or cell.kind != self._state.kind:
-            for heat_map in self.maps.values():
-                heat_map.mark(None)
-            return
-        self._mark("b", cell.query, cell.key)
-        query = _group(maps.queries, 1, cell.query)
-        key = _group(maps.keys, 1, cell.key)
-        first = [
-            None if at is None else groups[at][0][-1]
-            for at, groups in ((query, maps.queries), (key, maps.keys))
-        ]
-        self._mark("a", *first)
-        self._mark("difference", query, key)
-
-    def _mark(self, name: str, row: int | None, column: int | None) -> None:
-        cell = None if row is None or column is None else (row, column)
-        rows = () if row is None else (row,)
-        columns = () if column is None else (column,)
-        self.maps[name].mark(cell, rows=rows, columns=columns)
 
     # ---- what the user does ----------------------------------------------------
 
@@ -318,65 +263,14 @@ class ComparePage(Dressed, View):
         if cell is not None:
             self.session.set(kind=kind, layer=cell.row, head=cell.column)
 
-    def _hover(self, name: str, cell: MapCell | None) -> None:
-        """Let a cell of any of the maps be that of the run on screen."""
-        maps, kind = self._maps, self._state.kind
-        query, key = (None, None) if cell is None else (cell.row, cell.column)
-        if maps is not None and name != "b" and query is not None and key is not None:
-            side = 0 if name == "a" else None
-            query = _counterpart(maps.queries, side, query)
-            key = _counterpart(maps.keys, side, key)
-        hovered = None
-        if query is not None and key is not None:
-            hovered = AttentionCell(kind, query, key)
-        self.session.set(hovered=hovered)
-
 
 def _fed_with(state: State, text: str) -> Next:
     return translate(state, state.wish.sentence, reference=text)
 
 
-def _both(run: Run | None, other: Run | None) -> tuple[Trace, Trace] | None:
-    """Return the Traces of two finished runs; None where one is not there."""
-    if run is None or other is None or not (run.ended and other.ended):
-        return None
-    if run.trace is None or other.trace is None:
-        return None
-    return other.trace, run.trace
-
-
-def _nothing_words(state: State) -> str:
-    """Say why nothing is compared."""
-    run, other = state.run, state.compared
-    if run is None or len(state.tree) < 2:
-        return _("There is one run only: change it, or translate another sentence.")
-    if other is None:
-        return _("Choose a run to compare “{run}” with.", run=run.name)
-    if other.trace is None:
-        return _(
-            "The numbers of “{run}” are no longer kept: show it on the page Tree, and "
-            "it is computed again.",
-            run=other.name,
-        )
-    return _("The runs are compared once both have ended.")
-
-
 def _all_hidden(*widgets: QWidget) -> bool:
     """Tell whether each of them is hidden by itself, not by what is around it."""
     return all(widget.isHidden() for widget in widgets)
-
-
-def _group(groups: Sequence[Group], side: int, token: int) -> int | None:
-    """Return the number of the group of a token of a side; None for none."""
-    return next((at for at, one in enumerate(groups) if token in one[side]), None)
-
-
-def _counterpart(groups: Sequence[Group], side: int | None, at: int) -> int | None:
-    """Return the token of b that stands for one of a, or for a group (None)."""
-    number = at if side is None else _group(groups, side, at)
-    if number is None or number >= len(groups):
-        return None
-    return groups[number][1][-1]
 
 
 class LogP(Dressed, QWidget):
