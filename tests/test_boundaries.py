@@ -48,7 +48,7 @@ ARROWS = {  # room -> all of ours that it may import
     "values": ("arguments", "errors", "files", "language", "text", "trace_file"),
     "trace_file": ("errors", "files", "language", "text", "values"),
     "tokenizers": ("errors", "files", "language", "text", "values"),
-    "analysis": ("arguments", "language", "values"),
+    "analysis": ("arguments", "errors", "language", "values"),
     "core": (
         *("analysis", "arguments", "errors", "files", "language", "tokenizers"),
         "values",

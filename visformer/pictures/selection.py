@@ -58,9 +58,10 @@ class StageOptions:
 AT_FIRST = StageOptions()
 
 
-ALIGNED: dict[By, str] = {  # as named on screen, translated when shown
+ALIGNED: dict[str, str] = {  # as named on screen, translated when shown
     "characters": N_("by characters"),
     "position": N_("by position"),
+    "hand": N_("by hand"),
 }
 
 

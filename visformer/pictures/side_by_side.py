@@ -21,9 +21,12 @@ from visformer.analysis.run_comparison import (
     head_divergences,
     with_heads,
 )
+from visformer.analysis.run_comparison import By as By
 from visformer.analysis.run_comparison import Group as Group
 from visformer.analysis.run_comparison import RunComparison as RunComparison
+from visformer.analysis.run_comparison import align_sources as align_sources
 from visformer.analysis.run_comparison import pair as pair
+from visformer.analysis.run_comparison import pairs_text as pairs_text
 from visformer.language import _, ngettext
 from visformer.pictures.attention.maps import BothLabels, axes, labels
 from visformer.pictures.attention.weights import head_weights

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 
+from visformer.errors import InputError
 from visformer.language import _
 from visformer.pictures.side_by_side import (
+    By,
     RunComparison,
+    align_sources,
     aligned_words,
     pair,
     parted_words,
@@ -33,6 +37,28 @@ def both(state: State) -> tuple[Trace, Trace] | None:
     return other.trace, run.trace
 
 
+def aligned(state: State) -> By:
+    """Return how source tokens are aligned; what was paired by hand may not fit."""
+    traces, by = both(state), state.views.aligned
+    if traces is not None:
+        with contextlib.suppress(InputError):
+            align_sources(*traces, by)
+            return by
+    return "characters"
+
+
+def align(state: State, by: By) -> Next:
+    """Align source tokens in another way; one that does not fit is refused."""
+    traces = both(state)
+    if traces is None:
+        return Next(state)
+    try:
+        align_sources(*traces, by)
+    except InputError as error:
+        return Next(replace(state, error=str(error)))
+    return Next(replace(state, views=replace(state.views, aligned=by), error=""))
+
+
 def names(state: State) -> tuple[str, str]:
     """Return the names of the run that is compared with, and of that on screen."""
     one, other = state.compared, state.run
@@ -44,7 +70,7 @@ def paired(state: State) -> RunComparison | None:
     traces = both(state)
     if traces is None:
         return None
-    called, by = names(state), state.views.aligned
+    called, by = names(state), aligned(state)
     of = *traces, *called, by
     memo = traces[1].memo
     kept = memo.find((), "paired")  # of one pair: it keeps the other run alive
