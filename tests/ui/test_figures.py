@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PySide6.QtCore import QRect, QSize
-from PySide6.QtGui import QColor, QImage, QPainter
+from PySide6.QtGui import QColor, QImage, QPainter, QRegion
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
@@ -145,6 +145,22 @@ def test_what_is_for_print_is_light_whatever_the_window_is(
     assert is_dark(read_again(written["dark"])) == (suffix not in PRINTED)
     if suffix == ".svg":
         assert written["dark"].read_bytes() == written["light"].read_bytes()
+
+
+def test_what_is_clipped_has_its_holes(tmp_path: Path) -> None:
+    def paint(painter: QPainter) -> None:
+        painter.fillRect(0, 0, 60, 60, QColor("#ffffff"))
+        ring = QRegion(0, 0, 60, 60) - QRegion(20, 20, 20, 20)
+        painter.setClipRegion(ring)
+        painter.fillRect(0, 0, 60, 60, QColor("#ff0000"))
+        painter.drawText(2, 30, "\u2066\u2069")
+
+    drawn, path = Drawn(QSize(60, 60), paint), tmp_path / "a.svg"
+    picture_file(path, drawn)
+    found = read_again(path)
+    assert found.pixelColor(30, 30) == QColor("#ffffff")
+    assert found.pixelColor(10, 10) == QColor("#ff0000")
+    assert "image" not in path.read_text()
 
 
 def test_cells_are_sharp_and_words_of_any_script_are_labels(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import base64
 from collections.abc import Callable, Iterable
 from html import escape
 from itertools import groupby
+from unicodedata import category
 from typing import Any
 
 from PySide6.QtCore import QBuffer, QLineF, QPoint, QPointF, QRect, QRectF, QSize, Qt
@@ -194,8 +195,8 @@ class _SvgEngine(QPaintEngine):
 
     def drawTextItem(self, place: Any, item: QTextItem) -> None:
         words, font, pen = item.text(), item.font(), self._pen
-        if not words.strip():
-            return
+        if all(c.isspace() or category(c) == "Cf" for c in words):
+            return  # there is nothing to see
         label = f' aria-label="{_text(words)}"'
         path = QPainterPath()
         path.addText(place, font, words)
@@ -321,7 +322,9 @@ class _SvgEngine(QPaintEngine):
         outline = _outline(path)
         if outline not in self._clips:
             name = self._clips[outline] = f"clip{len(self._clips)}"
-            shape = f'<path d="{outline}"/>'
+            even = path.fillRule() == Qt.FillRule.OddEvenFill
+            rule = ' clip-rule="evenodd"' if even else ""  # it may have holes
+            shape = f'<path d="{outline}"{rule}/>'
             self.parts.append(f'<clipPath id="{name}">{shape}</clipPath>')
         return f' clip-path="url(#{self._clips[outline]})"'
 
