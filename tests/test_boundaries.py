@@ -70,8 +70,8 @@ ARROWS = {  # room -> all of ours that it may import
         "values",
     ),
     "pictures": (
-        *("analysis", "engine.messages", "errors", "language", "text", "values"),
-        "words",
+        *("analysis", "engine.messages", "errors", "language", "paths", "text"),
+        *("values", "words"),
     ),
     "session": (
         *(*ENGINE, "errors", "files", "language", "pictures", "text", "trace_file"),

@@ -55,6 +55,22 @@ def test_whatever_holds_a_run_is_drawn(tmp_path: Path) -> None:
     assert visformer.render(tiny_checkpoint(), text="abc", size=SMALL)._repr_png_()
 
 
+def test_a_name_in_html_is_a_web_page(tmp_path: Path) -> None:
+    path, page = tmp_path / "run.vis", tmp_path / "run.html"
+    ONE.save(path)
+    visformer.render(path, page)
+    assert page.read_text("utf-8") == visformer.to_html(ONE)  # where it says most
+    visformer.render(path, page, kind="decoder", steps=2, attach=True)
+    text = page.read_text("utf-8")
+    assert '"start":{"kind":"decoder","layer":1,"head":0' in text
+    assert '"step":2' in text
+    with pytest.raises(InputError, match="--figure, --width and --scale are for pict"):
+        visformer.render(path, page, figure=True)
+    with pytest.raises(InputError, match="--attach is for a web page"):
+        visformer.render(path, tmp_path / "a.png", attach=True)
+    assert page.read_text("utf-8") == text
+
+
 def test_what_cannot_be_drawn_is_one_sentence(tmp_path: Path) -> None:
     kept = tmp_path / "kept.png"
     kept.write_bytes(b"mine")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from visformer.api import save_session as save_session
     from visformer.api import search as search
     from visformer.api import show as show
+    from visformer.api import to_html as to_html
     from visformer.api import translate as translate
     from visformer.core.checkpoint import Checkpoint as Checkpoint
     from visformer.core.decoding import Decoding as Decoding
@@ -102,6 +103,7 @@ _MODULES = {  # public name -> the module that defines it, imported on first use
     "save_session": "api",
     "search": "api",
     "show": "api",
+    "to_html": "api",
     "translate": "api",
     "watch": "watching.watcher",
     "wrap": "watching.wrapped",

@@ -26,6 +26,7 @@ from visformer.arguments import (
     wrong_value,
 )
 from visformer.errors import InputError
+from visformer.files import check_suffix, save_result
 from visformer.language import _
 from visformer.screen import check_screen
 from visformer.trace_file.saved_session import SavedRun, SavedSession
@@ -33,6 +34,7 @@ from visformer.trace_file.trace_file import (
     describe_file,
     is_trace_file,
     read_session,
+    trace_bytes,
     write_session,
 )
 from visformer.values.change_text import parse
@@ -150,6 +152,48 @@ def _saved_run(trace: Shown | None) -> SavedRun:
     if not isinstance(trace, SavedRun):
         raise wrong_type("trace", trace, _("a Trace, a session, or the path of one"))
     return trace
+
+
+@overload
+def to_html(trace: Shown, path: None = None, *, attach: bool = False) -> str: ...
+@overload
+def to_html(trace: Shown, path: str | Path, *, attach: bool = False) -> None: ...
+def to_html(
+    trace: Shown, path: str | Path | None = None, *, attach: bool = False
+) -> str | None:
+    """Make one web page of a run, and write it to ``path`` or return its text.
+
+    The page is a single file, which steps through the run offline in any browser of
+    2023 or later; it makes no request. Its numbers are the Trace's, to the last bit.
+    ``trace`` is a Trace, a session or the path of one: then the run that was shown, as
+    it was looked at; of what ``watch`` saw, the first row of the batch. With ``attach``
+    the page also offers the run's file (``.vis``).
+
+    Raises InputError for a run without attention or too large for a page (33,554,432
+    weights), and where the file cannot be written: an old one stays as it is.
+    """
+    from visformer.pictures.selection import Selection
+    from visformer.pictures.web_page import web_page
+
+    place = None if path is None else as_path("path", path)
+    if place is not None:
+        check_suffix(place, ".html")
+    if isinstance(trace, str | Path):
+        trace = open_session(trace)
+    run = _saved_run(next(iter(_watched_rows(trace)), trace))
+    seen = run.selection
+    page = web_page(
+        run.trace,
+        selection=None
+        if seen is None
+        else Selection(kind=seen.kind, layer=seen.layer, head=seen.head),
+        step=None if seen is None else seen.step,
+        attached=trace_bytes(run.trace) if attach else None,
+    )
+    if place is None:
+        return page
+    save_result(place, page.encode())
+    return None
 
 
 def _show_served(model: Model, *, block: bool) -> int:

@@ -1,4 +1,4 @@
-"""The window drawn without a screen: ``visformer render``."""
+"""The window drawn without a screen, or its web page: ``visformer render``."""
 
 from __future__ import annotations
 
@@ -28,11 +28,13 @@ from visformer.app import App, NoEngine, log_qt
 from visformer.cli import command_parser
 from visformer.commands.render import draw
 from visformer.errors import InputError, VisformerError
-from visformer.files import check_suffix, short
+from visformer.files import check_suffix, save_result, short
 from visformer.pictures.computation.stages import stage_names
 from visformer.pictures.selection import FORMS, ORDERS, SUMMARIES, TOKEN_GROUPS, Look
+from visformer.pictures.web_page import web_page
 from visformer.session.runs import force, look_at_telling_head
 from visformer.session.state import State
+from visformer.trace_file.trace_file import trace_bytes
 from visformer.ui import views
 from visformer.ui.look import theme
 from visformer.ui.widgets.export import (
@@ -49,6 +51,7 @@ from visformer.values.facts import KINDS
 from visformer.values.intervention import Intervention
 from visformer.values.questions import Overrides
 
+PAGE = ".html"
 LONGEST_SIDE = 8192
 SECONDS = 300  # to wait for the model; then the window is drawn as it is
 BESIDE = QPoint(2 * LONGEST_SIDE, 2 * LONGEST_SIDE)  # the mouse points at nothing
@@ -83,12 +86,13 @@ class Studio:
             self.window.close()
 
     def draw(self, options: argparse.Namespace, path: str, given: Overrides) -> None:
-        """Draw the window, or a figure of it, into a file; InputError for bad options.
+        """Draw the window, a figure of it or a web page; InputError for bad options.
 
         ``path``: a checkpoint that reads the text, or without a text a recorded run;
         ``given``: what the checkpoint does not say.
         """
         size, width, window = _size(options.size), _width(options.width), self.window
+        page = Path(options.output).suffix.lower() == PAGE
         change, forced = parse(options.change).filled(), [*map(_forced, options.force)]
         _show(window, size, options)
         if self._app is not None:
@@ -97,11 +101,15 @@ class Studio:
             window.open(path)
         _wait(lambda: _finished(window.session.state))
         _change(window, options.reference, change, forced)
-        if options.text:
+        run = window.session.state.run
+        if options.text or (page and run is not None and run.selection is None):
             window.session.do(look_at_telling_head)  # as the window opens
         _select(options, window.session.state)
         view = window.tabs.view(options.view)
         window.session.go(_selection(options, window.session.state))
+        if page:
+            _save_page(Path(options.output), window.session.state, options.attach)
+            return
         window.resize(size)
         _wait(lambda: _has_all(window.session.state))
         _wait(lambda: not view.drawing)
@@ -162,6 +170,18 @@ def serve() -> int:
         print(json.dumps(said), file=answers, flush=True)
     close()
     return 0
+
+
+def _save_page(path: Path, state: State, attach: bool) -> None:
+    assert state.trace is not None
+    page = web_page(
+        state.trace,
+        selection=state.selection,
+        look=state.look,
+        step=state.step,
+        attached=trace_bytes(state.trace) if attach else None,
+    )
+    save_result(path, page.encode())
 
 
 def _show(window: MainWindow, size: QSize, options: argparse.Namespace) -> None:
@@ -287,7 +307,18 @@ def _check(options: argparse.Namespace) -> None:
         )
     if any(not change.strip() for change in options.change):
         raise InputError("--change is empty: say, for example, “causal off”.")
-    check_suffix(Path(options.output), *PICTURES)
+    check_suffix(Path(options.output), *PICTURES, PAGE)
+    page = Path(options.output).suffix.lower() == PAGE
+    if page and (options.figure or options.width or options.scale != 1):
+        raise InputError(
+            "--figure, --width and --scale are for pictures: leave them out for a web "
+            "page."
+        )
+    if options.attach and not page:
+        raise InputError(
+            "--attach is for a web page: give -o a name that ends in .html, or leave "
+            "it out."
+        )
     if not Path(options.output).resolve().parent.is_dir():
         raise InputError(
             "{path} cannot be written: no such folder.", path=options.output

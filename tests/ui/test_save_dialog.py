@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from pathlib import Path
 
 import pytest
 from PySide6.QtWidgets import QFileDialog
+from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
 from tests.ui.windows import Pair
@@ -47,6 +49,27 @@ def test_what_was_chosen_is_taken(
     answering(monkeypatch, tmp_path / "b")
     with pytest.raises(InputError, match=r"b\.png exists"):
         ask_where(pair[0], "Save", "window.png")
+
+
+def test_a_web_page_is_written_beside_the_window(
+    pair: Pair, qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    window, path = pair[0], tmp_path / "run.html"
+    actions._save_page(window, window.files)
+    assert "nothing to save yet" in window.session.state.error
+    window.session.do(runs.show_trace, make_trace())
+    window.session.set(kind="decoder", layer=1, head=0, step=2, error="")
+    answering(monkeypatch, path)
+    actions._save_page(window, window.files)
+    qtbot.waitUntil(lambda: "run.html" in window.session.state.notice)
+    at = r'"start":.."kind":"decoder","layer":1,"head":0,"form":"map","scale":"fixed"'
+    assert re.search(at.replace("..", r"\{") + ',"step":2', path.read_text("utf-8"))
+    answering(monkeypatch, tmp_path / "run.png")
+    actions._save_page(window, window.files)
+    assert "only as .html" in window.session.state.error
+    answering(monkeypatch, tmp_path / "missing" / "run.html")
+    actions._save_page(window, window.files)
+    qtbot.waitUntil(lambda: "cannot be written" in window.session.state.error)
 
 
 def test_a_full_disk_leaves_the_old_picture_of_the_window(

@@ -1,4 +1,4 @@
-"""``visformer render``: draws the window as a PNG, without a screen."""
+"""``visformer render``: draws the window without a screen, or makes a web page."""
 
 from __future__ import annotations
 
@@ -88,7 +88,14 @@ def _add_page(parser: argparse.ArgumentParser, themes: Iterable[str]) -> None:
         "-o",
         "--output",
         required=True,
-        help=_("file to write: .png, .svg, .pdf or .webp"),
+        help=_(
+            "file to write: .png, .svg, .pdf or .webp; .html: one web page of the run"
+        ),
+    )
+    parser.add_argument(
+        "--attach",
+        action="store_true",
+        help=_("let the web page offer the run's file (.vis), too"),
     )
 
 

@@ -24,6 +24,7 @@ from visformer.engine.mirror import Decoded
 from visformer.language import _, ngettext
 from visformer.pictures.attention.strips import source_line
 from visformer.pictures.teacher_forcing import is_taught
+from visformer.pictures.words.absent import NO_ATTENTION
 from visformer.pictures.words.choices import FED, has_fed
 from visformer.pictures.words.run_notices import end_notice, source_notice
 from visformer.pictures.words.scene import telling_head
@@ -84,8 +85,7 @@ def show_runs(
     """
     trace, selection = saved[at].trace, saved[at].selection
     if not trace.kinds:
-        error = _("This trace contains no attention: there is nothing to show.")
-        return Next(replace(state, error=error))
+        return Next(replace(state, error=_(NO_ATTENTION)))
     if selection is not None:
         state = replace(
             state, kind=selection.kind, layer=selection.layer, head=selection.head

@@ -6,6 +6,7 @@ Readers skip blocks they do not know and refuse another major version.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,13 @@ from visformer.values.trace import Trace
 def write_trace(trace: Trace, path: Path) -> None:
     """Write a Trace, whole or not at all; InputError where it cannot be written."""
     write_session([SavedRun(trace=trace)], path)
+
+
+def trace_bytes(trace: Trace) -> bytes:
+    """Return the file of a Trace."""
+    file = io.BytesIO()
+    write_runs(file, [SavedRun(trace=trace)], 0)
+    return file.getvalue()
 
 
 def write_session(

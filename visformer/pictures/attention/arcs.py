@@ -8,10 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visformer.analysis.attention_summary import fewest_keys
-from visformer.language import _
+from visformer.language import N_, _
 from visformer.pictures.picture import Matrix
 from visformer.pictures.selection import Look
 from visformer.values.arrays import Floats
+
+DRAWN = N_("fewest keys with {percent}% of each row; width {low} to {high}")
 
 
 class Arcs(NamedTuple):
@@ -34,9 +36,4 @@ def arcs(matrix: Matrix, share: float, rows: range) -> Arcs:
 def arc_words(look: Look, matrix: Matrix) -> str:
     """Describe which arcs are drawn, and the weights of the thinnest and widest."""
     low, high = matrix.ends
-    return _(
-        "fewest keys with {percent}% of each row; width {low} to {high}",
-        percent=round(100 * look.mass),
-        low=low,
-        high=high,
-    )
+    return _(DRAWN, percent=round(100 * look.mass), low=low, high=high)

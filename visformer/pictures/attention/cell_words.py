@@ -16,6 +16,16 @@ from visformer.values.not_finite import nan_row_words
 from visformer.values.trace import Trace
 from visformer.words import KIND_NAMES, head_words, probability
 
+READS = N_("{kind} · {head} · {query} reads {key}: {weight}")
+AS_CAPTURED = N_("{weight}, as captured from the model")
+AS_MASKED = N_("{value}, masked")
+NOTHING_NAN = N_(
+    "{value}, masked; this query may attend to nothing, so all its weights are NaN"
+)
+NOTHING_EQUAL = N_(
+    "{value}, masked; this query may attend to nothing, so all keys get equal weights"
+)
+
 
 def cell_words(trace: Trace | None, selection: Selection, look: Look) -> str:
     """Describe the cell in focus and its weight; "" if there is none."""
@@ -31,7 +41,7 @@ def cell_words(trace: Trace | None, selection: Selection, look: Look) -> str:
         return ""
     rows, columns = labels(trace, cell.kind)
     return _(
-        "{kind} · {head} · {query} reads {key}: {weight}",
+        READS,
         kind=_(KIND_NAMES[cell.kind]),
         head=head_words(layer, head),
         query=quoted(rows[cell.query]),
@@ -52,7 +62,7 @@ def _changed_words(
     row, column = at
     value = probability(float(shown.values[row, column]))
     if shown.masked is not None and shown.masked[row, column]:
-        value = _("{value}, masked", value=value)
+        value = _(AS_MASKED, value=value)
     words = N_("{title} · {query} reads {key}: {weight} ({done})")
     if measured:
         words = N_("{title} · {key} for {query}: {weight} ({done})")
@@ -73,24 +83,10 @@ def _value_words(
     value = probability(float(row[cell.key]))
     allowed = trace.mask(cell.kind, layer, head)[cell.query]
     if trace.is_captured(cell.kind, layer):
-        return _("{weight}, as captured from the model", weight=value)
+        return _(AS_CAPTURED, weight=value)
     if not allowed.any():
-        return _nothing_words(row, value)
+        nothing = NOTHING_NAN if np.isnan(row).any() else NOTHING_EQUAL
+        return _(nothing, value=value)
     if np.isnan(row).any():
         return nan_row_words(trace, cell.kind, layer, head, cell.query)
-    return value if allowed[cell.key] else _("{value}, masked", value=value)
-
-
-def _nothing_words(row: Floats, value: str) -> str:
-    """Quote a weight of a row that may attend to nothing, with the reason."""
-    if np.isnan(row).any():
-        return _(
-            "{value}, masked; this query may attend to nothing, so all its weights are "
-            "NaN",
-            value=value,
-        )
-    return _(
-        "{value}, masked; this query may attend to nothing, so all keys get equal "
-        "weights",
-        value=value,
-    )
+    return value if allowed[cell.key] else _(AS_MASKED, value=value)

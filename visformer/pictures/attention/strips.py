@@ -37,6 +37,7 @@ from visformer.values.reading_order import reads_later
 from visformer.values.step import step_origins
 from visformer.values.trace import Trace
 
+READ_BY = N_("read by “{query}” · {title}")
 MOST_LATER = 64  # tokens shown after the current step's
 
 
@@ -97,7 +98,7 @@ def _done(
         return _("not read by {title}", title=title)
     layer, _head = layer_and_head(trace, selection, cell.kind)
     query = row_word(trace, cell.kind, cell.query)
-    words = N_("read by “{query}” · {title}")
+    words = READ_BY
     if look.summary in ATTRIBUTIONS:
         words = N_("measured for “{query}” · {title}")
     whose = _(words, query=query, title=title)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from visformer.language import _
+from visformer.language import N_, _
 from visformer.pictures.attention.maps import Marks
 from visformer.pictures.attention.reading import Reading
 from visformer.pictures.attention.token_groups import glued, side_tokens
@@ -19,6 +19,10 @@ from visformer.values.arrays import Floats
 from visformer.values.facts import SIDES
 from visformer.values.pieces import begins_word
 from visformer.values.trace import Trace
+
+KEYS_READ = N_("keys, tinted by what “{query}” reads:")
+QUERIES_READ_BY = N_("each query, tinted by how much it reads “{key}”:")
+QUERIES, KEYS = N_("queries:"), N_("keys:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +69,15 @@ def tinted(
         return Tinted(
             _pieces(trace, shown, "query", shades, masked, None),
             _pieces(trace, shown, "key", None, None, column),
-            _("each query, tinted by how much it reads “{key}”:", key=label),
-            _("keys:"),
+            _(QUERIES_READ_BY, key=label),
+            _(KEYS),
         )
     masked = masks[row] if masks is not None else np.zeros(columns, bool)
     return Tinted(
         _pieces(trace, shown, "query", None, None, row),
         _pieces(trace, shown, "key", matrix.shade[row], masked, None),
-        _("queries:"),
-        _("keys, tinted by what “{query}” reads:", query=matrix.rows[row]),
+        _(QUERIES),
+        _(KEYS_READ, query=matrix.rows[row]),
     )
 
 

@@ -18,6 +18,7 @@ _MISSING: dict[tuple[Kind, ...], str] = {  # by the kinds present
     ("encoder", "cross"): N_("This trace has no decoder self-attention."),
     ("decoder", "cross"): N_("This trace has no encoder self-attention."),
 }
+NO_ATTENTION = N_("This trace contains no attention: there is nothing to show.")
 CAPTURED = N_("weights as captured from the model, not derived from queries and keys")
 
 

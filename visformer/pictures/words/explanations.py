@@ -94,6 +94,7 @@ _READS_LATER = N_(
     "“{query}” reads “{key}” most ({weight}): rows are target words; {strong} show "
     "what they read, in this layer also later ones."
 )
+READS_NAN = N_("The weights of “{query}” are NaN: what it reads most is unknown.")
 _ASKED = N_(
     "In this head “{query}” reads “{key}” with {weight}. Click another source token to "
     "find the head that reads that one."
@@ -152,26 +153,34 @@ def _attention(scene: Scene) -> str:
         written = scene.trace is not None and writes(scene.trace, kind)
         return _(_WRITTEN if written else _ROWS[kind], strong=strong)
     if math.isnan(found.weight):
-        return _(
-            "The weights of “{query}” are NaN: what it reads most is unknown.",
-            query=found.query,
-        )
+        return _(READS_NAN, query=found.query)
     if found.alike > 1:
-        said = ngettext(
-            "“{query}” reads {n:,} token ({weight}) and no other more.",
-            "“{query}” reads {n:,} tokens alike ({weight} each) and no other more.",
-            found.alike,
-            **_names(found),
-        )
-        return _hued(said, found)
-    told, trace = _READS[kind], scene.trace
-    if trace is not None and writes(trace, kind):
-        who = "fed" if is_fed(trace.steps[found.row]) else ""
-        told = _WRITES["open" if is_open(trace, found.row) else who]
-    if trace is not None and kind == "decoder":
-        layer, _head = layer_and_head(trace, scene.selection, kind)
-        told = _READS_LATER if reads_later(trace, layer) else told
+        return _hued(alike_words(found.alike, **_names(found)), found)
+    told = _READS[kind]
+    if scene.trace is not None:
+        layer, _head = layer_and_head(scene.trace, scene.selection, kind)
+        told = told_of_row(scene.trace, kind, layer, found.row)
     return _hued(_(told, strong=strong, **_names(found)), found)
+
+
+def alike_words(count: int, **fields: str) -> str:
+    """Say what a query reads that gives several keys the same weight, and most."""
+    return ngettext(
+        "“{query}” reads {n:,} token ({weight}) and no other more.",
+        "“{query}” reads {n:,} tokens alike ({weight} each) and no other more.",
+        count,
+        **fields,
+    )
+
+
+def told_of_row(trace: Trace, kind: Kind, layer: int, row: int) -> str:
+    """Return the sentence on what a row reads most; it is not yet translated."""
+    if writes(trace, kind):
+        who = "fed" if is_fed(trace.steps[row]) else ""
+        return _WRITES["open" if is_open(trace, row) else who]
+    if kind == "decoder" and reads_later(trace, layer):
+        return _READS_LATER
+    return _READS[kind]
 
 
 def _hued(sentence: str, found: Reads) -> str:

@@ -9,7 +9,6 @@ ones too. Only arrows are pictures of one colour; a window says by its property
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from PySide6.QtCore import QEvent, QObject, Qt, QVariantAnimation
@@ -19,74 +18,17 @@ from shiboken6 import isValid
 
 from visformer import paths
 from visformer.language import N_
+from visformer.pictures.colours import FED, Colours
+from visformer.pictures.colours import HUES as HUES
+from visformer.pictures.colours import THEMES as THEMES
 from visformer.pictures.picture import AttentionRole
 from visformer.program.ahead import later
 
-
-@dataclass(frozen=True, slots=True)
-class Colours:
-    """The colours of one theme, as #rrggbb; text on ground is at least 4.5 : 1."""
-
-    window: str
-    base: str
-    raised: str
-    text: str
-    faint: str
-    off: str  # of what cannot be used now
-    accent: str
-    on_accent: str
-    line: str
-
-
-THEMES: dict[str, Colours] = {
-    "light": Colours(
-        window="#f4f5f7",
-        base="#ffffff",
-        raised="#e9ebef",
-        text="#1a1d23",
-        faint="#5a616d",
-        off="#5a616d",
-        accent="#0b62c4",
-        on_accent="#ffffff",
-        line="#c3c8d1",
-    ),
-    "dark": Colours(
-        window="#1d2026",
-        base="#14161a",
-        raised="#2a2e36",
-        text="#e8eaee",
-        faint="#a3abb8",
-        off="#a3abb8",
-        accent="#5aa9ff",
-        on_accent="#0b0d10",
-        line="#434955",
-    ),
-    "contrast": Colours(
-        window="#000000",
-        base="#121212",
-        raised="#262626",
-        text="#ffffff",
-        faint="#ffffff",
-        off="#a0a0a0",
-        accent="#ffd500",
-        on_accent="#000000",
-        line="#ffffff",
-    ),
-}
 NAMES = {
     "light": N_("Light"),
     "dark": N_("Dark"),
     "contrast": N_("High contrast"),
 }
-# One hue per role, on light and on dark grounds: reddish purple, vermilion and bluish
-# green of Okabe and Ito (Color Universal Design, 2008), shifted to 4.5 : 1 as text.
-HUES: dict[AttentionRole, tuple[str, str]] = {
-    "query": ("#9c3377", "#e79ac6"),
-    "key": ("#b04600", "#ff9d5c"),
-    "value": ("#00704e", "#3fd3a5"),
-}
-# A token that was forced or fed, and the loss of one: on light and on dark grounds.
-FED = ("#8a6200", "#f0c05a")
 LEGIBLE = 4.5  # the least contrast of text and its ground
 TITLE, CAPTION, WORD = 1.3, 0.85, 2.2  # sizes of type, relative to the body's
 MIN_ZOOM, MAX_ZOOM = 60, 300  # percent

@@ -9,17 +9,17 @@ from numpy.typing import NDArray
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QBrush, QColor, QImage, QPalette
 
+from visformer.pictures.colours import (
+    DARK,
+    DARK_SIGNED,
+    DARKEST,
+    LIGHT,
+    LIGHT_SIGNED,
+)
+from visformer.pictures.colours import NAN_COLOUR as NAN_COLOUR
 from visformer.pictures.picture import HIGH, LOW, MASKED, NAN, Bytes
 
-NAN_COLOUR = "#d81b7a"  # occurs in none of the maps
 FEW = 1 << 14  # pixels of a small image
-DARKEST = 0.18  # relative luminance below which a ground takes light text
-# Anchors from low to high; lightness is monotonic, so that they work in grey too.
-LIGHT = ("#ffffff", "#cfe9e6", "#7cc1cf", "#2f7fb8", "#1f3d8a", "#0b1240")
-DARK = ("#0c0e12", "#1c2f63", "#1f6a94", "#2fa88f", "#a4d65e", "#fdf7b4")
-# From minus to plus, 0 in the middle.
-LIGHT_SIGNED = ("#7a3300", "#e08a2e", "#ffffff", "#5a8fd0", "#0b2f78")
-DARK_SIGNED = ("#ffb875", "#a8561a", "#0c0e12", "#2f6fb8", "#a5d3ff")
 
 
 def nan_crosses() -> QBrush:

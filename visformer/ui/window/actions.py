@@ -14,7 +14,9 @@ from PySide6.QtWidgets import QFileDialog, QGridLayout, QMenu, QMessageBox, QSpa
 
 from visformer import paths
 from visformer.errors import InputError, brief
+from visformer.files import check_suffix, save_result
 from visformer.language import N_, _
+from visformer.pictures.web_page import web_page
 from visformer.program.diagnostics import diagnostics, version_of
 from visformer.session import navigation, tree
 from visformer.session.both import alone_words, show_beside
@@ -32,7 +34,7 @@ from visformer.ui.widgets.export import PICTURES, ask_where, save_picture
 from visformer.ui.window.appearance import Appearance
 from visformer.ui.window.keys_page import KeysPage
 from visformer.ui.window.presenting import Presentation
-from visformer.ui.window.session_files import SessionFiles, choose_session
+from visformer.ui.window.session_files import NOTHING, SessionFiles, choose_session
 from visformer.ui.window.window_parts import WindowParts
 from visformer.values.facts import KINDS
 from visformer.values.intervention import NO_CHANGES
@@ -80,6 +82,7 @@ def build_menus(
     _add(file, _("Save session &as…"), files.save_as, "Ctrl+Shift+S")
     _add(file, _("Save t&race…"), lambda: _save_trace(window))
     _add(file, _("Save &window as picture…"), lambda: _save_window(window))
+    _add(file, _("Save as web &page…"), lambda: _save_page(window, files))
     file.addSeparator()
     _add(file, _("&Quit"), window.close, "Ctrl+Q").setMenuRole(
         QAction.MenuRole.QuitRole
@@ -351,14 +354,31 @@ def _copy_diagnostics(window: WindowParts) -> None:
 def _save_trace(window: WindowParts) -> None:
     trace = window.session.state.visible
     if trace is None:
-        error = _("There is nothing to save yet: translate a sentence first.")
-        window.session.set(error=error)
+        window.session.set(error=_(NOTHING))
         return
 
     def save() -> None:
         path = ask_where(window, _("Save trace"), "trace.vis")
         if path:
             trace.save(path)
+
+    window.guarded(save)
+
+
+def _save_page(window: WindowParts, files: SessionFiles) -> None:
+    state = window.session.state
+    trace = state.trace
+    if trace is None:
+        window.session.set(error=_(NOTHING))
+        return
+    at = state.selection, state.look, state.step
+
+    def save() -> None:
+        path = ask_where(window, _("Save as web page"), "run.html")
+        if path:
+            check_suffix(Path(path), ".html")
+            make = partial(web_page, trace, *at)
+            files.write(path, lambda: save_result(Path(path), make().encode()))
 
     window.guarded(save)
 

@@ -15,7 +15,7 @@ from PySide6.QtWidgets import QFileDialog
 
 from visformer.errors import InputError, VisformerError, brief, stack_words
 from visformer.files import check_suffix, save_result
-from visformer.language import _, ngettext
+from visformer.language import N_, _, ngettext
 from visformer.session import openings
 from visformer.session.kept import (
     Keeper,
@@ -47,6 +47,7 @@ KEEP_MS = 2000  # after a change, until it is kept
 DECODING_S = 8.0  # between two writings while a run grows
 MOST_TITLE = 60  # characters of a name in the title
 PATTERN = "*.vis"
+NOTHING = N_("There is nothing to save yet: translate a sentence first.")
 
 
 class SessionFiles(QObject):
@@ -228,15 +229,14 @@ class SessionFiles(QObject):
         runs = runs_of(state)
         session, recipe = session_of(state, runs), recipe_of(state, runs)
         if session is None or recipe is None:
-            error = _("There is nothing to save yet: translate a sentence first.")
-            self._window.session.set(error=error)
+            self._window.session.set(error=_(NOTHING))
             return
         revision = self._window.session.state.revision
 
         def after() -> None:
             self.path, self._saved = path, revision
 
-        self._do(path, partial(_write_session, session, recipe, path), after)
+        self.write(path, partial(_write_session, session, recipe, path), after)
 
     def save_runs(self, keys: Sequence[int], suffix: str) -> None:
         """Ask for a file, and write runs: together in one session, or as JSON."""
@@ -255,11 +255,11 @@ class SessionFiles(QObject):
                 else:
                     save_result(Path(path), runs_json(state, keys).encode())
 
-            self._do(path, write)
+            self.write(path, write)
 
         self._window.guarded(ask)
 
-    def _do(
+    def write(
         self,
         path: str,
         write: Callable[[], None],
