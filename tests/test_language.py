@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from visformer import language
+from visformer.commands.shared import complain
 from visformer.language import N_, _, ngettext
 
 
@@ -34,6 +35,16 @@ def test_fields_stand_where_the_translation_has_them(
 
 def test_braces_are_literal_where_there_are_no_fields() -> None:
     assert _("a set: {1, 2}") == "a set: {1, 2}"
+
+
+def test_names_that_read_leftwards_leave_the_words_beside_them_in_order(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    said = _("rests on “{token}”: {weight}", token="قطة", weight=0.4)
+    assert said == "rests on “\u2068قطة\u2069”: 0.4"
+    assert _("{token}", token="猫") == "猫"
+    complain(said)  # a terminal has no such marks
+    assert capsys.readouterr().err == "visformer: rests on “قطة”: 0.4\n"
 
 
 def test_an_amount_chooses_the_form() -> None:

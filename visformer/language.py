@@ -12,10 +12,13 @@ from __future__ import annotations
 
 import gettext
 import os
+import unicodedata
 
 from visformer.paths import resource
 
 DOMAIN = "visformer"
+# around a name in Arabic or Hebrew, so that the words beside it stay in their order
+ISOLATE, END_ISOLATE = "\u2068", "\u2069"
 VARIABLE = "VISFORMER_LANGUAGE"  # inherited by the engine's process
 
 _catalogue = gettext.NullTranslations()
@@ -60,8 +63,20 @@ class _Number(float):
 
 
 def _filled(text: str, fields: dict[str, object]) -> str:
-    floats = {name: _Number(v) for name, v in fields.items() if isinstance(v, float)}
-    return text.format(**{**fields, **floats})
+    return text.format(**{name: _written(value) for name, value in fields.items()})
+
+
+def _written(value: object) -> object:
+    if isinstance(value, float):
+        return _Number(value)
+    if isinstance(value, str) and not value.isascii() and _reads_leftwards(value):
+        return f"{ISOLATE}{value}{END_ISOLATE}"
+    return value
+
+
+def _reads_leftwards(text: str) -> bool:
+    """Tell whether a text would turn around what stands beside it in a sentence."""
+    return any(unicodedata.bidirectional(c) in ("R", "AL") for c in text)
 
 
 def signed(text: str) -> str:

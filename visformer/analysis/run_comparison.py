@@ -243,8 +243,8 @@ def by_hand(text: str, a: int, b: int) -> TokenAlignment:
         found = _PAIR.fullmatch(word)
         if found is None or len(word) > MOST_DIGITS:
             raise InputError(
-                "“{word}” aligns no source tokens: write characters, position, or pairs "
-                "of their numbers, such as “{form}”.",
+                "“{word}” aligns no source tokens: write characters, position, or "
+                "pairs of their numbers, such as “{form}”.",
                 word=word[:MOST_DIGITS],
                 form=_nearest(word),
             )

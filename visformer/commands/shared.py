@@ -9,6 +9,7 @@ from io import TextIOWrapper
 from typing import TextIO
 
 from visformer.errors import InputError
+from visformer.language import END_ISOLATE, ISOLATE
 from visformer.text import visible
 
 
@@ -26,6 +27,8 @@ def explained_qt() -> Iterator[None]:
 
 def complain(sentence: str) -> None:
     """Write one line on standard error, if there is one."""
+    for mark in (ISOLATE, END_ISOLATE):  # of a window's sentences
+        sentence = sentence.replace(mark, "")
     if sys.stderr is not None:  # print would take standard output instead
         with contextlib.suppress(OSError):
             print(f"visformer: {visible(sentence)}", file=sys.stderr, flush=True)

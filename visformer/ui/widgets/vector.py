@@ -10,8 +10,8 @@ import base64
 from collections.abc import Callable, Iterable
 from html import escape
 from itertools import groupby
-from unicodedata import category
 from typing import Any
+from unicodedata import category
 
 from PySide6.QtCore import QBuffer, QLineF, QPoint, QPointF, QRect, QRectF, QSize, Qt
 from PySide6.QtGui import (
