@@ -40,7 +40,7 @@ from visformer.values.arrays import Floats
 from visformer.values.facts import KINDS, SIDES, Kind
 from visformer.values.pieces import running_text
 from visformer.values.trace import Trace
-from visformer.words import KIND_NAMES, decimals, head_words, number
+from visformer.words import KIND_NAMES, decimals, head_words, number, probability
 
 SAME_WEIGHT = 1e-6  # by which weights may differ by rounding
 LONGEST = 60  # characters of a name, or of what a run wrote, in a sentence
@@ -118,6 +118,18 @@ def parted_words(found: RunComparison) -> str:
         token=tokens[0],
         instead=tokens[1],
     )
+
+
+def step_words(found: RunComparison, step: int) -> str:
+    """Say how likely both find the token that they write at a step of the second."""
+    for both in found.steps:
+        if both.steps[1] == step and both.tokens[0] == both.tokens[1]:
+            one, other = (probability(math.exp(log_p)) for log_p in both.log_p)
+            token = _piece(both.tokens[1:])
+            return _(
+                "“{token}”: p {one} and {other}.", token=token, one=one, other=other
+            )
+    return ""
 
 
 def _piece(tokens: Sequence[str]) -> str:

@@ -14,6 +14,7 @@ from visformer.pictures.side_by_side import (
     aligned_words,
     pair,
     parted_words,
+    step_words,
 )
 from visformer.session.run import Run
 from visformer.session.state import Next, State
@@ -101,11 +102,15 @@ def alone_words(state: State) -> str:
 
 
 def beside_words(state: State) -> str:
-    """Say where the run on screen parts from the one beside it; "" without one."""
+    """Say where the run on screen parts from the one beside it; "" without one.
+
+    Before that, how likely the step's token is in both.
+    """
     found = None if beside(state) is None else paired(state)
-    if found is None:
+    if found is None or state.visible is None:
         return ""
-    return " ".join(filter(None, (parted_words(found), aligned_words(found))))
+    said = parted_words(found), step_words(found, len(state.visible))
+    return " ".join(filter(None, (*said, aligned_words(found))))
 
 
 def show_beside(state: State) -> Next:

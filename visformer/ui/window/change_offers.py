@@ -70,6 +70,9 @@ def cell_offers(
     changes = {
         _("&Forbid this cell in this head"): HeadCell(*cell, False, *at),
         _("&Allow this cell in this head"): HeadCell(*cell, True, *at),
+        _("&Let this row read this cell alone, in every head"): CellWeight(
+            *cell, "=", 1.0, False, None, None
+        ),
     }
     yield from _offers(session, changes)
     if not fixed_words(session.state):

@@ -122,6 +122,7 @@ class AttentionView(View):
         self.overview.resized.connect(self._draw_overview)
         self.overview.export.offers = self._head_offers
         self.both = BothMaps(session)
+        self.both.maps["b"].export.offers = self._offers_of_both
         self.pane = KindsPane(dict(self.panels), self.heads, self.both)
         self.heads.folded.connect(self.pane.fold)
         self.bar, self.beside = LookBar(), BesideSwitch(session)
@@ -184,12 +185,11 @@ class AttentionView(View):
         kinds, both = KINDS if model is None else model.kinds, beside(state) is not None
         self.bar.setEnabled(not both)  # of both there are maps of one head
         if both:
-            kinds = ()
             self.both.draw(state)
         shape = self._extents.get(state.kind, (1, 1))
         for heat_map in self.maps.values():
             heat_map.hold(held=True)
-        self.pane.draw(kinds, state.kind, shape)
+        self.pane.draw(kinds, state.kind, shape, both=both)
         for kind, panel in self.panels.items():
             if kind in kinds:
                 self._draw_panel(kind, panel)
@@ -425,6 +425,14 @@ class AttentionView(View):
         at = canvas.cell_at(QPointF(canvas.mapFromGlobal(place)))
         found = None if at is None else self._cell_of_head(kind, at)
         return () if found is None else cell_offers(self.session, self, *found)
+
+    def _offers_of_both(self, place: QPoint) -> Iterable[Offer]:
+        state, canvas = self._state, self.both.maps["b"].canvas
+        at = canvas.cell_at(QPointF(canvas.mapFromGlobal(place)))
+        if at is None:
+            return ()
+        head = state.layer, state.head
+        return cell_offers(self.session, self, AttentionCell(state.kind, *at), head)
 
     def _cell_of_head(
         self, kind: Kind, at: MapCell

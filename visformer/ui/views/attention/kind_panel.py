@@ -197,8 +197,8 @@ SMALL_SHARE = 0.5  # of the height beside it, at most, for the small pictures
 class KindsPane(QWidget):
     """The focused kind large, the others small beside it, below them the heads.
 
-    In a place that is higher than wide the small ones and the heads stand below. In
-    place of all kinds there may be the maps of two runs.
+    In a place that is higher than wide the small ones and the heads stand below. In the
+    focused kind's place there may be its maps in two runs, as wide as there is room.
     """
 
     def __init__(
@@ -212,24 +212,30 @@ class KindsPane(QWidget):
         self._kinds: tuple[Kind, ...] = tuple(panels)
         self._focused: Kind = "cross"
         self._shape = (1, 1)
-        self._folded = False
+        self._folded = self._of_both = False
 
     def draw(
-        self, kinds: tuple[Kind, ...], focused: Kind, shape: tuple[int, int]
+        self,
+        kinds: tuple[Kind, ...],
+        focused: Kind,
+        shape: tuple[int, int],
+        *,
+        both: bool,
     ) -> None:
         """Arrange these kinds; ``shape``: rows and columns of the focused one.
 
-        Without a kind the maps of two runs take their place.
+        ``both``: it is shown in two runs.
         """
-        wanted = kinds, focused, shape
-        if wanted == (self._kinds, self._focused, self._shape):
+        wanted = kinds, focused, shape, both
+        if wanted == (self._kinds, self._focused, self._shape, self._of_both):
             return
-        if kinds != self._kinds:
-            for kind, slot in self._slots.items():
-                slot.setVisible(kind in kinds)
-            self._both.setVisible(not kinds)
+        anew = (kinds, both) != (self._kinds, self._of_both)
+        self._kinds, self._focused, self._shape, self._of_both = wanted
+        for kind, slot in self._slots.items():
+            slot.setVisible(kind in kinds and not (both and kind == focused))
+        self._both.setVisible(both)
+        if anew:
             self.updateGeometry()
-        self._kinds, self._focused, self._shape = wanted
         self._place()
 
     def fold(self, folded: bool) -> None:
@@ -255,7 +261,7 @@ class KindsPane(QWidget):
         whole, off = self.rect(), gap(self)
         line = self.fontMetrics().height()
         small = [kind for kind in self._kinds if kind != self._focused]
-        if self._kinds and whole.width() >= whole.height():
+        if not self._of_both and whole.width() >= whole.height():
             least, most = (round(share * whole.width()) for share in LARGE_SHARE)
             cell = max(1, whole.height() - AROUND * line) / max(1, self._shape[0])
             wide = round(cell * self._shape[1]) + AROUND * line
@@ -267,9 +273,17 @@ class KindsPane(QWidget):
             high = round(HIGH_SHARE * whole.height())
             large = QRect(0, 0, whole.width(), high)
             rest = QRect(0, high + off, whole.width(), whole.height() - high - off)
-        if not self._kinds:
+        if self._of_both:
             self._both.setGeometry(large)
-        elif self._focused in self._slots:
+            for kind in small:  # in one row with the heads
+                wide = min(rest.height(), rest.width() // (len(small) + 2))
+                self._slots[kind].setGeometry(
+                    QRect(rest.topLeft(), QSize(wide, rest.height()))
+                )
+                rest.setLeft(rest.left() + wide + off)
+            self._heads.setGeometry(rest)
+            return
+        if self._focused in self._slots:
             self._slots[self._focused].setGeometry(large)
         heads = self._place_small(small, rest, round(TITLE_LINES * line))
         self._heads.setGeometry(heads)
