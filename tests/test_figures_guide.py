@@ -33,7 +33,7 @@ def test_a_recipe_makes_what_it_names(
             shown = eval(lines[-1], names)
             assert shown is None or isinstance(shown, PNG)
     made = sorted(tmp_path.iterdir())
-    named = set(re.findall(r"\w(\.(?:pdf|svg|png|html|npz))\b", recipe))
+    named = set(re.findall(r"[\w}](\.(?:pdf|svg|png|html|npz))\b", recipe))
     assert {path.suffix for path in made} == named
     for path in made:
         start = STARTS.get(path.suffix, b"<!DOCTYPE html>")
