@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QApplication
@@ -82,7 +84,7 @@ def test_what_cannot_be_drawn_is_one_sentence(tmp_path: Path) -> None:
     for options, words in wrong:
         with pytest.raises(InputError, match=words):
             visformer.render(ONE, kept, **options)
-    for path, words in (("x.gif", "x.gif"), ("no/folder/x.png", "no such folder")):
+    for path, words in (("x.bmp", "x.bmp"), ("no/folder/x.png", "no such folder")):
         with pytest.raises(InputError, match=words):
             visformer.render(ONE, tmp_path / path)
     with pytest.raises(InputError, match="does not exist"):
@@ -90,6 +92,37 @@ def test_what_cannot_be_drawn_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="change"):
         visformer.render(tiny_checkpoint(), text="abc", change="causal off")
     assert kept.read_bytes() == b"mine"
+
+
+@pytest.mark.parametrize("suffix", [".gif", ".webp"])
+def test_an_animation_has_a_frame_for_each_step(suffix: str, tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    path = tmp_path / f"run{suffix}"
+    visformer.render(ONE, path, animate=suffix == ".webp", steps=3, size=SMALL)
+    with image.open(path) as made:
+        assert (made.n_frames, made.size) == (3, (700, 600))
+        shown = []
+        for at in range(3):
+            made.seek(at)
+            shown.append(made.convert("RGB").tobytes())
+    assert len(set(shown)) == 3
+    still = visformer.render(ONE, steps=3, size=SMALL)
+    with image.open(io.BytesIO(still)) as last:
+        apart = np.frombuffer(last.convert("RGB").tobytes(), np.uint8).astype(int)
+    apart -= np.frombuffer(shown[-1], np.uint8)
+    assert (np.abs(apart) > 48).mean() < 0.01  # but for the colours of the format
+
+
+def test_an_animation_that_cannot_be_is_one_sentence(tmp_path: Path) -> None:
+    for name, options, words in (
+        ("a.png", {"animate": True}, ".gif, .webp"),
+        ("a.gif", {"width": "8cm"}, "stands still"),
+        ("a.gif", {"steps": 0}, "no steps"),
+    ):
+        given: dict[str, Any] = options
+        with pytest.raises(InputError, match=words):
+            visformer.render(ONE, tmp_path / name, **given)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_process_that_has_ended_starts_again() -> None:

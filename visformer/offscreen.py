@@ -6,7 +6,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,12 +37,15 @@ from visformer.session.state import State
 from visformer.trace_file.trace_file import trace_bytes
 from visformer.ui import views
 from visformer.ui.look import theme
+from visformer.ui.views.view import View
 from visformer.ui.widgets.export import (
     PICTURES,
     Drawn,
     Extent,
+    animation_file,
     drawing,
     figure,
+    image_of,
     picture_file,
 )
 from visformer.ui.window.window import MainWindow
@@ -52,6 +55,7 @@ from visformer.values.intervention import Intervention
 from visformer.values.questions import Overrides
 
 PAGE = ".html"
+MOVING_PICTURES = ".gif", ".webp"
 LONGEST_SIDE = 8192
 SECONDS = 300  # to wait for the model; then the window is drawn as it is
 BESIDE = QPoint(2 * LONGEST_SIDE, 2 * LONGEST_SIDE)  # the mouse points at nothing
@@ -111,12 +115,31 @@ class Studio:
             _save_page(Path(options.output), window.session.state, options.attach)
             return
         window.resize(size)
-        _wait(lambda: _has_all(window.session.state))
+        whole, to = width is None and not options.figure, Path(options.output)
+        extent = Extent(width, options.scale)
+        self._settle(view)
+        if not _moves(options):
+            picture_file(to, drawing(window) if whole else _figure(window), extent)
+            return
+        if not whole:
+            _figure(window)  # it stays large
+        frames = [image_of(drawing(window), options.scale) for _at in self._steps(view)]
+        if not frames:
+            raise InputError("This run has no steps to draw: name a .png instead.")
+        animation_file(to, frames)
+
+    def _settle(self, view: View) -> None:
+        """Wait until all is drawn and in its place."""
+        _wait(lambda: _has_all(self.window.session.state))
         _wait(lambda: not view.drawing)
         _settle()
-        drawn = drawing(window) if width is None and not options.figure else None
-        extent = Extent(width, options.scale)
-        picture_file(Path(options.output), drawn or _figure(window), extent)
+
+    def _steps(self, view: View) -> Iterator[int]:
+        """Go to every step up to the one that is shown."""
+        for step in range(1, self.window.session.state.step + 1):
+            self.window.session.set(step=step)
+            self._settle(view)
+            yield step
 
     def clear(self) -> None:
         """Empty the window for the next picture."""
@@ -307,7 +330,15 @@ def _check(options: argparse.Namespace) -> None:
         )
     if any(not change.strip() for change in options.change):
         raise InputError("--change is empty: say, for example, “causal off”.")
-    check_suffix(Path(options.output), *PICTURES, PAGE)
+    check_suffix(Path(options.output), *PICTURES, PAGE, ".gif")
+    if options.animate and Path(options.output).suffix.lower() not in MOVING_PICTURES:
+        raise InputError(
+            "{path} cannot be an animation: it must end with {suffixes}.",
+            path=short(options.output),
+            suffixes=", ".join(MOVING_PICTURES),
+        )
+    if _moves(options) and options.width:
+        raise InputError("--width is for a figure that stands still: leave it out.")
     page = Path(options.output).suffix.lower() == PAGE
     if page and (options.figure or options.width or options.scale != 1):
         raise InputError(
@@ -323,6 +354,11 @@ def _check(options: argparse.Namespace) -> None:
         raise InputError(
             "{path} cannot be written: no such folder.", path=options.output
         )
+
+
+def _moves(options: argparse.Namespace) -> bool:
+    """Tell whether every step is drawn."""
+    return options.animate or Path(options.output).suffix.lower() == ".gif"
 
 
 def _forced(text: str) -> tuple[int, int]:

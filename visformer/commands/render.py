@@ -82,6 +82,13 @@ def _add_page(parser: argparse.ArgumentParser, themes: Iterable[str]) -> None:
         help=_("draw the view's largest picture alone, with its title and a caption"),
     )
     parser.add_argument(
+        "--animate",
+        action="store_true",
+        help=_(
+            "draw every step up to the one shown, into a .webp; a .gif always is so"
+        ),
+    )
+    parser.add_argument(
         "--width", metavar="CM", help=_("width of the figure, such as 8.5cm")
     )
     parser.add_argument(
@@ -89,7 +96,8 @@ def _add_page(parser: argparse.ArgumentParser, themes: Iterable[str]) -> None:
         "--output",
         required=True,
         help=_(
-            "file to write: .png, .svg, .pdf or .webp; .html: one web page of the run"
+            "file to write: .png, .svg, .pdf or .webp; .gif: every step; .html: one "
+            "web page of the run"
         ),
     )
     parser.add_argument(

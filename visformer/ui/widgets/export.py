@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import io
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -55,6 +56,7 @@ MARGIN = 8  # around a figure
 UNITS = 96  # of a drawing in an inch
 DOTS = 300  # pixels in an inch of a figure that has a width
 SHARPNESS = 2  # pixels of a picture per pixel on screen, in each direction
+FRAME_MS, LAST_MS = 1000, 3000  # of an animation
 PRINTED = ".svg", ".pdf"
 DRESSING = 5  # turns of the event loop until a window is seen in another theme
 DIRECT = Qt.FindChildOption.FindDirectChildrenOnly
@@ -321,6 +323,32 @@ def picture_file(path: Path, drawn: Drawn, extent: Extent = AS_SHOWN) -> None:
     """Write a drawing in the format that a name ends with; without one, as PNG."""
     check_suffix(path, *PICTURES)
     save_result(path, PICTURES[path.suffix.lower() or ".png"](drawn, extent))
+
+
+def animation_file(path: Path, frames: Sequence[QImage]) -> None:
+    """Write pictures one after the other, .gif or .webp; the last one stays longest.
+
+    InputError without Pillow.
+    """
+    try:
+        from PIL.Image import frombytes
+    except ImportError as error:
+        raise InputError(
+            "Animations need Pillow: {command}",
+            command='pip install "visformer[export]"',
+        ) from error
+    images = []
+    for frame in frames:
+        plain = frame.convertToFormat(QImage.Format.Format_RGBX8888)
+        size, data = plain.size().toTuple(), bytes(plain.constBits())
+        images.append(frombytes("RGBX", size, data).convert("RGB"))
+    made, first = io.BytesIO(), images[0]
+    times = [FRAME_MS] * (len(images) - 1) + [LAST_MS]
+    form = path.suffix.lower().removeprefix(".")
+    first.save(
+        *(made, form), save_all=True, append_images=images[1:], duration=times, loop=0
+    )
+    save_result(path, made.getvalue())
 
 
 def _numbers_file(path: Path, table: Table) -> None:
