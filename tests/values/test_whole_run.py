@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from tests.general_traces import Shape, any_trace
 from tests.traces import make_trace
+from visformer.errors import InputError
 from visformer.values.trace import Trace
 
 
@@ -44,6 +46,26 @@ def test_what_is_not_finite_is_none() -> None:
     made = replace(trace, steps=steps).to_dict()
     assert set(made["logprob"]) == {None}
     assert json.loads(json.dumps(made, allow_nan=False)) == made
+
+
+def test_a_table_has_a_row_for_each_weight_or_choice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("pandas")
+    trace = make_trace(source=5, target=4, layers=2, heads=3, d_model=12)
+    weights = trace.to_dataframe("cross")
+    assert len(weights) == 2 * 3 * 4 * 5
+    row = weights[(weights.layer == 1) & (weights["head"] == 2)].iloc[7]
+    assert (row["query"], row["key"]) == (1, 2)
+    tokens = row["query_token"], row["key_token"]
+    assert tokens == (trace.target[1], trace.source[2])
+    assert row["weight"] == trace.attention("cross", 1, 2)[1, 2]
+    steps = trace.to_dataframe()
+    assert steps["chosen_tokens"].tolist() == [step.token for step in trace.steps]
+    assert steps["logprob"].sum() == pytest.approx(-trace.loss.sum())
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(InputError, match="pip install pandas"):
+        trace.to_dataframe()
 
 
 RUNS = {

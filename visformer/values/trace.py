@@ -544,6 +544,16 @@ class Trace:
 
         return as_dict(self)
 
+    def to_dataframe(self, kind: Kind | None = None) -> Any:
+        """Return a pandas DataFrame with a row for each choice.
+
+        With a ``kind``, a row for each weight: layer, head, query, key, both tokens and
+        the weight; all counts are from 0. Raises InputError without pandas.
+        """
+        from visformer.values.whole_run import as_frame
+
+        return as_frame(self, kind)
+
     # ---- rows ------------------------------------------------------------------------
 
     def _facts(self, kind: Kind) -> AttentionFacts:

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from visformer.errors import InputError
+from visformer.values.facts import Kind
+
 if TYPE_CHECKING:
     from visformer.values.trace import Trace
 
@@ -29,6 +32,10 @@ ABOUT: dict[str, tuple[str, str]] = {  # of each array: its axes, and what it ho
     "mask": ("query, key; after a layer where layers differ", "true: may be read"),
     "attention": ("layer, head, query, key", "weights, as the run used them"),
 }
+CHOICES = (
+    *("target_tokens", "chosen_tokens", "chosen_ids", "chosen_by"),
+    *("logprob", "rank", "entropy"),
+)
 
 
 def run_arrays(trace: Trace) -> Arrays:
@@ -96,6 +103,26 @@ def as_dict(trace: Trace) -> dict[str, Any]:
     """Return the arrays as lists; a number that is NaN or infinite is None."""
     arrays = run_arrays(trace)
     return {"about": about(arrays)} | {name: _plain(a) for name, a in arrays.items()}
+
+
+def as_frame(trace: Trace, kind: Kind | None) -> Any:
+    """Return a row for each choice, or for each weight of a kind; see ``Trace``."""
+    try:
+        from pandas import DataFrame
+    except ImportError as error:
+        raise InputError("Tables need pandas: pip install pandas") from error
+    arrays = run_arrays(trace)
+    if kind is None:
+        return DataFrame({name: arrays[name] for name in CHOICES})
+    weights = trace.attention(kind)
+    layer, head, query, key = (axis.ravel() for axis in np.indices(weights.shape))
+    queries, keys = (np.array(tokens, str) for tokens in trace.tokens(kind))
+    columns = {
+        **{"layer": layer, "head": head, "query": query, "key": key},
+        **{"query_token": queries[query], "key_token": keys[key]},
+        "weight": weights.ravel(),
+    }
+    return DataFrame(columns)
 
 
 def _plain(array: NDArray[Any]) -> Any:
