@@ -19,6 +19,7 @@ ALONE = {  # pattern of such files -> why each is a file of its own
     "apart.py": "processes of our own, beside an interface without any",
     "analysis/checks/table.py": "the table of checks, which another room asks",
     "engine/reasons.py": "sentences alone, beside a handle full of threads",
+    "pictures/notebook.py": "a picture, which its importer may not know of before",
     "pictures/token_bars.py": "a picture, which ui draws",
     "program/plain_imports.py": "runs before anything else is imported",
     "session/receive.py": "pure, while its importer is a widget",

@@ -238,7 +238,7 @@ function drawMap(canvas, kind, large) {
   const left = Math.min(widest(measure, kind.rows, size), room * 0.3) + line + 8;
   const top = Math.min(widest(measure, kind.columns, size), 9 * size) + line + 8;
   // all of it in sight, where cells stay large enough to be read
-  const sight = Math.max(17, Math.min(30, (innerHeight - above - top - 50) / kind.height));
+  const sight = Math.max(17, Math.min(30, (innerHeight - above - top - 75) / kind.height));
   const pitch = Math.min((room - left) / kind.width, large ? sight : 18), by = Math.max(1, Math.floor(1 / pitch));
   const wide = pitch * kind.width, high = pitch * kind.height, done = pitch * rows;
   const context = sized(canvas, room, top + high + 2), marks = marksOf(kind);

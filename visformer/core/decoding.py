@@ -130,6 +130,10 @@ class Decoding:
         """Name the sentence, the step and what was decoded."""
         return f"<Decoding at step {self._position}: {self.trace!r}>"
 
+    def _repr_mimebundle_(self, **_given: object) -> dict[str, str]:
+        """Show the run up to the current step in a notebook, as a Trace does."""
+        return {**self.trace._repr_mimebundle_(), "text/plain": repr(self)}
+
     def restart(self, source: str | Sequence[int], *, limit: int | None = None) -> None:
         """Start again with another sentence, which is encoded when it is needed."""
         model = self.checkpoint

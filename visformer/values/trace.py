@@ -517,6 +517,23 @@ class Trace:
             )
         return tuple(looks)
 
+    def plot(self, kind: Kind, layer: int, head: int, ax: Any = None) -> Any:
+        """Draw a head's weights [Q, K] with matplotlib, and return the Axes.
+
+        Colours, from 0 to 1, and labels are the window's. ``ax`` are Axes to draw
+        into; without them a new figure is made. Raises InputError for a layer or head
+        that is not there, and where matplotlib is not installed.
+        """
+        from visformer.pictures.notebook import plotted
+
+        return plotted(self, kind, layer, head, ax)
+
+    def _repr_mimebundle_(self, **_given: object) -> dict[str, str]:
+        """Show the web page of the run as the last line of a notebook's cell."""
+        from visformer.pictures.notebook import shown
+
+        return shown(self)
+
     def save(self, path: str | Path) -> None:
         """Write the Trace to a file, ``*.vis``; InputError where it cannot be."""
         from visformer.trace_file.trace_file import write_trace

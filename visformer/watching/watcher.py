@@ -348,6 +348,12 @@ class Watched:
         kinds = Counter(one.kind for one in self.attentions)
         return f"<Watched: {dict(kinds)}>"
 
+    def _repr_mimebundle_(self, **_given: object) -> dict[str, str]:
+        """Show the first row of the batch in a notebook, as a Trace does."""
+        first = self.traces[:1]
+        shown = first[0]._repr_mimebundle_() if first else {}
+        return {**shown, "text/plain": repr(self)}
+
     def _public(self, one: Captured, step: int) -> WatchedAttention:
         return WatchedAttention(
             module=one.module.rpartition(".")[0] if one.beside else one.module,
