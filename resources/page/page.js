@@ -8,7 +8,7 @@ const MASKED = 0, LOW = 1, HIGH = 254, NAN = 255; // codes of cells, as in the w
 const FAINT = 0.2, LATER = 0.55; // opacity of rows that are not yet written, and of their labels
 const state = { ...facts.start, cell: null, by: "query", hover: null };
 const images = new Map(); // of heads, until colours or scale change
-let timer = null, colours = null;
+let timer = null, settling = null, colours = null;
 
 // ---- numbers, as the window writes them ------------------------------------------------------
 
@@ -35,8 +35,19 @@ const fill = (text, fields) => text.replace(/\{(\w+)\}/g, (_, name) => fields[na
 
 // ---- weights ---------------------------------------------------------------------------------
 
-async function inflated(base64) {
-  const packed = Uint8Array.from(atob(base64), letter => letter.charCodeAt(0));
+const DIGITS = new Uint8Array(127); // of base 85: what can be printed, but for signs of HTML and JSON
+let digits = 0;
+for (let letter = 33; letter < 127; letter++)
+  if (!"\"&'<>\\`".includes(String.fromCharCode(letter))) DIGITS[letter] = digits++;
+
+async function inflated(text) { // five characters are four bytes; the first four are their number
+  const bytes = new DataView(new ArrayBuffer((text.length / 5) * 4));
+  for (let at = 0; at < text.length; at += 5) {
+    let word = 0;
+    for (let digit = at; digit < at + 5; digit++) word = word * 85 + DIGITS[text.charCodeAt(digit)];
+    bytes.setUint32((at / 5) * 4, word);
+  }
+  const length = bytes.getUint32(0), packed = new Uint8Array(bytes.buffer, 4, length);
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
@@ -121,7 +132,7 @@ function fewest(weights, mass) { // the fewest keys with this share of a row
 // ---- colours ---------------------------------------------------------------------------------
 
 function readColours() {
-  const style = getComputedStyle(document.documentElement);
+  const style = getComputedStyle(document.body);
   const get = name => style.getPropertyValue(`--${name}`).trim();
   const rgb = name => [1, 3, 5].map(at => parseInt(name.slice(at, at + 2), 16));
   const names = ["window", "base", "raised", "text", "faint", "accent", "line", "query", "key"];
@@ -137,7 +148,8 @@ function readColours() {
   const [dark, light] = [colours.text, colours.base].sort((a, b) => luminance(rgb(a)) - luminance(rgb(b)));
   colours.inks = table.map(one => (luminance(one) < facts.numbers.darkest ? light : dark));
   colours.css = table.map(one => `rgb(${one})`);
-  colours.table = table;
+  colours.packed = new Uint32Array(table.map(([r, g, b]) => (255 << 24) | (b << 16) | (g << 8) | r));
+  colours.family = style.getPropertyValue("font-family");
   images.clear();
 }
 
@@ -171,7 +183,7 @@ function image(kind, at, by = 1) { // of a head; each pixel is the largest of by
     codes[to] = Math.max(codes[to], one === LOW && isMasked(kind, query, key, at) ? MASKED : one);
   });
   const context = canvas.getContext("2d"), pixels = context.createImageData(canvas.width, canvas.height);
-  codes.forEach((one, i) => pixels.data.set([...colours.table[one], 255], 4 * i));
+  new Uint32Array(pixels.data.buffer).set(Uint32Array.from(codes, one => colours.packed[one]));
   context.putImageData(pixels, 0, 0);
   images.set(name, { canvas, codes });
   return images.get(name);
@@ -202,7 +214,7 @@ function sized(canvas, wide, high) {
 }
 
 function font(context, size, bold = false) {
-  context.font = `${bold ? 600 : 400} ${size}px ${getComputedStyle(document.body).fontFamily}`;
+  context.font = `${bold ? 600 : 400} ${size}px ${colours.family}`;
 }
 
 function widest(context, labels, size) {
@@ -211,7 +223,7 @@ function widest(context, labels, size) {
 }
 
 function write(context, text, x, y, { align = "left", colour = colours.text, room = Infinity, upright = false } = {}) {
-  const letters = [...text];
+  const letters = room < Infinity ? [...text] : [text];
   while (letters.length > 1 && context.measureText(letters.join("")).width > room) letters.splice(-2, 2, "…");
   context.save();
   context.translate(x, y);
@@ -540,6 +552,11 @@ function go(change) {
   if (state.cell && state.cell.query >= reached(kindOf(state.cell.kind))) state.cell = null;
   if (state.step === last) play(false);
   draw();
+  clearTimeout(settling);
+  settling = setTimeout(writeAddress, 300); // browsers limit how often
+}
+
+function writeAddress() {
   const { cell, step, form, scale } = state, at = { step, kind: state.kind, layer: state.layer + 1, head: state.head + 1, form, scale };
   if (cell) Object.assign(at, { of: cell.kind, query: cell.query + 1, key: cell.key + 1 });
   try {

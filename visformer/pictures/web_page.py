@@ -91,6 +91,8 @@ from visformer.values.trace import Trace
 from visformer.words import KIND_NAMES, NOUGHT, head_words
 
 MOST_WEIGHTS = 1 << 25  # of a page: what a browser reads in a few seconds
+# of base 85: what can be printed, but for signs that HTML and JSON would escape
+DIGITS = bytes(sign for sign in range(33, 127) if chr(sign) not in "\"&'<>\\`")
 MOST_TITLE = 60  # characters
 ALIKE = 1e-6  # as ``scene.reads`` tells which weights are equal
 WORDS = {  # what the script fills in, or writes as it is
@@ -246,7 +248,15 @@ def _deflated(data: bytes) -> str:
     # most bytes are as random as digits are: looking for repetitions but runs of one
     # byte takes up to 70 times as long, and finds none
     deflate = zlib.compressobj(strategy=zlib.Z_RLE)
-    return base64.b64encode(deflate.compress(data) + deflate.flush()).decode()
+    packed = deflate.compress(data) + deflate.flush()
+    return _base85(len(packed).to_bytes(4, "big") + packed)
+
+
+def _base85(data: bytes) -> str:
+    """Write four bytes as five characters, where base64 needs five and a third."""
+    words = np.frombuffer(data + bytes(-len(data) % 4), ">u4").astype(np.int64)
+    digits = words[:, None] // 85 ** np.arange(4, -1, -1) % 85
+    return np.frombuffer(DIGITS, np.uint8)[digits].tobytes().decode("ascii")
 
 
 def _packed(weights: Floats) -> str:
