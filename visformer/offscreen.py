@@ -330,6 +330,11 @@ def _check(options: argparse.Namespace) -> None:
         )
     if any(not change.strip() for change in options.change):
         raise InputError("--change is empty: say, for example, “causal off”.")
+    _check_output(options)
+
+
+def _check_output(options: argparse.Namespace) -> None:
+    """Refuse a file that cannot be written, or not as the options say."""
     check_suffix(Path(options.output), *PICTURES, PAGE, ".gif")
     if options.animate and Path(options.output).suffix.lower() not in MOVING_PICTURES:
         raise InputError(

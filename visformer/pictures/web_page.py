@@ -256,7 +256,8 @@ def _base85(data: bytes) -> str:
     """Write four bytes as five characters, where base64 needs five and a third."""
     words = np.frombuffer(data + bytes(-len(data) % 4), ">u4").astype(np.int64)
     digits = words[:, None] // 85 ** np.arange(4, -1, -1) % 85
-    return np.frombuffer(DIGITS, np.uint8)[digits].tobytes().decode("ascii")
+    letters: bytes = np.frombuffer(DIGITS, np.uint8)[digits].tobytes()
+    return letters.decode("ascii")
 
 
 def _packed(weights: Floats) -> str:
