@@ -84,6 +84,7 @@ def runs() -> dict[str, Trace]:
         "captured": any_trace(Shape(), captured=True),
         "no steps": any_trace(Shape(), steps=False),
         "nothing decoded": any_trace(Shape(), target=0),
+        "cut": make_trace(target=6).until(4),
         "NaN": replace(plain, masks=nothing),
         "equal": replace(any_trace(scores), masks=nothing),
         "fed": fed(plain, {0: "forced", 1: "reference"}, wrong=[1]),

@@ -170,7 +170,7 @@ def web_page(
     if not trace.kinds:
         raise InputError(NO_ATTENTION)
     # what is derived here is not the window's, whose thread derives, too
-    trace = replace(trace, memo=Memo())
+    trace = replace(trace.whole, memo=Memo()).until(len(trace))
     count = sum(map(partial(_count, trace), trace.kinds))
     if count > MOST_WEIGHTS:
         raise InputError(
