@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gzip
 import json
 import os
 import re
 import secrets
 import stat
 import time
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from visformer.errors import CheckpointError, InputError
 from visformer.language import N_, _, ngettext
 
 MAX_JSON = 1 << 20
+MOST_LINE = 1 << 20  # characters of a pair of sentences
+PAIR_BYTES = 300  # memory of a pair besides its characters
 NAMED = 40  # characters of a name that are part of the name while it is written
 ABANDONED = 3600  # seconds after which a half-written file is removed
 _ARCHIVES = {  # first bytes -> kind of archive
@@ -367,3 +371,61 @@ def sweep(path: Path) -> None:
                 written = entry.stat(follow_symlinks=False).st_mtime
                 if time.time() - written > ABANDONED:
                     os.unlink(entry.path)
+
+
+# ---- pairs of sentences --------------------------------------------------------------
+
+
+class Pair(NamedTuple):
+    """A sentence and its translation."""
+
+    source: str
+    target: str
+
+
+def read_pairs(path: Path) -> list[Pair]:
+    """Read tab-separated UTF-8 pairs (source, target; further columns are ignored).
+
+    Blank lines are skipped. A name ending in ``.gz`` means gzip. Raises InputError,
+    naming the faulty line; also for a path that is not a file, and if memory does not
+    suffice.
+    """
+    opener = gzip.open if path.suffix == ".gz" else open
+    pairs, room = [], available_memory() // 2
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise InputError(
+                "{path} cannot be read: it is no file. Give a file of pairs, one per "
+                "line.",
+                path=short(str(path)),
+            )
+        with opener(path, "rt", encoding="utf-8-sig") as lines:
+            read = iter(lambda: lines.readline(MOST_LINE), "")
+            for number, line in enumerate(read, 1):
+                if not line.strip():
+                    continue
+                pairs.append(_pair(line, number, path.name))
+                room -= PAIR_BYTES + 2 * len(line)
+                if room < 0:
+                    raise InputError(
+                        "{file} holds more pairs than memory does: {n:,} were read. "
+                        "Use fewer.",
+                        file=short(path.name),
+                        n=number,
+                    )
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
+        raise InputError(
+            "{path} cannot be read as UTF-8 text: {reason}.", path=path, reason=error
+        ) from error
+    return pairs
+
+
+def _pair(line: str, number: int, file: str) -> Pair:
+    columns = [column.strip() for column in line.rstrip("\n").split("\t")[:2]]
+    if len(line) == MOST_LINE or len(columns) < 2 or not all(columns):
+        raise InputError(
+            "Line {n} of {file} is not a pair. It needs a source, a tab and a target.",
+            n=number,
+            file=file,
+        )
+    return Pair(*columns)

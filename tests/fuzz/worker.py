@@ -47,7 +47,8 @@ def use_folder(path: Path) -> None:
 
 def use_pairs(path: Path) -> None:
     """Read pairs and split them."""
-    from visformer.training.data import read_pairs, split_pairs
+    from visformer.files import read_pairs
+    from visformer.training.data import split_pairs
 
     split_pairs(read_pairs(path), valid=2, test=2, seed=0)
 

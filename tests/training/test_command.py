@@ -19,10 +19,10 @@ from tests.models import tiny_model
 from tests.training.toys import TINY, TOY
 from visformer.core.decoding import Decoding
 from visformer.errors import InputError, VisformerError
+from visformer.files import Pair, read_pairs
 from visformer.formats.layouts.native import read_native
 from visformer.tokenizers.tokenizer import SentencePieceSide as Side
 from visformer.training import loop
-from visformer.training.data import Pair, read_pairs
 from visformer.training.prepare import SubwordData, split, train_sentencepiece
 from visformer.training.train_command import TrainCommand, check, options_for, train
 

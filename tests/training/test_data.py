@@ -12,14 +12,8 @@ from hypothesis import strategies as st
 
 from visformer.core.mask_rules import padded
 from visformer.errors import InputError
-from visformer.training.data import (
-    Example,
-    Pair,
-    batches,
-    read_pairs,
-    references,
-    split_pairs,
-)
+from visformer.files import Pair, read_pairs
+from visformer.training.data import Example, batches, references, split_pairs
 
 WORDS = st.sampled_from([*"abcdefgh", *"ABCD"])
 PAIRS = st.lists(st.builds(Pair, WORDS, WORDS), max_size=40)
@@ -118,7 +112,7 @@ def test_a_pipe_and_a_device_are_refused(tmp_path: Path) -> None:
 def test_a_small_archive_does_not_eat_all_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("visformer.training.data.available_memory", lambda: 1_000_000)
+    monkeypatch.setattr("visformer.files.available_memory", lambda: 1_000_000)
     path = tmp_path / "pairs.tsv.gz"
     path.write_bytes(gzip.compress(b"a\tb\n" * 100_000))
     with pytest.raises(InputError, match="more pairs than memory does: 1,"):

@@ -9,8 +9,8 @@ import pytest
 from tests.models import tiny_checkpoint
 from visformer.core.translation import translate
 from visformer.errors import InputError
+from visformer.files import Pair
 from visformer.training.card import evaluate, score
-from visformer.training.data import Pair
 
 
 def test_bleu_by_hand() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.training.probe_sentences import CHINESE, ENGLISH
 from visformer.errors import InputError
-from visformer.training.data import Pair
+from visformer.files import Pair
 from visformer.training.figures import (
     LANGUAGES,
     VALUES,

@@ -13,8 +13,8 @@ import torch
 from tests.formats.folders import pieces
 from tests.models import tiny_model
 from visformer.errors import CheckpointError
+from visformer.files import Pair
 from visformer.tokenizers.tokenizer import SentencePieceSide
-from visformer.training.data import Pair
 from visformer.training.growth import (
     grow_model,
     grow_tokenizer,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QAction
-from PySide6.QtWidgets import QInputDialog
+from PySide6.QtWidgets import QFileDialog, QInputDialog
 from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
@@ -18,6 +19,7 @@ from visformer.ui.window.window import MainWindow
 from visformer.values.change_text import parse
 from visformer.values.changes.cell_weight import CellWeight
 from visformer.values.changes.head_from import HeadFrom
+from visformer.values.changes.head_mean_of import HeadMeanOf
 from visformer.values.facts import SentenceSide
 from visformer.values.intervention import NO_CHANGES, Intervention
 
@@ -64,6 +66,22 @@ def test_a_head_is_switched_off_from_its_thumbnail(
     for expected in (both, off, NO_CHANGES):
         window.ways.undo()
         assert window.session.state.intervention == expected
+
+
+def test_a_head_is_its_mean_over_a_file(
+    qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    window, engine, _plain = opened(qtbot, tmp_path)
+    entry = "Replace what it adds by its mean over a file of pairs…"
+    for chosen in ("", str(tmp_path / "some pairs.tsv")):
+        monkeypatch.setattr(
+            QFileDialog, "getOpenFileName", lambda *_a, chosen=chosen: (chosen, "")
+        )
+        before = len(engine.decodes)
+        head_menu(window, 1, 0)[entry].trigger()
+        assert len(engine.decodes) == before + bool(chosen)
+    change = HeadMeanOf("cross", 1, 0, run=str(tmp_path / "some pairs.tsv"))
+    assert engine.decodes[-1].intervention == Intervention(change)
 
 
 def test_only_one_head_is_left(qtbot: QtBot, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from torch import Tensor
 from visformer.analysis.change_report import change_report
 from visformer.arguments import one_of, place, whole_number, wrong_type
 from visformer.core.attribution import KnownRun, attributed
+from visformer.core.corpus_mean import with_means
 from visformer.core.models import (
     Model,
     ModelRun,
@@ -120,7 +121,8 @@ class Decoding:
             self.checkpoint, source = bundled(), checkpoint
         else:
             self.checkpoint = opened(checkpoint)
-        self.intervention = as_intervention(intervention)
+        change = as_intervention(intervention)
+        self.intervention = exhausted(with_means(self.checkpoint, change))
         self.strategy = as_strategy(strategy)
         self._lock = threading.RLock()
         given: Any = source  # None is refused as any other source that is none

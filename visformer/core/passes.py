@@ -79,8 +79,12 @@ def run(
     model's positions, ids outside the vocabulary, and lengths, masks or interventions
     that do not fit.
     """
-    changed = as_intervention(intervention)
-    checkpoint = modified_checkpoint(_native(checkpoint), changed)
+    from visformer.core.corpus_mean import with_means  # which runs pairs itself
+    from visformer.core.search import exhausted
+
+    native = _native(checkpoint)
+    changed = exhausted(with_means(native, as_intervention(intervention)))
+    checkpoint = modified_checkpoint(native, changed)
     model, facts = checkpoint.model, checkpoint.facts
     texts = _texts(source_ids)
     if texts:

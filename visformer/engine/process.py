@@ -497,7 +497,10 @@ class Decodes:
 
     def run(self, model: Model, number: int, request: Decode) -> Stops:
         """Carry out a request: send what changed, then every further step."""
-        decoding = self._prepared(model, request)
+        from visformer.core.corpus_mean import with_means
+
+        change = yield from with_means(model, request.intervention)
+        decoding = self._prepared(model, replace(request, intervention=change))
         yield from decoding.reading()
         if request.reference:
             known, choices = 0, decoding.reference(request.reference)

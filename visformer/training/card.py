@@ -16,7 +16,7 @@ from visformer.core.checkpoint import Checkpoint
 from visformer.core.model import Transformer
 from visformer.core.translation import translate
 from visformer.errors import InputError
-from visformer.files import write_whole
+from visformer.files import Pair, write_whole
 from visformer.formats.layouts.native import (
     CARD,
     TokenizerFiles,
@@ -24,7 +24,7 @@ from visformer.formats.layouts.native import (
     write_native,
 )
 from visformer.language import _, ngettext
-from visformer.training.data import Pair, references
+from visformer.training.data import references
 from visformer.training.tasks import SPECIAL
 from visformer.values.config import ModelConfig
 

@@ -2,26 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
 import random
-import stat
-import zlib
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
-from visformer.errors import InputError
-from visformer.files import available_memory, short
-
-MOST_LINE = 1 << 20  # characters
-PAIR_BYTES = 300  # memory of a pair besides its characters
-
-
-class Pair(NamedTuple):
-    """A sentence and its translation."""
-
-    source: str
-    target: str
+from visformer.files import Pair
 
 
 class Example(NamedTuple):
@@ -37,54 +22,6 @@ class Split(NamedTuple):
     train: list[Pair]
     valid: list[Pair]
     test: list[Pair]
-
-
-def read_pairs(path: Path) -> list[Pair]:
-    """Read tab-separated UTF-8 pairs (source, target; further columns are ignored).
-
-    Blank lines are skipped. A name ending in ``.gz`` means gzip. Raises InputError,
-    naming the faulty line; also for a path that is not a file, and if memory does not
-    suffice.
-    """
-    opener = gzip.open if path.suffix == ".gz" else open
-    pairs, room = [], available_memory() // 2
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise InputError(
-                "{path} cannot be read: it is no file. Give a file of pairs, one per "
-                "line.",
-                path=short(str(path)),
-            )
-        with opener(path, "rt", encoding="utf-8-sig") as lines:
-            read = iter(lambda: lines.readline(MOST_LINE), "")
-            for number, line in enumerate(read, 1):
-                if not line.strip():
-                    continue
-                pairs.append(_pair(line, number, path.name))
-                room -= PAIR_BYTES + 2 * len(line)
-                if room < 0:
-                    raise InputError(
-                        "{file} holds more pairs than memory does: {n:,} were read. "
-                        "Use fewer.",
-                        file=short(path.name),
-                        n=number,
-                    )
-    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
-        raise InputError(
-            "{path} cannot be read as UTF-8 text: {reason}.", path=path, reason=error
-        ) from error
-    return pairs
-
-
-def _pair(line: str, number: int, file: str) -> Pair:
-    columns = [column.strip() for column in line.rstrip("\n").split("\t")[:2]]
-    if len(line) == MOST_LINE or len(columns) < 2 or not all(columns):
-        raise InputError(
-            "Line {n} of {file} is not a pair. It needs a source, a tab and a target.",
-            n=number,
-            file=file,
-        )
-    return Pair(*columns)
 
 
 def split_pairs(

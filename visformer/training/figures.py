@@ -17,8 +17,8 @@ from random import Random
 from typing import Any, NamedTuple
 
 from visformer.errors import InputError
+from visformer.files import Pair
 from visformer.paths import resource
-from visformer.training.data import Pair
 from visformer.training.prepare import NO_BREAK
 
 

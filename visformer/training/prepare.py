@@ -23,9 +23,10 @@ from typing import NamedTuple
 import sentencepiece
 
 from visformer.errors import InputError
+from visformer.files import Pair
 from visformer.formats.layouts.native import TokenizerFiles
 from visformer.tokenizers.tokenizer import SentencePieceSide, Tokenizer
-from visformer.training.data import Example, Pair, Split, split_pairs
+from visformer.training.data import Example, Split, split_pairs
 from visformer.training.loop import Data
 from visformer.training.tasks import SPECIAL, Task
 

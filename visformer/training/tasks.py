@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from visformer.errors import InputError
+from visformer.files import Pair
 from visformer.language import N_
 from visformer.tokenizers.tokenizer import Tokenizer, VocabularySide
-from visformer.training.data import Pair
 
 TaskName = Literal["copy", "reverse", "sort"]
 SplitName = Literal["train", "valid", "test"]

@@ -17,13 +17,12 @@ import torch
 from visformer.core.checkpoint import choose_device
 from visformer.core.model import Transformer
 from visformer.errors import InputError
-from visformer.files import inside, read_regular, write_whole
+from visformer.files import Pair, inside, read_pairs, read_regular, write_whole
 from visformer.formats.layouts.native import CARD, WEIGHTS, read_config, read_native
 from visformer.language import N_, _, ngettext
 from visformer.tokenizers.tokenizer import MAX_TOKENIZER
 from visformer.training import prepare
 from visformer.training.card import Card, duration, hardware, publish, sizes, summary
-from visformer.training.data import Pair, read_pairs
 from visformer.training.figures import Figures
 from visformer.training.growth import grow_model, grow_tokenizer
 from visformer.training.loop import (

@@ -24,6 +24,7 @@ from visformer.values.changes.embedding import Embedding
 from visformer.values.changes.head_cell import HeadCell
 from visformer.values.changes.head_from import HeadFrom
 from visformer.values.changes.head_mean import HeadMean
+from visformer.values.changes.head_mean_of import HeadMeanOf
 from visformer.values.changes.head_only import HeadOnly
 from visformer.values.changes.head_scale import HeadScale
 from visformer.values.changes.hide_source import HideSource
@@ -42,8 +43,8 @@ CHANGES: dict[str, type[RunChange]] = {  # every kind, by its name in older file
     kind.name: kind
     for kind in (
         *(Causal, HideSource, Cell, HeadCell, MaskedScore, ScoreScale, PositionChange),
-        *(HeadScale, HeadOnly, HeadMean, HeadFrom, OutputFrom, CellWeight, UniformRow),
-        *(ValueOff, LayerOff, ResidualFrom, Embedding),
+        *(HeadScale, HeadOnly, HeadMean, HeadMeanOf, HeadFrom, OutputFrom),
+        *(CellWeight, UniformRow, ValueOff, LayerOff, ResidualFrom, Embedding),
     )
 }
 _ALLOWED = "changes, such as Causal(None) (visformer.parse_change reads text)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import partial
 
-from PySide6.QtWidgets import QInputDialog, QWidget
+from PySide6.QtWidgets import QFileDialog, QInputDialog, QWidget
 
 from visformer.language import _
 from visformer.pictures.attention.strips import first_chip
@@ -19,6 +19,7 @@ from visformer.values.changes.embedding import Embedding
 from visformer.values.changes.head_cell import HeadCell
 from visformer.values.changes.head_from import HeadFrom
 from visformer.values.changes.head_mean import HeadMean
+from visformer.values.changes.head_mean_of import HeadMeanOf
 from visformer.values.changes.head_only import HeadOnly
 from visformer.values.changes.head_scale import HeadScale
 from visformer.values.changes.run_change import RunChange
@@ -28,8 +29,13 @@ from visformer.values.facts import SIDES, Kind, SentenceSide
 MOST_RUNS = 6  # that a head can be taken from, the newest
 
 
-def head_offers(session: Session, kind: Kind, at: tuple[int, int]) -> Iterator[Offer]:
-    """Yield what can be done with a head: a layer and its number."""
+def head_offers(
+    session: Session, parent: QWidget, kind: Kind, at: tuple[int, int]
+) -> Iterator[Offer]:
+    """Yield what can be done with a head: a layer and its number.
+
+    ``parent`` is asked for a file.
+    """
     changes = {
         _("Switch this head &off"): HeadScale(kind, 0.0, *at),
         _("Switch the layer's other &heads off"): HeadOnly(kind, *at),
@@ -37,7 +43,20 @@ def head_offers(session: Session, kind: Kind, at: tuple[int, int]) -> Iterator[O
         _("Replace what it adds by its &mean"): HeadMean(kind, *at),
     }
     yield from _offers(session, changes)
+    model = session.state.model
+    if not fixed_words(session.state) and model is not None and model.known is not None:
+        asked = partial(_ask_file, session, parent, kind, at)
+        yield _("Replace what it adds by its mean over a file of &pairs…"), asked
     yield from _runs_offered(session, HeadFrom(kind, *at, run=""))
+
+
+def _ask_file(
+    session: Session, parent: QWidget, kind: Kind, at: tuple[int, int]
+) -> None:
+    title, kinds = _("A file of pairs"), _("Pairs of sentences (*.tsv *.txt *.gz)")
+    path, _kind = QFileDialog.getOpenFileName(parent, title, "", kinds)
+    if path:
+        _add(session, HeadMeanOf(kind, *at, run=path))
 
 
 def _runs_offered(session: Session, head: HeadFrom) -> Iterator[Offer]:

@@ -418,7 +418,7 @@ class AttentionView(View):
 
     def _head_offers(self, place: QPoint) -> Iterable[Offer]:
         at = self.overview.head_at(QPointF(self.overview.mapFromGlobal(place)))
-        return head_offers(self.session, self._state.kind, at) if at else ()
+        return head_offers(self.session, self, self._state.kind, at) if at else ()
 
     def _cell_offers(self, kind: Kind, place: QPoint) -> Iterable[Offer]:
         canvas = self.maps[kind].canvas
