@@ -15,7 +15,7 @@ from tests.session.sessions import Engine, answer, take
 from visformer.core.decoding import Decoding
 from visformer.core.search import named
 from visformer.engine.messages import Decode, Refused, SearchBeams, Searched
-from visformer.pictures.beam_tree import Node
+from visformer.pictures.beam_tree import Node, node_words
 from visformer.session import runs
 from visformer.session.side_requests import needed
 from visformer.session.state import Session
@@ -198,3 +198,30 @@ def test_another_number_of_beams_is_searched(page: SearchPage, engine: Engine) -
     found(page, engine)
     assert page.canvas.tree is not None
     assert page.canvas.tree.search.beams == 2
+
+
+def test_keys_walk_along_the_tokens_of_the_step_and_go_there(
+    page: SearchPage, engine: Engine, qtbot: QtBot
+) -> None:
+    found(page, engine)
+    canvas = page.canvas
+    assert canvas.tree is not None
+    nodes = sorted(canvas.tree.columns[2], key=lambda node: node.line)
+    canvas.setFocus()
+    qtbot.waitUntil(canvas.hasFocus)
+    words = []
+    for _press in range(3):
+        qtbot.keyClick(canvas, Qt.Key.Key_Down)
+        words.append(page.about.text())
+    assert words == [node_words(canvas.tree, node) for node in nodes[:3]]
+    before = picture(page)
+    qtbot.keyClick(canvas, Qt.Key.Key_Up)
+    assert page.about.text() == words[1]
+    assert picture(page) != before  # it is framed
+    node, asked = nodes[1], len(engine.asked)
+    history = canvas.tree.history(node)
+    qtbot.keyClick(canvas, Qt.Key.Key_Return)
+    assert len(engine.asked) > asked
+    request = engine.last
+    assert isinstance(request, Decode)
+    assert [choice.id for choice in request.prefix] == [*history]

@@ -9,6 +9,7 @@ from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
     QColor,
     QHelpEvent,
+    QKeyEvent,
     QMouseEvent,
     QPainter,
     QPainterPath,
@@ -66,6 +67,7 @@ class TreeCanvas(Dressed, QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.setMouseTracking(True)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.tree: BeamTree | None = None
         self.own: tuple[Node, ...] = ()
         self._current, self._shown = (
@@ -148,6 +150,10 @@ class TreeCanvas(Dressed, QWidget):
             painter.drawPixmap(at, self._picture(tree, column))
             self._paint_number(painter, tree, column)
         painter.setOpacity(1.0)
+        if self.hasFocus() and self._under is not None:
+            painter.setPen(QPen(self._colour(Hue.Highlight), 2))
+            painter.setBrush(Qt.BrushStyle.NoBrush)
+            painter.drawRect(self.grid.box(self._under.step, self._under.line))
         self._paint_sides(painter, tree, seen)
 
     def _colour(self, role: QPalette.ColorRole) -> QColor:
@@ -266,7 +272,21 @@ class TreeCanvas(Dressed, QWidget):
         painter.setPen(self._colour(Hue.Mid))
         painter.drawLine(QPointF(seen.left(), y), QPointF(seen.right(), y))
 
-    # ---- mouse -----------------------------------------------------------------
+    # ---- mouse and keys --------------------------------------------------------
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Walk along the step's tokens, and go to one; other keys step."""
+        key, tree = event.key(), self.tree
+        ways = {Qt.Key.Key_Up: -1, Qt.Key.Key_Down: 1}
+        if key in ways and tree is not None and 0 <= self._current < self._shown:
+            nodes = sorted(tree.columns[self._current], key=lambda node: node.line)
+            under = self._under
+            at = nodes.index(under) + ways[Qt.Key(key)] if under in nodes else 0
+            self._point(nodes[max(0, min(at, len(nodes) - 1))])
+        elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and self._under is not None:
+            self.clicked.emit(self._under)
+        else:
+            super().keyPressEvent(event)
 
     def node_at(self, at: QPointF) -> Node | None:
         """Return the node at a point."""
@@ -293,6 +313,7 @@ class TreeCanvas(Dressed, QWidget):
     def _point(self, node: Node | None) -> None:
         if node != self._under:
             self._under = node
+            self.update()
             shape = Qt.CursorShape.PointingHandCursor
             self.setCursor(Qt.CursorShape.ArrowCursor if node is None else shape)
             self.hovered.emit(node)
