@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shlex
 from dataclasses import replace
@@ -112,9 +113,25 @@ def test_a_command_makes_the_run_again(
     assert_same(drawn.trace, trace)
 
 
-@pytest.mark.parametrize("name", ["drawn", "searched"])
-def test_no_command_draws_or_searches_tokens(folder: Path, name: str) -> None:
-    state, _trace = made(folder, name)
+def test_a_searched_run_is_a_translation(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state, trace = made(folder, "searched")
+    said, _bar, command = sharing.as_command(state, state.shown).partition(" | ")
+    (_echo, sentence), words = shlex.split(said), shlex.split(command)
+    assert words[:2] == ["visformer", "translate"]
+    lines = io.TextIOWrapper(io.BytesIO(f"{sentence}\n".encode()))
+    monkeypatch.setattr("sys.stdin", lines)
+    assert cli.main(words[1:]) == 0
+    (best,) = json.loads(capsys.readouterr().out)["hypotheses"]
+    assert (best["text"], best["tokens"]) == (
+        trace.text,
+        [s.token for s in trace.steps],
+    )
+
+
+def test_no_command_draws_tokens(folder: Path) -> None:
+    state, _trace = made(folder, "drawn")
     with pytest.raises(InputError, match="Copy it as Python"):
         sharing.as_command(state, state.shown)
 

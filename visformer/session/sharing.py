@@ -109,10 +109,15 @@ def as_python(state: State, key: int) -> str:
 
 
 def as_command(state: State, key: int) -> str:
-    """Return a command that draws a run again; InputError where none can."""
+    """Return a command that draws a run, or searches it; InputError where none can."""
     run, overrides = _made_by(state, key)
-    asked = run.request
+    asked, opening = run.request, options_of(run.path, overrides)
     assert asked is not None
+    plain = not (asked.prefix or asked.reference or asked.intervention or asked.limit)
+    if asked.strategy.name == "beam" and plain:
+        beams = "--beam", str(asked.strategy.beams), "--json"
+        command = shlex.join(["visformer", "translate", *opening, *beams])
+        return f"echo {shlex.quote(asked.source)} | {command}"
     forced = [
         (step, choice.id)
         for step, choice in enumerate(asked.prefix, 1)
@@ -124,8 +129,7 @@ def as_command(state: State, key: int) -> str:
             "No command makes this run: its tokens are drawn, searched, limited or fed "
             "in part. Copy it as Python."
         )
-    words = ["visformer", "render", *options_of(run.path, overrides)]
-    words += ["--text", asked.source]
+    words = ["visformer", "render", *opening, "--text", asked.source]
     words += ["--reference", asked.reference] if asked.reference else []
     words += ["--change", str(asked.intervention)] if asked.intervention else []
     for step, id in forced:
