@@ -403,7 +403,10 @@ function element(name, text = "", className = "") {
 function say(into, sentence, fields) {
   into.replaceChildren(...sentence.split(/(“?\{\w+\}”?)/).map(part => {
     const name = (/\{(\w+)\}/.exec(part) || [])[1], text = fill(part, fields);
-    return name === "query" || name === "key" ? element("bdi", text, name) : text;
+    if (name !== "query" && name !== "key") return text;
+    const [, before, token, after] = /^(“?)(.*?)(”?)$/s.exec(text), span = element("span", "", name);
+    span.append(before, element("bdi", token), after);
+    return span;
   }));
 }
 
