@@ -480,6 +480,10 @@ def test_computation_shows_a_stage_of_both_on_one_range(
     view.maps.hovered.emit({"query": 1, "key": 3})
     marked = [one._marked[1] for one in view.maps.maps[:4]]
     assert marked == [(1, 3)] * 4
+    view.present(on=True)
+    view.maps.resize(500, 500)  # where not all have room, the last of both are seen
+    seen = [one.isVisibleTo(view.maps) for one in view.maps.maps[:4]]
+    assert seen == [False, True, False, True]
 
 
 def attention_of(window: MainWindow) -> AttentionView:

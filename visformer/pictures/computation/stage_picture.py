@@ -53,6 +53,7 @@ class StagePicture:
     words: str
     table: Numbers
     columns: int = 0  # of the grid of maps; 0: as many as fit
+    both: bool = False  # rows of two runs, one below the other
 
 
 def of_both(
@@ -71,7 +72,8 @@ def of_both(
         for pair in pairs[first : first + columns]
     ]
     said = (f"{name}: {of.words}" for name, of in zip(names, (one, other), strict=True))
-    return replace(other, maps=tuple(rows), words="\n".join(said), columns=columns)
+    words = "\n".join(said)
+    return replace(other, maps=tuple(rows), words=words, columns=columns, both=True)
 
 
 def _named(one: StageMap, name: str) -> Callable[[], Matrix]:

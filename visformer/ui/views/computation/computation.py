@@ -223,7 +223,8 @@ class ComputationView(Dressed, View):
             self.maps.motion.stop()
             self.maps.hide()
         else:
-            self.maps.draw(shown.maps, self._marks(), columns=shown.columns)
+            columns, two = shown.columns, shown.both
+            self.maps.draw(shown.maps, self._marks(), columns=columns, both=two)
             self.maps.show()
         chosen = state.locked, tuple(sorted(state.locked_dimensions.items()))
         if self._changed("product", state.stage, *chosen):

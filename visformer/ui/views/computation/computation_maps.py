@@ -42,6 +42,7 @@ class StageMaps(Dressed, QWidget):
         super().__init__()
         self._shown: tuple[StageMap, ...] = ()
         self._columns = 0  # wanted; 0: as many as have room
+        self._both = False  # whether rows are of two runs
         self._arranged: tuple[int, ...] = ()  # the maps in sight, and how many abreast
         self._rows: list[list[int]] = []  # maps beside each other
         self._for_all = False  # for an audience: one row, of what matters most
@@ -64,9 +65,11 @@ class StageMaps(Dressed, QWidget):
         marks: dict[Axis, int],
         *,
         columns: int = 0,
+        both: bool = False,
     ) -> None:
         """Show matrices; one whose key or numbers are unchanged keeps its image."""
         self._shown, self._columns, self._marks = shown, columns, marks
+        self._both = both
         self.motion.stop()
         while len(self.maps) < len(shown):
             self._add()
@@ -166,6 +169,8 @@ class StageMaps(Dressed, QWidget):
         count = len(self._shown)
         if not self._for_all or count * self._each() <= self.width():
             return list(range(count))
+        if self._both:  # the last of each run
+            return [count - 1 - self._columns, count - 1]
         results = [at for at in range(count) if self._shown[at].sign.endswith("=")]
         each = self._least().width() + self._grid.spacing()
         room = max(1, self.width() // each)
