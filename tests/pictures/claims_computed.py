@@ -6,6 +6,7 @@ It is computed again by the model's own modules, from what the Trace has.
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from torch import nn
 
 from tests.pictures.claims_numbers import (
     adds,
+    changed_at,
     head,
     is_near,
     is_pre_norm,
@@ -24,6 +26,7 @@ from tests.pictures.claims_numbers import (
 )
 from tests.pictures.claims_read import at, is_weight
 from tests.pictures.sweep import Claims, Predicate, Said
+from tests.pictures.swept_runs import SweptRun
 from visformer.values.arrays import Floats
 from visformer.values.facts import STACK_OF, Kind
 
@@ -32,9 +35,13 @@ BLOCK = 64  # rows that a stage shows at once
 
 def layer_of(said: Said) -> Any:
     """Return the module of the layer that is looked at."""
-    assert said.run.checkpoint is not None
     kind, layer, _head = place(said)
-    return getattr(said.run.checkpoint.model, STACK_OF[kind]).layers[layer]
+    return module_of(said.run, kind, layer)
+
+
+def module_of(run: SweptRun, kind: Kind, layer: int) -> Any:
+    assert run.checkpoint is not None
+    return getattr(run.checkpoint.model, STACK_OF[kind]).layers[layer]
 
 
 def by(module: nn.Module, x: Floats) -> Floats:
@@ -54,14 +61,23 @@ def entering(said: Said, kind: Kind) -> Floats:
 
 def summed(said: Said, kind: Kind) -> Floats:
     """Return the stream with what an attention of the layer adds, [T, D]."""
-    layer, module = place(said)[1], layer_of(said)
+    before = entering(said, kind)
+    return before + added(said.run, kind, place(said)[1])[: len(before)]
+
+
+@cache
+def added(run: SweptRun, kind: Kind, layer: int) -> Floats:
+    """Return what an attention adds to the whole run, [T, D].
+
+    Without a causal mask, rows read what later steps show.
+    """
+    module = module_of(run, kind, layer)
     attention = module.cross_attention if kind == "cross" else module.self_attention
-    trace = said.run.trace  # without a causal mask, rows read what later steps show
-    weights, changes = trace.attention(kind, layer), trace.intervention
+    trace, changes = run.trace, run.trace.intervention
+    weights = trace.attention(kind, layer)
     values = changes.at(kind, layer).apply("values", trace.values(kind, layer))
     z = changes.at(kind, layer).apply("heads", weights @ values)  # [H, Q, d]
-    before = entering(said, kind)
-    return before + by(attention.output, np.concatenate([*z], 1))[: len(before)]
+    return by(attention.output, np.concatenate([*z], 1))
 
 
 def fed(said: Said) -> tuple[Floats, Floats]:
@@ -77,6 +93,28 @@ def fed(said: Said) -> tuple[Floats, Floats]:
         normed = module.cross_attention_norm
     x = by(normed, x)
     return x, x + by(module.feed_forward, x)
+
+
+def is_added_last(said: Said) -> bool:
+    """Whether a layer returns what its last sum makes, unchanged."""
+    if said.run.checkpoint is None or norm_length(said):  # not row by row
+        return not said.trace.intervention
+    stack, layer, summed = STACK_OF[place(said)[0]], place(said)[1], fed(said)[1]
+    if not is_pre_norm(said):
+        summed = by(layer_of(said).feed_forward_norm, summed)
+    own = said.read.hidden(stack, layer + 1)
+    most = 1e-3 * max(1.0, float(np.nan_to_num(np.abs(own)).max()))
+    return bool(np.allclose(own, summed[: len(own)], atol=most, equal_nan=True))
+
+
+def is_weighted_sum(said: Said) -> bool:
+    """Whether the head returns its weights times its values, for the query in focus."""
+    (kind, layer, which), query = place(said), at(said)[0]
+    values = said.read.values(kind, layer)
+    values = said.trace.intervention.at(kind, layer).apply("values", values)[which]
+    z = said.read.z(kind, layer, which, slice(query, query + 1))[0]
+    made = head(said)[query] @ values
+    return bool(np.allclose(z, made, atol=1e-4, equal_nan=True))
 
 
 def rms(said: Said) -> bool:
@@ -338,7 +376,26 @@ CLAIMS: Claims = {
     "The weights as the model gave them, not the softmax alone: “{query}” gives "
     "“{key}” {weight}.": lambda s: place(s)[:2] in s.trace.captured,
     "The head's output for “{query}” is the weighted sum of all values; “{key}” counts "
-    "{weight}.": lambda s: is_weight(s, "weight", float(head(s)[at(s)])),
+    "{weight}.": lambda s: (
+        is_weight(s, "weight", float(head(s)[at(s)])) and is_weighted_sum(s)
+    ),
+    "The head's output for “{query}” is the weighted sum of all values, as far as "
+    "“{change}” does not change it; “{key}” counts {weight}.": lambda s: (
+        is_weight(s, "weight", float(head(s)[at(s)]))
+        and (changed_at(s, "heads") or changed_at(s, "output"))
+    ),
+    "Softmax turns a row of scores into weights, as far as “{change}” does not change "
+    "them: “{query}” gives “{key}” {weight}.": lambda s: (
+        is_weight(s, "weight", float(head(s)[at(s)])) and changed_at(s, "weights")
+    ),
+    # the feed-forward network
+    "{activation}(x) is exactly 0 only where x is 0, or where it rounds to 0.": (
+        lambda s: s.trace.model.config.activation != "relu"
+    ),
+    "What the network found is added to the row too.": is_added_last,
+    "What the network found is added to the row too; “{change}” changes what leaves "
+    "the layer.": lambda s: not is_added_last(s),
+    "Then the stream is changed by {changes}.": lambda s: not is_added_last(s),
     "exp({score} − {maximum}) = {exponential}; divided by the row's sum, {sum}, this "
     "is {weight}. The weight on the Attention tab is {shown} (difference "
     "{difference}).": lambda s: is_weight(s, "shown", float(head(s)[at(s)])),

@@ -67,6 +67,14 @@ def _reads_later(whole: Trace, layer: int | None) -> bool:
     )
 
 
+def reads_steps(trace: Trace) -> bool:
+    """Whether a row gives a token that a later step wrote any weight."""
+    first = max(1, trace.prompt)
+    layers = range(trace.layers("decoder"))
+    read = (above(weights(trace, "decoder", one))[..., first:] for one in layers)
+    return any(bool((one > 0).any()) for one in read)
+
+
 def most_later(said: Said) -> float:
     """Return the most that a row shown gives all later tokens of its pass."""
     whole, rows = said.trace.whole, len(said.trace)
@@ -310,6 +318,10 @@ CLAIMS: Claims = {
         not ahead(s.trace, s.fields["row"] - 1)
     ),
     "Row {row} of Z may depend on later tokens too.": lambda s: reads_later(s.trace),
+    "Each step of this run may change the rows before it: its file has those of the "
+    "last step, {n:,}, and earlier steps show them, too.": lambda s: (
+        s.fields["n"] == len(s.trace) and reads_steps(s.trace)
+    ),
     # leaks
     "There is no later token to read yet: step forward to see what leaks.": (
         lambda s: len(s.trace) < 2 and not leaking(s.trace)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from functools import cache
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -28,6 +29,7 @@ from visformer.pictures.attention.ranking import Ranking, ranking_parts
 from visformer.pictures.attention.token_groups import hidden_tokens
 from visformer.pictures.selection import Order
 from visformer.values.arrays import Bools, Floats
+from visformer.values.attributions import ATTRIBUTIONS, AttributionPlace
 from visformer.values.facts import SIDES, Kind
 from visformer.values.trace import Trace
 
@@ -84,6 +86,43 @@ def summarised(said: Said) -> Floats:
             rows, keys = map(len, trace.tokens(kind))
             return rolled(trace.whole, kind, layer + 1)[:rows, :keys]
     return np.asarray(heads[at])
+
+
+def measure(said: Said) -> Floats:
+    """Return what a look measures of the whole run, [Q, K]."""
+    kind, layer, _head = place(said)
+    how: Any = said.scene.look.summary
+    assert said.run.measured is not None
+    found = AttributionPlace(how, kind, 0 if how == "gradient" else layer)
+    values = said.run.measured.known[found].values
+    assert values is not None
+    return values
+
+
+def measured_later(said: Said) -> float:
+    """Return the most that a row shown has on tokens that are not."""
+    rows = len(said.trace)
+    return float(np.abs(measure(said)[:rows, rows:]).sum(-1).max(initial=0))
+
+
+def is_measured(said: Said) -> bool:
+    """Whether a cell's number is measured, and rows add up, with what is not shown."""
+    cell, values = said.scene.selection.cell, measure(said)
+    assert cell is not None
+    shares = said.scene.look.summary != "gradient"
+    whole = not shares or sums_to_one(values[values.any(-1)])
+    later = place(said)[0] == "decoder" and measured_later(said) > 1e-6
+    said_so = "later tokens" in str(said.fields["done"])
+    told = is_weight(said, "weight", float(values[cell.query, cell.key]))
+    return told and whole and later == said_so
+
+
+def is_share_of_source(said: Said) -> bool:
+    assert said.run.measured is not None
+    share = said.run.measured.share
+    assert share is not None
+    own = float(share[len(said.trace) - 1])
+    return int(said.fields["percent"]) == round(100 * own)
 
 
 def hidden(said: Said) -> tuple[Bools, Bools]:
@@ -309,6 +348,18 @@ CLAIMS: Claims = {
         "decoder" in s.trace.kinds or ("cross" in s.trace.kinds and not s.trace.steps)
     ),
     "key: target token that is read": lambda s: "decoder" in s.trace.kinds,
+    # what tokens do
+    "{title} · {key} for {query}: {weight} ({done})": is_measured,
+    "measured for “{query}” · {title}": lambda s: (
+        s.scene.look.summary in ATTRIBUTIONS and s.run.measured is not None
+    ),
+    "source share of this step {percent}%": is_share_of_source,
+    "rows depend on later tokens, which are not shown": lambda s: (
+        s.scene.look.summary == "gradient" and measured_later(s) > 0
+    ),
+    "rows depend on later tokens, not shown: {share} at most": lambda s: (
+        abs(float(str(s.fields["share"]).rstrip("%")) / 100 - measured_later(s)) < 6e-4
+    ),
     # heads
     "Correlation of a query's position q with the mean position of the keys that it "
     "reads, Σ k · w(q, k): {measure}. 1 is in order, −1 backwards; these words are "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from visformer.pictures.masks import part_mask
 from visformer.pictures.words.choices import told_token
 from visformer.values.arrays import Floats
 from visformer.values.facts import Kind
+from visformer.values.trace import Trace
 from visformer.words import masked_value_text
 
 FED = "forced", "reference"
@@ -163,16 +165,20 @@ def is_best_part(said: Said) -> bool:
 
 
 def replaced(said: Said, kind: Kind) -> bool:
-    """Whether masked scores of a kind are the number said."""
-    found = False
-    for layer in range(said.trace.layers(kind)):
-        heads = said.trace.attention_heads(kind, layer, 0)
-        hidden = ~said.trace.mask(kind, layer)
+    """Whether masked scores of a kind, in some layer, are the number said."""
+    told = str(said.fields["value"])
+    return any(all(one in told for one in layer) for layer in masked(said.trace, kind))
+
+
+@cache
+def masked(trace: Trace, kind: Kind) -> list[set[str]]:
+    """Return of each layer what its hidden scores are, as it is written."""
+    found = []
+    for layer in range(trace.layers(kind)):
+        heads = trace.attention_heads(kind, layer, 0)
+        hidden = ~trace.mask(kind, layer)
         values = {*heads.masked()[0][hidden].tolist()} or {heads.masked_value}
-        told = str(said.fields["value"])
-        found = found or all(
-            masked_value_text(float(f"{one:.6g}")) in told for one in values
-        )
+        found.append({masked_value_text(float(f"{one:.6g}")) for one in values})
     return found
 
 

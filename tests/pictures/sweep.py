@@ -7,15 +7,16 @@ arrays of the Trace, or the reason why it claims nothing about the run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from tests.pictures.swept_runs import SweptRun
+from tests.pictures.swept_runs import RUNS, SweptRun
 from visformer import language
+from visformer.analysis.run_comparison import compare_runs
 from visformer.engine.messages import Opened
 from visformer.pictures import (
     beam_tree,
@@ -28,6 +29,7 @@ from visformer.pictures import (
     output,
     position_lab,
     positions,
+    side_by_side,
     teacher_forcing,
 )
 from visformer.pictures.attention import maps, ranking
@@ -64,6 +66,7 @@ from visformer.pictures.words.scene import Scene
 from visformer.pictures.words.terms import TERMS, term_words
 from visformer.text import visible
 from visformer.values.attributions import ATTRIBUTIONS
+from visformer.values.change_effect import StepEffect
 from visformer.values.not_finite import not_finite_words
 from visformer.values.trace import Trace
 
@@ -151,22 +154,17 @@ def listening(tell: Callable[[str, dict[str, Any], str], None]) -> Iterator[None
         language._catalogue = before
 
 
-def said(
-    run: SweptRun, wanted: Container[str], *, fine: bool = False
-) -> Iterator[Said]:
-    """Yield what the doors say of a run with the ``wanted`` templates.
-
-    ``fine``: at every step, of every head and cell.
-    """
-    heard: list[tuple[str, dict[str, Any], str]] = []
+def said(run: SweptRun, wanted: Container[str]) -> Iterator[Said]:
+    """Yield what the doors say of a run with the ``wanted`` templates, each once."""
+    heard: dict[tuple[str, str], dict[str, Any]] = {}
 
     def hear(template: str, fields: dict[str, Any], text: str) -> None:
         if template in wanted:
-            heard.append((template, fields, text))
+            heard.setdefault((template, text), fields)
 
     spoken: set[tuple[Any, ...]] = set()
     with listening(hear):
-        for scene in scenes(run, fine=fine):
+        for scene in scenes(run):
             trace, at = scene.trace, scene.selection
             assert trace is not None
             for door, speak in DOORS.items():
@@ -176,28 +174,40 @@ def said(
                 if door in ("attention", "explanations"):
                     seen = *seen, scene.look
                 subject = door, id(trace), seen
-                ends = len(trace) in (0, len(run.trace))
-                if subject in spoken or not (fine or ends or door in QUICK):
+                if subject in spoken or not (run.fine or is_spoken(run, trace, door)):
                     continue
                 spoken.add(subject)
                 speak(run, trace, scene)
-                for template, fields, text in heard:
+                for (template, text), fields in [*heard.items()]:
                     yield Said(template, fields, text, door, run, trace, scene)
                 heard.clear()
 
 
-def scenes(run: SweptRun, *, fine: bool) -> Iterator[Scene]:
+def is_spoken(run: SweptRun, trace: Trace, door: str) -> bool:
+    """Whether a door speaks of a step of a run: those that take long, of a few."""
+    if door not in FEW.get(run.name, DOORS):
+        return False
+    if len(run.trace) > 100:
+        return OF.get(door) == "run"
+    cut = run.trace.intervention.reaches_back and len(trace) > 1
+    return cut or len(trace) in (0, len(run.trace)) or door in QUICK
+
+
+def scenes(run: SweptRun) -> Iterator[Scene]:
     """Yield what may be on screen: steps, kinds, layers, heads and cells."""
-    whole, length = run.trace, len(run.trace)
+    whole, length, fine = run.trace, len(run.trace), run.fine
+    looks = LOOKS if run.measured is None else MEASURED
     steps = range(length + 1) if fine else {0, 1, (length + 1) // 2, length}
     for step in sorted(steps):
         trace = whole.until(step)
         lens = run.lens(trace)
-        cells = None if fine else 3 if step == length else 0
+        shown = step == length or run.measured is not None
+        cells = None if fine else 2 * shown
         for at, selection in enumerate(_selections(trace, cells)):
             # one head's own weights, and those of a look, of each in turn
-            for look in dict.fromkeys((Look(), LOOKS[at % len(LOOKS)])):
-                if look.raw or fine or step == length:
+            selection = replace(selection, attributions=run.measured)
+            for look in dict.fromkeys((Look(), looks[at % len(looks)])):
+                if look.raw or fine or shown:
                     yield Scene(
                         trace=trace,
                         model=trace.model,
@@ -223,8 +233,9 @@ def _selections(trace: Trace, few: int | None) -> Iterator[Selection]:
                 yield selection
                 cells = [(q, k) for q in range(queries) for k in range(keys)]
                 if few is not None:
-                    cells = cells[layer :: max(3, len(cells) // 3)][: few + 1]
-                for q, k in cells if few is None or few else ():
+                    apart = max(3, len(cells) // max(1, few) - 1)
+                    cells = cells[::-1][layer::apart][:few]
+                for q, k in cells:
                     yield replace(selection, cell=AttentionCell(kind, q, k))
 
 
@@ -234,20 +245,29 @@ LOOKS = (
     Look(hide=frozenset({"special", "pad"}), renormalise=True),
     Look(hide=frozenset({"special"}), form="text", by="key"),
 )
+MEASURED = tuple(Look(summary=one) for one in ATTRIBUTIONS)
 ORDERS: tuple[Any, ...] = ("entropy", "maximum", "alignment", "cell")
 OUTSIDE = ("source_tokens", "target_tokens", "prediction")  # blocks of the diagram
 BLOCKS = ("source_positions", "source_embedding", "decoder.norm", "output", "softmax")
 
 
+def some(
+    names: Sequence[Any], run: SweptRun, scene: Scene, part: int = 3
+) -> Sequence[Any]:
+    """Return a third of what a scene may show, and all of it in a fine sweep."""
+    turn = stage_names().index(scene.stage) + len(scene.trace or ())
+    return names if run.fine else names[turn % part :: part]
+
+
 def _explain(run: SweptRun, trace: Trace, scene: Scene) -> None:
-    for place in EXPLAINED:
+    for place in some([*EXPLAINED], run, scene):
         explanation(place, scene)
-    for stage in stage_names() if scene.look.raw else ():
+    for stage in some(stage_names(), run, scene) if scene.look.raw else ():
         explanation(("computation",), replace(scene, stage=stage))
 
 
 def _terms(run: SweptRun, trace: Trace, scene: Scene) -> None:
-    looks = [*LOOKS, *(Look(order=order) for order in ORDERS)]
+    looks = [*LOOKS, *MEASURED, *(Look(order=order) for order in ORDERS)]
     for term in TERMS:
         for look in looks if term in ("summary", "order") else [scene.look]:
             term_words(term, replace(scene, look=look))
@@ -319,6 +339,14 @@ def _labs(run: SweptRun, trace: Trace, scene: Scene) -> None:
     modified_run.modified_words(*known, len(trace))
 
 
+def _beside(run: SweptRun, trace: Trace, scene: Scene) -> None:
+    if run.beside is not None:
+        compared = compare_runs(run.beside, trace, names=("one", "other"))
+        side_by_side.comparison_words(compared)
+    made = StepEffect(trace.storage, len(trace), True, run.effect(len(trace)))
+    modified_run.report_words(made, trace)
+
+
 def _shuffled(run: SweptRun, trace: Trace, scene: Scene) -> None:
     comparison.text_words(trace, run.baseline)
     position_lab.result_words(trace, run.baseline)
@@ -380,15 +408,18 @@ def _diagram(run: SweptRun, trace: Trace, scene: Scene) -> None:
     attention = (
         f"{stack}.{at.layer}.{'cross' if at.kind == 'cross' else 'self'}_attention"
     )
-    inside = [attention, f"{attention}.mask"]
+    inside = [f"{attention}.mask"]
     if known:
         layer = f"{stack}.{at.layer}"
         inside += [layer, f"{attention}.add", f"{layer}.feed_forward"]
         inside += [f"{attention}_norm", *BLOCKS]
-    for block in (*OUTSIDE, *inside):
-        architecture(trace, trace.model, at, chosen=block)
-        block_title(block)
-    architecture(trace, None, at, closed=frozenset({"encoder", "decoder"}))
+    blocks = some(("", *OUTSIDE, *inside), run, scene, 5)
+    for block in (attention, OUTSIDE[1], *blocks):
+        if block:
+            block_title(block)
+            architecture(trace, trace.model, at, chosen=block)
+        else:
+            architecture(trace, None, at, closed=frozenset({"encoder", "decoder"}))
 
 
 def _computation(run: SweptRun, trace: Trace, scene: Scene) -> None:
@@ -402,7 +433,7 @@ def _computation(run: SweptRun, trace: Trace, scene: Scene) -> None:
     for page in stages.PAGES:
         stages.titles_on(page, trace, at.kind, at.layer)
         stages.heading(looked_at, page)
-    for name in stage_names():
+    for name in some(stage_names(), run, scene):
         made = picture(stage_of(name), looked_at)
         for one in () if isinstance(made, str) else made.maps:
             one.make()
@@ -431,6 +462,7 @@ def _positions(run: SweptRun, trace: Trace, scene: Scene) -> None:
 
 def _run(run: SweptRun, trace: Trace, scene: Scene) -> None:
     run_notices.source_notice(trace)
+    run_notices.kept_pass_notice(trace)
     run_notices.end_notice(trace, len(run.trace))
     teacher_forcing.score_words(trace)
     modified_run.export_words(trace)
@@ -445,6 +477,7 @@ def _run(run: SweptRun, trace: Trace, scene: Scene) -> None:
             positions=run.table,
             devices=(),
             findings=run.checkpoint.findings,
+            numbers=0 if trace.source_text else trace.model.config.source_vocabulary,
         )
         about.about_text(opened)
         about.opened_words(opened)
@@ -458,6 +491,7 @@ DOORS: dict[str, Callable[[SweptRun, Trace, Scene], None]] = {
     "overview": _overview,
     "masks": _masks,
     "labs": _labs,
+    "beside": _beside,
     "shuffled": _shuffled,
     "output": _output,
     "search": _search,
@@ -469,12 +503,32 @@ DOORS: dict[str, Callable[[SweptRun, Trace, Scene], None]] = {
 }
 OF = {  # what doors look at that look at less than the cell
     **dict.fromkeys(("output", "lens", "positions", "run", "shuffled"), "run"),
+    "beside": "run",
     "search": "run",
     **dict.fromkeys(("terms", "diagram", "overview"), "layer"),
 }
+FEW = {  # runs that were made for a few sentences, and the doors that say them
+    name: doors.split()
+    for doors, names in {
+        "beside": [name for name in RUNS if name.startswith("beside")],
+        "attention explanations": ["measured", "measured, causal off"],
+        "search": ["beams that stop early", "beams that stop by scores"],
+        "search output": ["one beam, under rules"],
+        "output": ["few words", "one token filled", "tokens filled"],
+        "output run": ["drawn under rules"],
+        "lens output": ["read out without streams"],
+        "run diagram": ["several sentences", "another script", "cut"],
+        "run": ["unknown signs"],
+        "computation": ["norm without shift", "few units"],
+        "computation diagram": ["RMS norm after", "shared by three"],
+        "positions diagram explanations": ["positions by hand", "not scaled"],
+        "shuffled": ["positions none, the same text"],
+        "labs": ["text that ends"],
+        "beside labs": ["factor of 1"],
+        "diagram output": ["decoder of one token without steps"],
+    }.items()
+    for name in names
+}
 OF_ROWS = {"explanations", "labs", "computation"}
-QUICK = {*DOORS} - {
-    "diagram",
-    "computation",
-    "overview",
-}  # the others speak of every step in turn
+# the others speak of every step in turn
+QUICK = {*DOORS} - {"beside", "diagram", "computation", "overview"}

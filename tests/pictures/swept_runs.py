@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -12,8 +14,10 @@ import torch
 from torch import Tensor, nn
 
 import visformer
+from tests.analysis.test_run_comparison import reading
 from tests.general_traces import Shape, any_trace
 from tests.models import BOS, EOS, PAD, tiny_checkpoint
+from visformer.analysis.change_report import change_report
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
 from visformer.core.generation import Generation
@@ -23,8 +27,15 @@ from visformer.core.search import named
 from visformer.core.side_runs import layer_parameters, run_shuffled
 from visformer.errors import InputError
 from visformer.values.arrays import Floats
+from visformer.values.attributions import (
+    ATTRIBUTIONS,
+    Attribution,
+    AttributionPlace,
+    Attributions,
+)
 from visformer.values.beam_search import BeamSearch
-from visformer.values.facts import STACKS, Kind
+from visformer.values.change_effect import ChangeReport
+from visformer.values.facts import KINDS, STACKS, Kind
 from visformer.values.layer_weights import LayerParameters
 from visformer.values.lens import LensRows
 from visformer.values.step import Candidates, Step
@@ -65,15 +76,18 @@ class SweptRun:
     baseline: Trace | None = None  # the run without its change
     smoothing: float | None = None  # of the labels in training, where it is known
     search: BeamSearch | None = None  # whose best hypothesis it is
+    beside: Trace | None = None  # the run that it is compared with
+    measured: Attributions | None = None  # what its tokens do
+    fine: bool = False  # heard of every step, head and cell
 
-    @property
+    @cached_property
     def table(self) -> Floats | None:
         """The model's own encodings [P, D]."""
         if self.checkpoint is None:
             return None
         return self.checkpoint.model.position_table("source").detach().numpy()
 
-    @property
+    @cached_property
     def parameters(self) -> tuple[LayerParameters, ...]:
         if self.checkpoint is None:
             return ()
@@ -98,6 +112,26 @@ class SweptRun:
             run_shuffled(self.checkpoint, text, ids, intervention=change)
             for text in (self.trace.source_text, "aaaaaa")
         ]
+
+    def effect(self, step: int) -> ChangeReport | None:
+        """Return what its change did to a step; None where it has none."""
+        made = self.both_ways
+        return None if made is None or not step else change_report(*made, step)
+
+    @cached_property
+    def both_ways(self) -> tuple[Trace, Trace] | None:
+        """Passes over its tokens without its change and with it."""
+        trace, steps = self.trace, bool(self.trace.steps)
+        if self.checkpoint is None or not (trace.intervention and steps):
+            return None
+        source, target = [trace.source_ids.tolist()], [trace.target_ids.tolist()]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            (own,), (changed,) = (
+                run(self.checkpoint, source, target, intervention=change)
+                for change in (None, trace.intervention)
+            )
+        return own, changed
 
     def lens(self, shown: Trace) -> LensRows | None:
         """Return the lens of the last row shown; None where there is none."""
@@ -168,7 +202,7 @@ def _marian_model() -> Checkpoint:
     sizes: dict[str, Any] = {
         **{"d_model": 16, "heads": 2, "encoder_layers": 2, "decoder_layers": 2},
         **{"feed_forward": 32, "max_positions": 32},
-        **{"source_vocabulary": 32, "target_vocabulary": 32},
+        **{"source_vocabulary": 60, "target_vocabulary": 60},
     }
     return visformer.build("marian", **sizes)
 
@@ -188,8 +222,10 @@ def _marian_decoded() -> SweptRun:
     )
 
 
-def _decoded(change: str = "", seed: int = 0, **sizes: Any) -> SweptRun:
-    return _of_model(tiny_checkpoint(seed, **sizes), change)
+def _decoded(
+    change: str = "", seed: int = 0, text: str = TEXT, **sizes: Any
+) -> SweptRun:
+    return _of_model(tiny_checkpoint(seed, **sizes), change, text)
 
 
 def _of_model(
@@ -197,7 +233,7 @@ def _of_model(
 ) -> SweptRun:
     decoding = Decoding(checkpoint, text, limit=limit, intervention=change or None)
     own = Decoding(checkpoint, text, limit=limit).finish() if change else None
-    return SweptRun("", decoding.finish(), checkpoint, baseline=own)
+    return SweptRun("", decoding.finish(), checkpoint, baseline=own, beside=own)
 
 
 def _forced(change: str = "", token: str = "q") -> SweptRun:
@@ -270,6 +306,14 @@ def _norms_together() -> SweptRun:
     return SweptRun("", traces[0], checkpoint)
 
 
+def _read_out() -> SweptRun:
+    """Return a run whose output is known to be read out, but not from which streams."""
+    trace = any_trace(Shape(hidden=False))
+    stack = replace(trace.model.stacks["decoder"], read_out=True)
+    model = replace(trace.model, stacks={**trace.model.stacks, "decoder": stack})
+    return _of(replace(trace, model=model))
+
+
 def _smoothed(share: float) -> SweptRun:
     return replace(_decoded(heads=1), smoothing=share)
 
@@ -291,9 +335,12 @@ def _filled(*places: int) -> SweptRun:
 
 
 def _noticed(text: str, **facts: Any) -> SweptRun:
-    """Return a run with another source text, of a model by another name."""
+    """Return a run with another source text, of a model by another name.
+
+    Of its parameters the file says only how many they are.
+    """
     intact = _decoded()
-    model = replace(intact.trace.model, name=facts.pop("name", "tiny"))
+    model = replace(intact.trace.model, name=facts.pop("name", "tiny"), blocks=())
     return _of(replace(intact.trace, model=model, source_text=text, **facts))
 
 
@@ -303,8 +350,8 @@ def _shape(*kinds: Kind, **more: Any) -> Callable[[], SweptRun]:
     return lambda: _of(any_trace(shape, **more))
 
 
-def _not_a_number() -> SweptRun:
-    checkpoint = tiny_checkpoint()
+def _not_a_number(**sizes: Any) -> SweptRun:
+    checkpoint = tiny_checkpoint(**sizes)
     with torch.no_grad():
         named = dict(checkpoint.model.named_parameters())
         named[BROKEN][0, 0] = torch.nan
@@ -314,6 +361,26 @@ def _not_a_number() -> SweptRun:
 def _alone() -> SweptRun:
     checkpoint = tiny_checkpoint()
     return SweptRun("", run(checkpoint, None, [[BOS, 7, 8, 9, 10]])[0])
+
+
+def _measured(change: str = "") -> SweptRun:
+    """Return a run of which it is measured what each token does."""
+    checkpoint, known = tiny_checkpoint(12, norm_first=True, final_norm=True), {}
+    decoding = Decoding(checkpoint, TEXT, limit=LIMIT, intervention=change or None)
+    trace = decoding.finish()
+    for how, kind, layer in product(ATTRIBUTIONS, KINDS, (0, 1)):
+        try:
+            made = decoding.attribution(how, kind, layer)
+        except InputError as error:  # of a gradient between source tokens
+            made = Attribution(reason=str(error))
+        known[AttributionPlace(how, kind, layer)] = made
+    measured = Attributions(of=trace.storage, known=known)
+    return SweptRun("", trace, checkpoint, measured=measured)
+
+
+def _beside(beside: Callable[[], SweptRun], of: Callable[[], SweptRun]) -> SweptRun:
+    """Return a run that is compared with another one."""
+    return replace(of(), beside=beside().trace)
 
 
 def _lively(change: str = "") -> SweptRun:
@@ -354,6 +421,7 @@ RUNS: dict[str, Callable[[], SweptRun]] = {
     "under rules": _ruled,
     "drawn under rules": lambda: _ruled(3),
     "beams": _searched,
+    "beams that stop early": lambda: _searched(ends=tuple(range(4, 16))),
     "beams that stop by scores": lambda: _searched(
         early_stopping=False, length_penalty=0.5, ends=(9, 20)
     ),
@@ -405,6 +473,39 @@ RUNS: dict[str, Callable[[], SweptRun]] = {
     "watched leak": lambda: _of(_watched(causal=False, encoder=True)),
     "watched pads": lambda: _of(_watched(causal=True, encoder=True, pads=2)),
     "watched decoder": lambda: _of(_watched(causal=True, encoder=False)),
+    "measured": _measured,
+    "measured, causal off": lambda: _measured("causal off"),
+    "read out without streams": _read_out,
+    "beside itself": lambda: _beside(_lively, _lively),
+    "beside more of it": lambda: _beside(
+        _lively, lambda: _of(_lively().trace.until(3))
+    ),
+    "beside another sentence": lambda: _beside(
+        _lively, lambda: _of_model(tiny_checkpoint(), text="abxdefg")
+    ),
+    "beside another model": lambda: _beside(
+        _lively, lambda: _decoded(decoder_layers=1, heads=4)
+    ),
+    "beside other pieces": lambda: _beside(
+        lambda: _of(reading("unhappy cats", "un", "happy", "cats")),
+        lambda: _of(reading("unhappy cats", "unh", "appy", "cats")),
+    ),
+    "beside a decoder": lambda: _beside(_shape(), _shape("decoder")),
+    "beside a whole": lambda: _beside(
+        lambda: _not_a_number(decoder_layers=1),
+        lambda: _decoded(text="abc", decoder_layers=1),
+    ),
+    "few units": lambda: _decoded(feed_forward=5),
+    "factor of 1": lambda: _decoded("head encoder * 1"),
+    "text that ends": lambda: _of_model(
+        tiny_checkpoint(5, norm_first=True, final_norm=True), "scale 2", "abc", 8
+    ),
+    "unknown signs": lambda: _of_model(tiny_checkpoint(), text="a1b2"),
+    "few words": lambda: _decoded(target_vocabulary=13, shared_embedding=False),
+    "positions none, the same text": lambda: _of_model(
+        tiny_checkpoint(3), "positions none", limit=2
+    ),
+    "long": _shape(target=300),
     "encoder alone": lambda: _of(any_trace(Shape(kinds=("encoder",)), steps=False)),
     "encoder of one token": _shape("encoder", source=1, steps=False),
     "cross alone": _shape("cross"),
@@ -415,6 +516,7 @@ RUNS: dict[str, Callable[[], SweptRun]] = {
     "decoder without steps": _shape("decoder", steps=False),
     "decoder of one token without steps": _shape("decoder", steps=False, target=1),
     "shared by all": _shape(key_heads=1),
+    "shared by three": lambda: _of(any_trace(Shape(heads=6))),
     "biased by distance": _shape(bias="distance", key_heads=4),
     "biased": _shape(bias="full"),
     "no streams": lambda: _of(any_trace(Shape(hidden=False, output=False))),

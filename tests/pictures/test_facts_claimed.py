@@ -195,6 +195,34 @@ def stage_said(trace: Trace, stage: str, **fields: Any) -> str:
     return explanation(("computation",), scene(trace, stage=stage, **fields))
 
 
+def test_how_seldom_a_unit_is_0_is_not_said_of_any_activation() -> None:
+    checkpoint = tiny_checkpoint(activation="gelu")
+    with torch.no_grad():
+        for name, weight in checkpoint.model.named_parameters():
+            weight.mul_(100 if name.endswith("w1.weight") else 1)
+    trace = Decoding(checkpoint, "abc", limit=4).finish()
+    said = stage_words(state_of(checkpoint, trace), "activation")
+    found = re.search(r"(\d+) of 32 units are exactly 0", said)
+    assert found is not None
+    assert int(found[1]) > 4
+    assert "almost never" not in said
+    assert "rounds to 0" in said
+
+
+def test_a_layer_that_is_skipped_is_not_said_to_end_with_its_norm() -> None:
+    checkpoint, trace = decoded("layer decoder off @ L2")
+    state = state_of(checkpoint, trace, kind="decoder", layer=1)
+    made = picture(stage_of("feed_residual"), looked_at(state))
+    assert not isinstance(made, str)
+    assert "Then the stream is changed by layer decoder off @ L2." in made.words
+    last, entered = made.maps[-1], trace.hidden("decoder", 1)
+    assert last.sign == "→ norm"
+    assert np.abs(last.make().values - entered).max() > 0.1
+    at = replace(HEAD, kind="decoder", layer=1)
+    said = stage_said(trace, "feed_residual", selection=at)
+    assert "“layer decoder off @ L2” changes what leaves the layer." in said
+
+
 @pytest.mark.parametrize("first", [True, False])
 def test_a_norm_is_said_to_be_where_the_model_has_it(first: bool) -> None:
     checkpoint, trace = decoded(norm_first=first)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.general_traces import Shape, any_trace
+from tests.models import tiny_checkpoint
 from tests.opened import opened_model
 from tests.session.sessions import (
     HIDDEN,
@@ -19,6 +20,7 @@ from tests.session.sessions import (
     translated,
 )
 from tests.traces import make_trace
+from visformer.core.decoding import Decoding
 from visformer.engine.messages import (
     Asked,
     Decode,
@@ -261,6 +263,27 @@ def test_a_damaged_recording_is_told_until_the_user_goes_on(
     assert state.notice == words
     session.do(runs.translate, "one")
     assert words not in session.state.notice
+
+
+@pytest.mark.parametrize(
+    ("change", "changes"),
+    [("", False), ("causal off", True), ("causal +1", True), ("hide 2", False)],
+)
+def test_a_recording_whose_steps_had_rows_of_their_own_says_whose_it_has(
+    session: Session, change: str, changes: bool
+) -> None:
+    checkpoint = tiny_checkpoint()
+    decoding = Decoding(checkpoint, "abcd", limit=5, intervention=change or None)
+    trace, last = decoding.finish(), len(decoding.trace)
+    ways = [decoding.back(1) for _step in range(1, last)]  # as the live window has them
+    apart = [
+        one.decoder_rows.tobytes() != trace.until(len(one)).decoder_rows.tobytes()
+        for one in ways
+    ]
+    assert any(apart) == changes
+    session.do(runs.show_trace, trace)
+    assert ("its file has those of the last step, 5" in session.state.notice) == changes
+    assert take(session, opened_model(OTHER)).notice.startswith("Each step") == changes
 
 
 def test_a_damaged_recording_is_not_told_again(session: Session) -> None:

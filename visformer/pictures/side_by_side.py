@@ -163,6 +163,8 @@ def _unknown(token: ReferenceToken) -> bool:
 def head_line(found: RunComparison, kind: Kind) -> str:
     """Say which head of a kind differs most, or that none does."""
     grid, name = found.divergences[kind], _(KIND_NAMES[kind])
+    if kind != "encoder" and not _rows(found.target):  # there is nothing to compare
+        return ""
     broken = int(np.isnan(grid).sum())
     if broken:
         return ngettext(

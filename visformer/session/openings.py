@@ -12,6 +12,7 @@ from pathlib import PurePath
 from visformer.engine.messages import Asked, Closed, Decode, Open, Opened, Refused
 from visformer.language import _
 from visformer.pictures.words.about import opened_words, readable
+from visformer.pictures.words.run_notices import kept_pass_notice
 from visformer.session.pending import (
     Answers,
     Awaiting,
@@ -190,7 +191,7 @@ def opened(state: State, event: Opened) -> Next:
     keeps = first and not _continues_other_model(state, event)
     waiting = keeps and state.awaiting.decoding
     changed = _are_old(state, opening, event)
-    said = _damage(state), opened_words(event, changed=changed)
+    said = _damage(state, event.model), opened_words(event, changed=changed)
     before = state.opened or event
     feeds = _vocabulary(before.model) == _vocabulary(event.model)
     # an engine that had no model now answers what it was asked before
@@ -225,18 +226,24 @@ def opened(state: State, event: Opened) -> Next:
     return made._replace(state=_still_said(made.state, state))
 
 
-def _damage(state: State) -> str:
-    """Return what a recorded run lacks, as long as that is said."""
+def _damage(state: State, model: ModelFacts) -> str:
+    """Return what a recorded run lacks, as long as that is said.
+
+    What steps its file has ends where the model that made it is open: it runs again.
+    """
     trace = state.trace if state.recorded else None
-    missing = "" if trace is None else trace.missing
-    return missing if missing in state.notice else ""
+    if trace is None:
+        return ""
+    steps = "" if same_model(trace.model, model) else kept_pass_notice(trace)
+    said = (one for one in (trace.missing, steps) if one and one in state.notice)
+    return " ".join(said)
 
 
 def _still_said(state: State, before: State) -> State:
     """Say again what nobody has read yet, where a run that goes on dropped it."""
     notice = state.notice
-    if state.wish.sentence == before.wish.sentence:
-        notice = notice or _damage(before)
+    if before.opened is not None and state.wish.sentence == before.wish.sentence:
+        notice = notice or _damage(before, before.opened.model)
     return replace(state, error=state.error or before.error, notice=notice)
 
 

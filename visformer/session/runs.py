@@ -26,7 +26,11 @@ from visformer.pictures.attention.strips import source_line
 from visformer.pictures.teacher_forcing import is_taught
 from visformer.pictures.words.absent import NO_ATTENTION
 from visformer.pictures.words.choices import FED, has_fed
-from visformer.pictures.words.run_notices import end_notice, source_notice
+from visformer.pictures.words.run_notices import (
+    end_notice,
+    kept_pass_notice,
+    source_notice,
+)
 from visformer.pictures.words.scene import telling_head
 from visformer.pictures.words.translation_text import (
     Against,
@@ -122,7 +126,7 @@ def show_runs(
             pinned=None if baseline is None else runs[baseline].key,
             step=first_step(trace, selection),
             error="",
-            notice=trace.missing,
+            notice=" ".join(filter(None, (trace.missing, kept_pass_notice(trace)))),
             intervention=NO_CHANGES,
             history=History(),
         )

@@ -124,6 +124,22 @@ class Intervention(tuple[RunChange, ...]):
         """Return the changes of a layer of a kind or a stack, or of a side."""
         return LocalChanges.of_run(self, of, layer)
 
+    def here(
+        self, of: str, layer: int, *points: ActingPoint, head: int | None = None
+    ) -> str:
+        """Return the text of those that act on a layer, or on one head, at points."""
+        found = self.at(of, layer).changes
+        return str(
+            type(self)(
+                *(
+                    change
+                    for change in found
+                    if change.point in points
+                    and (head is None or change.place[1] in (None, head))
+                )
+            )
+        )
+
     def acting(self, *points: ActingPoint) -> tuple[RunChange, ...]:
         """Return the changes that act at some points."""
         return tuple(change for change in self if change.point in points)

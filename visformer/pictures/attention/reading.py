@@ -55,10 +55,10 @@ from visformer.values.attributions import ATTRIBUTIONS, Attribution
 from visformer.values.facts import SIDES, Kind
 from visformer.values.memo import same
 from visformer.values.pieces import Groups, WordMarks, marks_of, word_text
-from visformer.values.reading_order import as_read
+from visformer.values.reading_order import LEAST, as_read
 from visformer.values.rollout import running_rollout, through
 from visformer.values.trace import Trace
-from visformer.words import KIND_NAMES, head_words, layer_words, number
+from visformer.words import KIND_NAMES, head_words, layer_words, number, percent
 
 NO_NUMBERS: Floats = np.zeros((0, 0), np.float32)
 UNDECODED = N_("Nothing is decoded yet: step forward to see the first row.")
@@ -169,7 +169,7 @@ def reading(
         if told is not None and told.values is None:
             return replace(shown, queries=(), keys=(), note=told.reason)
         weights = None if told is None else told.values
-        if weights is not None:  # later tokens do not change a row
+        if weights is not None:
             weights = weights[: len(queries), : len(keys)]
     elif look.summary == "head":
         weights = head_weights(trace, kind, layer, head)
@@ -177,7 +177,7 @@ def reading(
         weights = summary(trace, kind, layer, look.summary)
     if weights is None:
         return None
-    done = done_words(trace, look, kind, layer)
+    done = done_words(trace, selection, look, kind)
     if kind == "cross" and (share := share_words(trace, selection, look)):
         done = f"{done}; {share}"
     signed = look.summary == "gradient"
@@ -463,13 +463,30 @@ def layers_taken(trace: Trace, look: Look, kind: Kind, layer: int) -> range:
     return range(layer, layer + 1)
 
 
-def done_words(trace: Trace, look: Look, kind: Kind, layer: int) -> str:
+def done_words(trace: Trace, selection: Selection, look: Look, kind: Kind) -> str:
     """Describe how weights were captured and processed; "" for one head, derived."""
-    said = ""
-    if look.summary not in ATTRIBUTIONS:
+    layer, _head = layer_and_head(trace, selection, kind)
+    if look.summary in ATTRIBUTIONS:
+        said = _unshown_words(trace, selection, look, kind)
+    else:
         said = weights_words(trace, kind, layers_taken(trace, look, kind, layer))
     parts = said, *_done_parts(trace, look, kind)
     return "; ".join(filter(None, parts))
+
+
+def _unshown_words(trace: Trace, selection: Selection, look: Look, kind: Kind) -> str:
+    """Say that a measure found later tokens too, which are not shown; "" if none."""
+    told = attribution(trace, selection, kind, look.summary)
+    if told is None or told.values is None or kind != "decoder":
+        return ""
+    rows = np.nan_to_num(told.values[: len(trace), len(trace) :])
+    most = float(np.abs(rows).sum(-1).max(initial=0))
+    if most <= LEAST:
+        return ""
+    if look.summary == "gradient":
+        return _("rows depend on later tokens, which are not shown")
+    share = percent(most)
+    return _("rows depend on later tokens, not shown: {share} at most", share=share)
 
 
 def title_words(trace: Trace, selection: Selection, look: Look, kind: Kind) -> str:

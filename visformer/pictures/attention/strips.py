@@ -96,13 +96,12 @@ def _done(
     title = title_words(trace, selection, look, cell.kind)
     if cell.kind not in reads:
         return _("not read by {title}", title=title)
-    layer, _head = layer_and_head(trace, selection, cell.kind)
     query = row_word(trace, cell.kind, cell.query)
     words = READ_BY
     if look.summary in ATTRIBUTIONS:
         words = N_("measured for “{query}” · {title}")
     whose = _(words, query=query, title=title)
-    done = done_words(trace, look, cell.kind, layer)
+    done = done_words(trace, selection, look, cell.kind)
     return "; ".join(filter(None, (whose, done)))
 
 

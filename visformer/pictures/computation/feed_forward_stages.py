@@ -154,7 +154,11 @@ def _inactive_words(subject: Subject, active: Floats, activation: str) -> str:
     ]
     if subject.trace.model.config.activation != "relu":
         sentences.append(
-            _("{activation} is almost never exactly 0.", activation=activation)
+            _(
+                "{activation}(x) is exactly 0 only where x is 0, or where it rounds to "
+                "0.",
+                activation=activation,
+            )
         )
     return " ".join(sentences)
 
@@ -214,6 +218,11 @@ def feed_residual_stage(subject: Subject) -> StagePicture:
         layer=layer_words(parameters.layer),
         difference=difference(residual.output[subject.at], kept),
     )
+    here = parameters.stack, parameters.layer
+    changes = subject.trace.intervention.here(*here, "stream")
+    if changes:
+        then = _("Then the stream is changed by {changes}.", changes=changes)
+        check = f"{then} {check}"
     return replace(picture, words=f"{picture.words} {check}")
 
 

@@ -213,7 +213,7 @@ def residual_picture(
             "norm(x + Sublayer(x)): the norm comes after the sum (post-norm); {norm}",
             norm=norm_words(subject),
         )
-        output = subject.cut(residual.output)
+        output = subject.cut(residual.normed)
         maps.append(queries(subject, _("→ norm"), _("output"), output))
         steps = norm_steps(model, residual.norm, total[at], _("sum"))
         names += [*steps, _("output")]

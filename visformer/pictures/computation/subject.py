@@ -25,7 +25,6 @@ from visformer.pictures.token_names import key_placed, row_placed
 from visformer.values.arrays import Floats
 from visformer.values.changes.run_change import ActingPoint
 from visformer.values.facts import SIDES, STACK_OF, AttentionFacts, Kind, StackName
-from visformer.values.intervention import Intervention
 from visformer.values.layer_weights import LayerParameters
 from visformer.values.memo import Memo
 from visformer.values.reading_order import as_read
@@ -103,9 +102,8 @@ class Subject:
 
     def changed(self, *points: ActingPoint) -> str:
         """Return the text of the changes that act on the head at some points."""
-        here = self.trace.intervention.at(self.kind, self.layer).changes
-        mine = (one for one in here if one.place[1] in (None, self.head))
-        return str(Intervention(*(one for one in mine if one.point in points)))
+        changes, at = self.trace.intervention, (self.kind, self.layer)
+        return changes.here(*at, *points, head=self.head)
 
     @property
     def facts(self) -> AttentionFacts:

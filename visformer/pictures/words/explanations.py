@@ -22,7 +22,8 @@ from visformer.pictures.words.choices import is_fed, short_choice
 from visformer.pictures.words.role_text import role_text
 from visformer.pictures.words.scene import Reads, Scene, computed, reads
 from visformer.values.changes.position_change import adds_positions
-from visformer.values.facts import Kind
+from visformer.values.changes.run_change import ActingPoint
+from visformer.values.facts import STACK_OF, Kind
 from visformer.values.reading_order import as_read, reads_later
 from visformer.values.trace import Trace
 from visformer.words import masked_value_text, number, probability
@@ -359,6 +360,29 @@ _STAGES: dict[str, str] = {
 }
 
 
+_CHANGED: dict[str, tuple[tuple[ActingPoint, ...], str]] = {  # in a changed run
+    "softmax": (
+        ("weights",),
+        N_(
+            "Softmax turns a row of scores into weights, as far as “{change}” does not "
+            "change them: “{query}” gives “{key}” {weight}."
+        ),
+    ),
+    "weighted": (
+        ("heads", "output"),
+        N_(
+            "The head's output for “{query}” is the weighted sum of all values, as far "
+            "as “{change}” does not change it; “{key}” counts {weight}."
+        ),
+    ),
+    "feed_residual": (
+        ("stream",),
+        N_(
+            "What the network found is added to the row too; “{change}” changes what "
+            "leaves the layer."
+        ),
+    ),
+}
 _OF_WEIGHTS = {"product", "scale", "mask", "softmax", "weighted"}  # need nothing else
 
 
@@ -373,9 +397,14 @@ def _computation(scene: Scene) -> str:
     trace = as_read(trace, kind, [layer])
     facts, scale = trace.model.attention[kind], trace.scale(kind, layer)
     allowed = trace.mask(kind, layer, head)[found.row]
+    told = _told(scene.stage, trace, kind, layer, found)
+    points, changed = _CHANGED.get(told, ((), ""))
+    of = STACK_OF[kind] if "stream" in points else kind
+    change = trace.intervention.here(of, layer, *points, head=head)
     sentence = _(
-        _STAGES[_told(scene.stage, trace, kind, layer, found)],
+        changed if change else _STAGES[told],
         **_names(found),
+        change=change,
         layer=layer + 1,
         d=facts.head_size,
         heads=facts.heads,

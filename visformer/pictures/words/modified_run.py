@@ -130,7 +130,9 @@ def _proof_words(report: ChangeReport) -> str:
             equal=report.equal,
         )
     ]
-    if report.row_sums < SUMS_TO_ONE:
+    if math.isnan(report.row_sums):
+        said.append(_("some rows of weights are NaN"))
+    elif report.row_sums < SUMS_TO_ONE:
         said.append(_("rows of weights sum to 1"))
     else:
         far = number(report.row_sums)

@@ -6,8 +6,11 @@ import re
 import unicodedata
 
 from visformer.language import _, ngettext
+from visformer.pictures.attention.mosaic import is_large
 from visformer.pictures.teacher_forcing import is_taught
 from visformer.pictures.words.choices import is_fed
+from visformer.values.arrays import later
+from visformer.values.reading_order import reads_on, sealed
 from visformer.values.trace import Trace
 from visformer.words import percent
 
@@ -70,6 +73,33 @@ def end_notice(trace: Trace, limit: int) -> str:
         "The run ended at its limit of {n:,} token, without the end token.",
         "The run ended at its limit of {n:,} tokens, without the end token.",
         limit,
+    )
+
+
+def kept_pass_notice(trace: Trace) -> str:
+    """Report that a decoded run's rows may read tokens of later steps; "" if none.
+
+    Then each step changes the rows before it, and a Trace has those of the last one.
+    """
+    length, first = len(trace), max(1, trace.prompt)
+    steps = length > first and bool(trace.steps) and not is_taught(trace)
+    if "decoder" not in trace.kinds or not steps:
+        return ""
+    after = later(length, length)
+    after[:, :first] = False
+    layers = range(trace.layers("decoder"))
+    derived = [one for one in layers if not trace.is_captured("decoder", one)]
+    unsure = [one for one in derived if not sealed(trace, "decoder", one, after)]
+    cuts = map(trace.until, range(first, length) if unsure else ())
+    large = bool(unsure) and is_large(trace, "decoder")  # it takes long to look
+    if not large and not any(
+        reads_on(cut, "decoder", one) for cut in cuts for one in unsure
+    ):
+        return ""
+    return _(
+        "Each step of this run may change the rows before it: its file has those of "
+        "the last step, {n:,}, and earlier steps show them, too.",
+        n=length,
     )
 
 

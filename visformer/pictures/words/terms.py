@@ -225,7 +225,7 @@ def _limit(scene: Scene) -> str:
     )
     if scene.trace is None:
         return said
-    length = len(scene.trace.source) or scene.trace.prompt
+    length = len(scene.trace.source) or scene.trace.whole.prompt
     now = _(
         "With S = {length:,}, 2 S + 50 = {sum:,}.", length=length, sum=2 * length + 50
     )
