@@ -79,6 +79,7 @@ NAMED: dict[str, tuple[str, ...]] = {
     "it is of a block that has no number of its own in a run": (
         *("These numbers are trained parameters.", "It has no parameters."),
     ),
+    "it is said by a page that cannot be drawn": ("This browser cannot unpack",),
     "it is said before a model is open": ("There is no table of positions:",),
 }
 UNHEARD = {
