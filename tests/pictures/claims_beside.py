@@ -78,9 +78,15 @@ def divergences(one: Trace, other: Trace, kind: Kind) -> Floats:
 
 
 def comparable(said: Said) -> bool:
-    """Whether the sources are one token by token, as ``divergences`` has them."""
+    """Whether tokens are paired one by one, as ``divergences`` has them."""
     one, other = both(said)
-    return one.source == other.source
+    at = alike(one, other) - 1
+    a, b = (
+        trace.steps[at].text if 0 <= at < len(trace.steps) else ""
+        for trace in (one, other)
+    )
+    cut = a != b and (a.startswith(b) or b.startswith(a)) and bool(a and b)
+    return one.source == other.source and not cut
 
 
 def is_head_apart(said: Said) -> bool:
@@ -136,6 +142,8 @@ def is_log_p(said: Said) -> bool:
         p = [b.probability] if b.token == a.token else found
         if p and not math.isnan(a.probability + p[0]):
             known.append((a.probability, p[0]))
+    if not known:  # pieces that cover the same characters are added up
+        return True
     sums = (math.fsum(map(math.log, side)) for side in zip(*known, strict=True))
     told = (number(said.fields[name]) for name in ("one", "other"))
     near = all(
@@ -157,7 +165,7 @@ def are_equal(said: Said) -> bool:
 
 
 def compares_rows(said: Said) -> bool:
-    return int(said.fields["n"]) == alike(*both(said))
+    return not comparable(said) or int(said.fields["n"]) == alike(*both(said))
 
 
 def has_alone(said: Said) -> bool:

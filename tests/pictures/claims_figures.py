@@ -45,7 +45,7 @@ CLAIMS: Claims = {
         not len(s.trace) or not keeps(s)
     ),
     "This model was recorded in passes over all tokens: nothing is kept from step to "
-    "step.": lambda s: s.trace.model.known is None,
+    "step.": lambda s: s.trace.model.known is None or not s.trace.steps,
     "This run keeps nothing: with its change or its mask, each step recomputes all "
     "rows.": lambda s: not keeps(s),
     "The reference is read in one pass, all {rows:,} rows at once: nothing needs to be "

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 import visformer
-from tests.analysis.test_run_comparison import reading
+from tests.analysis.test_run_comparison import reading, writing
 from tests.general_traces import Shape, any_trace
 from tests.models import BOS, EOS, PAD, tiny_checkpoint
 from visformer.analysis.change_report import change_report
@@ -490,11 +490,16 @@ RUNS: dict[str, Callable[[], SweptRun]] = {
         lambda: _of(reading("unhappy cats", "un", "happy", "cats")),
         lambda: _of(reading("unhappy cats", "unh", "appy", "cats")),
     ),
+    "beside pieces that part": lambda: _beside(
+        lambda: _of(writing("le", " chat")), lambda: _of(writing("l", "e", " chien"))
+    ),
     "beside a decoder": lambda: _beside(_shape(), _shape("decoder")),
     "beside a whole": lambda: _beside(
         lambda: _not_a_number(decoder_layers=1),
         lambda: _decoded(text="abc", decoder_layers=1),
     ),
+    "tied": lambda: _decoded(tied_output=True),
+    "steps taken away": lambda: _of(replace(_decoded().trace, steps=())),
     "few units": lambda: _decoded(feed_forward=5),
     "factor of 1": lambda: _decoded("head encoder * 1"),
     "text that ends": lambda: _of_model(

@@ -61,7 +61,7 @@ def kept_words(trace: Trace | None) -> str:
     if not has_target(trace):
         return _("This model has no decoder: nothing is kept between steps.")
     rows, said, why = len(trace), [], ""
-    if trace.model.known is None:
+    if trace.model.known is None or (rows and not trace.steps):
         why = _(
             "This model was recorded in passes over all tokens: nothing is kept from "
             "step to step."
