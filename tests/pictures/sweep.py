@@ -248,15 +248,18 @@ LOOKS = (
 MEASURED = tuple(Look(summary=one) for one in ATTRIBUTIONS)
 ORDERS: tuple[Any, ...] = ("entropy", "maximum", "alignment", "cell")
 OUTSIDE = ("source_tokens", "target_tokens", "prediction")  # blocks of the diagram
-BLOCKS = ("source_positions", "source_embedding", "decoder.norm", "output", "softmax")
+BLOCKS = (
+    *("source_positions", "source_embedding", "decoder.norm", "output", "softmax"),
+    "target_embedding",
+)
 
 
 def some(
     names: Sequence[Any], run: SweptRun, scene: Scene, part: int = 3
 ) -> Sequence[Any]:
-    """Return a third of what a scene may show, and all of it in a fine sweep."""
+    """Return a third of what a scene may show, and all of it of a few runs."""
     turn = stage_names().index(scene.stage) + len(scene.trace or ())
-    return names if run.fine else names[turn % part :: part]
+    return names if run.fine or run.name in FEW else names[turn % part :: part]
 
 
 def _explain(run: SweptRun, trace: Trace, scene: Scene) -> None:
