@@ -134,7 +134,22 @@ def test_four_questions_by_the_mouse_alone(mouse: Mouse) -> None:
     assert "“run 1” and “run 2” write the same" in said
     assert "“il”: p " in said
 
-    # “it” reads “street” alone
+    pin(mouse, it, street, str(state.intervention))
+    look_at_the_beam(mouse)
+
+    # all undone
+    mouse.left(window.modified.buttons[2])
+    assert mouse.count() <= MOST
+    state = session.state
+    assert not state.intervention
+    assert state.trace is not None
+    assert state.trace.text == plain
+
+
+def pin(mouse: Mouse, it: int, street: int, off: str) -> None:
+    """Let “it” read “street” alone."""
+    window, session = mouse.window, mouse.window.session
+    view = attention_of(window)
     mouse.left(view.panels["encoder"].heat_map.canvas)
     canvas = view.both.maps["b"].canvas
     mouse.right(canvas, canvas.box(it, street).center())
@@ -142,7 +157,6 @@ def test_four_questions_by_the_mouse_alone(mouse: Mouse) -> None:
     assert mouse.count() <= MOST
     state = session.state
     pinned = f"cell encoder {it + 1} {street + 1} = 1"
-    off = f"head cross off @ L{head[0] + 1}H{head[1] + 1}"
     assert {*str(state.intervention).split("; ")} == {off, pinned}
     assert state.trace is not None
     assert "c'était" in state.trace.text
@@ -152,7 +166,10 @@ def test_four_questions_by_the_mouse_alone(mouse: Mouse) -> None:
     assert matrix is not None
     np.testing.assert_allclose(matrix.values[it, street], 1, atol=1e-6)
 
-    # the same in the beam
+
+def look_at_the_beam(mouse: Mouse) -> None:
+    """Turn to the search of the changed run."""
+    window = mouse.window
     names = [one.name for one in VIEWS]
     mouse.tab(window.tabs.bar, names.index("output"))
     output = window.tabs.view("output")
@@ -163,14 +180,6 @@ def test_four_questions_by_the_mouse_alone(mouse: Mouse) -> None:
     found = page.found_search()
     assert found is not None
     assert page.canvas.isVisible()
-
-    # all undone
-    mouse.left(window.modified.buttons[2])
-    assert mouse.count() <= MOST
-    state = session.state
-    assert not state.intervention
-    assert state.trace is not None
-    assert state.trace.text == plain
 
 
 def aligning(state: State, source: int) -> tuple[int, int]:

@@ -88,10 +88,10 @@ def run(
     model, facts = checkpoint.model, checkpoint.facts
     texts = _texts(source_ids)
     if texts:
-        read = [[p.id for p in text_pieces(checkpoint, text)] for text in texts]
-        source_ids = _padded(read, checkpoint.tokenizer.source_pad)
+        rows = [[p.id for p in text_pieces(checkpoint, text)] for text in texts]
+        source_ids = _padded(rows, checkpoint.tokenizer.source_pad)
         if source_lengths is None and RULES[checkpoint.config.mask_rule].by_length:
-            source_lengths = [*map(len, read)]
+            source_lengths = [*map(len, rows)]
     target = _batch(target_ids, checkpoint, source=False)
     if source_ids is None:
         facts = _decoder_alone(checkpoint)
@@ -108,11 +108,9 @@ def run(
     )
     tokens = max(source.shape[1], target.shape[1])
     with few_threads(work(model, tokens, len(target))):
-        if source_ids is not None:
-            encoded = model.encode(source, allowed.encoder)
-            memory = encoded.output  # [B, S, D]
-        else:
-            encoded, memory = _nothing_encoded(target, checkpoint), None
+        read = None if source_ids is None else model.encode(source, allowed.encoder)
+        memory = None if read is None else read.output  # [B, S, D]
+        encoded = read or _nothing_encoded(target, checkpoint)
         decoded = model.decode(target, memory, allowed.decoder, allowed.cross)
         records = allowed, changed, encoded, decoded
         return [
