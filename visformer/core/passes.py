@@ -98,14 +98,8 @@ def run(
     source = _source(source_ids, source_lengths, checkpoint, target)
     _check_pair(checkpoint, source, target)
     changed.check(facts, source.shape[1])
-    allowed = allowed_masks(
-        checkpoint,
-        source,
-        target,
-        source_lengths,
-        {} if masks is None else masks,
-        changed,
-    )
+    given = {} if masks is None else masks
+    allowed = allowed_masks(checkpoint, source, target, source_lengths, given, changed)
     tokens = max(source.shape[1], target.shape[1])
     with few_threads(work(model, tokens, len(target))):
         read = None if source_ids is None else model.encode(source, allowed.encoder)

@@ -63,8 +63,8 @@ def plotted(trace: Trace, kind: Kind, layer: int, head: int, ax: Any) -> Any:
         high = 1.5 + 0.25 * len(picture.rows)
         size = 2.5 + 0.25 * len(picture.columns), high
         _figure, ax = pyplot.subplots(figsize=size, layout="constrained")
-    ramp = LinearSegmentedColormap.from_list("visformer", LIGHT)
-    ramp = ramp.with_extremes(bad=NAN_COLOUR)
+    hues = LinearSegmentedColormap.from_list("visformer", LIGHT)
+    ramp = hues.with_extremes(bad=NAN_COLOUR)
     image = ax.imshow(picture.values, cmap=ramp, vmin=0, vmax=1, aspect="equal")
     for row, column in np.argwhere(picture.masked & (picture.values == 0)).tolist():
         box = (column - 0.5, row - 0.5), 1, 1
