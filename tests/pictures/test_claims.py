@@ -66,7 +66,7 @@ OFTEN = (  # of the changes: one of each sort, and what broke once
     *("causal -1; masked score -inf", "scale off", "positions none"),
     *("positions permuted 8 0", "causal off; positions none"),
     *("cell cross 2 3 = 0.9", "head encoder * 3", "layer decoder off @ L2"),
-    "cell decoder 2 1 * 0 raw",
+    *("cell decoder 2 1 * 0 raw", "head decoder only @ L1H2"),
 )
 SELDOM = (TWICE | {"drawn, hot and cut", "masked by -1e9", *CHANGES}) - {*OFTEN}
 OFTEN_SWEPT = [name for name in RUNS if name not in SELDOM]

@@ -135,7 +135,11 @@ class Intervention(tuple[RunChange, ...]):
                     change
                     for change in found
                     if change.point in points
-                    and (head is None or change.place[1] in (None, head))
+                    and (
+                        head is None
+                        or change.place[1] in (None, head)
+                        or isinstance(change, HeadOnly)  # of the others
+                    )
                 )
             )
         )
