@@ -227,7 +227,7 @@ def is_effect(said: Said) -> bool:
     return (
         is_told(said, "was", was)
         and is_told(said, "now", now)
-        and is_told(said, "effect", now - was)
+        and is_near(said, "effect", now - was, 2e-3 + 6e-3 * abs(now - was))
         and told == ranks
     )
 
