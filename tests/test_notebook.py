@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import html
 import json
 import os
@@ -55,6 +56,8 @@ def test_what_has_a_run_shows_its_page_in_a_frame() -> None:
     assert html.unescape(found[2]) == web_page(trace)
     assert 'sandbox="allow-scripts allow-downloads"' in found[1]  # nothing of its own
     assert shown["text/plain"] == repr(trace)
+    png = base64.b64decode(shown["image/png"])  # for what shows no frames
+    assert png.startswith(b"\x89PNG")
     other = decoding._repr_mimebundle_()
     assert html.unescape(other["text/html"]).endswith(
         web_page(decoding.trace) + '"></iframe>'

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import html
 from typing import Any
 
 import numpy as np
 
-from visformer.errors import InputError
+import visformer
+from visformer.errors import InputError, VisformerError
 from visformer.pictures.attention.reading import matrix, reading
 from visformer.pictures.colours import HUES, LIGHT, NAN_COLOUR, THEMES
 from visformer.pictures.selection import DEFAULT_LOOK, Selection
 from visformer.pictures.web_page import web_page
+from visformer.pictures.words.scene import telling_head
 from visformer.values.facts import Kind
 from visformer.values.trace import Trace
 
@@ -20,11 +24,11 @@ HIGH = 860  # pixels of the frame
 
 
 def shown(trace: Trace) -> dict[str, str]:
-    """Return what a notebook shows of a Trace, by type: HTML and plain text.
+    """Return what a notebook shows of a Trace, by type: HTML, a PNG and plain text.
 
     The page stands in a frame of its own, which can read nothing of the notebook. In
     place of a page that is too large, or of a run without attention, there is a
-    sentence.
+    sentence. The PNG is for what shows no frames, as GitHub does.
     """
     try:
         page = web_page(trace)
@@ -41,7 +45,19 @@ def shown(trace: Trace) -> dict[str, str]:
             f'<iframe sandbox="allow-scripts allow-downloads" width="100%" '
             f'height="{HIGH}" style="border: 0" srcdoc="{html.escape(page)}"></iframe>'
         )
-    return {"text/html": said, "text/plain": repr(trace)}
+    return {"text/html": said, **_picture(trace), "text/plain": repr(trace)}
+
+
+def _picture(trace: Trace) -> dict[str, str]:
+    """Return a PNG of the head that says most; nothing where none can be drawn."""
+    if not trace.kinds:
+        return {}
+    at = telling_head(trace)
+    layer, head = at.layer + 1, at.head + 1
+    with contextlib.suppress(VisformerError):
+        png = visformer.render(trace, figure=True, kind=at.kind, layer=layer, head=head)
+        return {"image/png": base64.b64encode(png).decode()}
+    return {}
 
 
 def plotted(trace: Trace, kind: Kind, layer: int, head: int, ax: Any) -> Any:
