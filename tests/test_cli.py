@@ -92,7 +92,7 @@ def test_translate_prints_hypotheses_and_their_scores(folder: Path) -> None:
         (["render", "--text", "  ", "-o", "x.png"], "--text is empty"),
         (["--text", " "], "--text is empty"),
         (["render", "--text", "a", "-o", "x.png", "--change", ""], "--change is empty"),
-        (["render", "--text", "a", "-o", "x.gif"], "not written as .gif, only as .png"),
+        (["render", "--text", "a", "-o", "x.bmp"], "not written as .bmp, only as .png"),
         (["tranlsate"], "a command (translate, render"),
         (["render", "--text", "a", "-o", "x.png", "--kind", "odd"], "--kind is odd"),
         (["render", "--text", "a", "-o", "x.png", "--zoom", "5"], "--zoom is 5"),

@@ -102,14 +102,14 @@ def test_the_key_of_the_connection_is_on_no_command_line(
 ) -> None:
     """Every user of a computer may read the command lines of all its processes."""
     commands: list[list[str]] = []
-    windows: list[subprocess.Popen[bytes]] = []
+    windows: list[subprocess.Popen[str]] = []
     start = subprocess.Popen
 
-    def started(command: list[str], **more: Any) -> subprocess.Popen[bytes]:
+    def started(command: list[str], **more: Any) -> subprocess.Popen[str]:
         commands.append(command)
         reads = "import json, sys; print(*json.load(sys.stdin)['arguments'])"
         command = [sys.executable, "-c", reads]
-        windows.append(start(command, stdout=subprocess.PIPE, **more))
+        windows.append(start(command, **more | {"stdout": subprocess.PIPE}))
         return windows[-1]
 
     monkeypatch.setattr(subprocess, "Popen", started)
@@ -117,7 +117,7 @@ def test_the_key_of_the_connection_is_on_no_command_line(
     (process,) = windows
     assert process.stdout is not None
     with process.stdout as pipe:
-        _address, key, name = pipe.read().decode().split(" ")
+        _address, key, name = pipe.read().split(" ")
     assert len(bytes.fromhex(key)) == 32
     assert name.strip()
     assert key not in " ".join(commands[0])

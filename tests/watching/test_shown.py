@@ -8,7 +8,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
-from io import BytesIO
+from io import StringIO
 from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any
@@ -28,10 +28,10 @@ SECONDS = 15
 SRC, TGT = torch.randint(1, 24, (2, 7)), torch.randint(1, 24, (2, 5))
 
 
-class Given(BytesIO):
+class Given(StringIO):
     """The pipe to a process, which reads all of it when it is closed."""
 
-    def __init__(self, take: Callable[[bytes], None]) -> None:
+    def __init__(self, take: Callable[[str], None]) -> None:
         super().__init__()
         self._take = take
 
@@ -61,7 +61,7 @@ class Asked:
         self.stdin = Given(self.take)
         return self
 
-    def take(self, given: bytes) -> None:
+    def take(self, given: str) -> None:
         """Read the file that is named."""
         (path,) = json.loads(given)["arguments"]
         session = visformer.open_session(path)
