@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
+from weakref import WeakKeyDictionary, ref
 
 from visformer.errors import InputError
 from visformer.language import _
@@ -18,7 +19,6 @@ from visformer.pictures.side_by_side import (
 )
 from visformer.session.run import Run
 from visformer.session.state import Next, State
-from visformer.values.memo import same
 from visformer.values.trace import Trace
 
 
@@ -71,16 +71,19 @@ def paired(state: State) -> RunComparison | None:
     traces = both(state)
     if traces is None:
         return None
-    called, by = names(state), aligned(state)
-    of = *traces, *called, by
-    memo = traces[1].memo
-    kept = memo.find((), "paired")  # of one pair: it keeps the other run alive
-    if kept is not None and same(kept[0], of):
-        found: RunComparison = kept[1]
-        return found
-    found = pair(*traces, names=called, by=by)
-    memo.keep((), "paired", (of, found), 0)
+    (one, other), how = traces, (names(state), aligned(state))
+    kept = _paired.get(other)
+    if kept is not None and kept[0]() is one and kept[1] == how:
+        return kept[2]
+    found = pair(one, other, names=how[0], by=how[1])
+    _paired[other] = ref(one), how, found
     return found
+
+
+# by the run on screen: the one that it was compared with last, and how; a run's own
+# memo would hold both runs, and so itself
+_Paired = tuple["ref[Trace]", tuple[tuple[str, str], By], RunComparison]
+_paired: WeakKeyDictionary[Trace, _Paired] = WeakKeyDictionary()
 
 
 def alone_words(state: State) -> str:
