@@ -32,6 +32,9 @@ def add_offers(menu: QMenu, offers: Iterable[Offer]) -> None:
         menu.addSeparator()
 
 
+SHORTEST = 0.75  # of the width that a box with a most would like, in a narrow window
+
+
 class ComboBox(QComboBox):
     """Qt keeps the least size of the font before; the size that it would like is right.
 
@@ -42,8 +45,8 @@ class ComboBox(QComboBox):
         """Ask for no more than the box would like."""
         wanted = self.sizeHint()
         policy = QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
-        if self.sizeAdjustPolicy() == policy:
-            return wanted
+        if self.sizeAdjustPolicy() == policy:  # titles may be cut
+            return QSize(round(SHORTEST * wanted.width()), wanted.height())
         return super().minimumSizeHint().boundedTo(wanted)
 
     def offer(self, items: Mapping[Any, str], chosen: object) -> None:

@@ -11,6 +11,7 @@ from typing import Literal
 from PySide6.QtCore import QElapsedTimer, QPoint, QPointF, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QCursor
 from PySide6.QtWidgets import (
+    QHBoxLayout,
     QPushButton,
     QStackedWidget,
     QToolTip,
@@ -42,7 +43,7 @@ from visformer.session.both import beside
 from visformer.session.runs import fixed_words
 from visformer.session.state import Session, State
 from visformer.ui.bars.look_bar import LookBar
-from visformer.ui.layout import Flow, fill
+from visformer.ui.layout import fill
 from visformer.ui.views.attention.arc_map import SideToken
 from visformer.ui.views.attention.kind_panel import KindPanel, KindsPane
 from visformer.ui.views.attention.overview import Overview
@@ -141,8 +142,7 @@ class AttentionView(View):
         return panel
 
     def _lay_out(self) -> None:
-        row = QWidget()
-        Flow(row, self.bar, self.beside)
+        row = fill(QHBoxLayout(), (self.bar, 1), self.beside)
         parts = row, self._absent, (self.pane, 1)
         column = fill(QVBoxLayout(self), *parts, spacing=4)
         column.setContentsMargins(4, 4, 4, 4)
