@@ -63,6 +63,7 @@ def test_a_table_has_a_row_for_each_weight_or_choice(
     steps = trace.to_dataframe()
     assert steps["chosen_tokens"].tolist() == [step.token for step in trace.steps]
     assert steps["logprob"].sum() == pytest.approx(-trace.loss.sum())
+    assert not len(any_trace(steps=False).to_dataframe())
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(InputError, match="pip install pandas"):
         trace.to_dataframe()

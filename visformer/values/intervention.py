@@ -128,21 +128,9 @@ class Intervention(tuple[RunChange, ...]):
         self, of: str, layer: int, *points: ActingPoint, head: int | None = None
     ) -> str:
         """Return the text of those that act on a layer, or on one head, at points."""
-        found = self.at(of, layer).changes
-        return str(
-            type(self)(
-                *(
-                    change
-                    for change in found
-                    if change.point in points
-                    and (
-                        head is None
-                        or change.place[1] in (None, head)
-                        or isinstance(change, HeadOnly)  # of the others
-                    )
-                )
-            )
-        )
+        found = (one for one in self.at(of, layer).changes if one.point in points)
+        mine = (one for one in found if head is None or one.concerns_head(head))
+        return str(type(self)(*mine))
 
     def acting(self, *points: ActingPoint) -> tuple[RunChange, ...]:
         """Return the changes that act at some points."""

@@ -32,26 +32,16 @@ ABOUT: dict[str, tuple[str, str]] = {  # of each array: its axes, and what it ho
     "mask": ("query, key; after a layer where layers differ", "true: may be read"),
     "attention": ("layer, head, query, key", "weights, as the run used them"),
 }
-CHOICES = (
-    *("target_tokens", "chosen_tokens", "chosen_ids", "chosen_by"),
-    *("logprob", "rank", "entropy"),
-)
 
 
 def run_arrays(trace: Trace) -> Arrays:
     """Return all that a run's tokens, steps and weights are; see ``Trace.to_numpy``."""
-    steps = trace.steps
     made: Arrays = {
         "source_tokens": np.array(trace.source, str),
         "source_ids": trace.source_ids,
         "target_tokens": np.array(trace.target, str),
         "target_ids": trace.target_ids,
-        "chosen_tokens": np.array([step.token for step in steps], str),
-        "chosen_ids": np.array([step.id for step in steps], np.int64),
-        "chosen_by": np.array([step.origin for step in steps], str),
-        "logprob": np.array([-step.loss for step in steps], np.float64),
-        "rank": np.array([step.rank for step in steps], np.int64),
-        "entropy": np.array([step.entropy for step in steps], np.float64),
+        **_choices(trace),
         **_candidates(trace),
     }
     for kind in trace.kinds:
@@ -65,6 +55,18 @@ def run_arrays(trace: Trace) -> Arrays:
         "change": str(trace.intervention),
     }
     return {name: np.array(text) for name, text in known.items()} | made
+
+
+def _choices(trace: Trace) -> Arrays:
+    steps = trace.steps
+    return {
+        "chosen_tokens": np.array([step.token for step in steps], str),
+        "chosen_ids": np.array([step.id for step in steps], np.int64),
+        "chosen_by": np.array([step.origin for step in steps], str),
+        "logprob": np.array([-step.loss for step in steps], np.float64),
+        "rank": np.array([step.rank for step in steps], np.int64),
+        "entropy": np.array([step.entropy for step in steps], np.float64),
+    }
 
 
 def _candidates(trace: Trace) -> Arrays:
@@ -111,9 +113,9 @@ def as_frame(trace: Trace, kind: Kind | None) -> Any:
         from pandas import DataFrame
     except ImportError as error:
         raise InputError("Tables need pandas: pip install pandas") from error
-    arrays = run_arrays(trace)
     if kind is None:
-        return DataFrame({name: arrays[name] for name in CHOICES})
+        read = np.array(trace.target[: len(trace.steps)], str)
+        return DataFrame({"target_tokens": read, **_choices(trace)})
     weights = trace.attention(kind)
     layer, head, query, key = (axis.ravel() for axis in np.indices(weights.shape))
     queries, keys = (np.array(tokens, str) for tokens in trace.tokens(kind))

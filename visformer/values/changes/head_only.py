@@ -22,6 +22,10 @@ class HeadOnly(RunChange):
     layer: Annotated[int, LAYER]
     head: Annotated[int, HEAD]
 
+    def concerns_head(self, head: int) -> bool:
+        """Return True: it is the other heads that it switches off."""
+        return True
+
     def apply(self, x: Any, place: LocalChanges) -> Any:
         """Zero z, [..., H, Q, d], of all heads that are not named."""
         kept = {one.head for one in place.changes if isinstance(one, HeadOnly)}

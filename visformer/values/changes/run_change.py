@@ -105,6 +105,10 @@ class RunChange:
         """Whether it acts in a layer of a kind of attention, of a stack; on a side."""
         return of in self.kinds and self.place[0] in (None, layer)
 
+    def concerns_head(self, head: int) -> bool:
+        """Whether it acts on this head of a layer that it concerns."""
+        return self.place[1] in (None, head)
+
     def reaches_back(self, among: tuple[RunChange, ...]) -> bool:
         """Whether, among these changes, a later token may change a decoder row.
 
