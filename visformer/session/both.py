@@ -71,11 +71,11 @@ def paired(state: State) -> RunComparison | None:
     traces = both(state)
     if traces is None:
         return None
-    (one, other), how = traces, (names(state), aligned(state))
+    (one, other), how = traces, (names(state), state.views.aligned)
     kept = _paired.get(other)
     if kept is not None and kept[0]() is one and kept[1] == how:
         return kept[2]
-    found = pair(one, other, names=how[0], by=how[1])
+    found = pair(one, other, names=how[0], by=aligned(state))
     _paired[other] = ref(one), how, found
     return found
 
