@@ -67,7 +67,8 @@ class Painter:
             if self._process is not None and self._process.poll() is not None:
                 self.close()
             if self._process is None:
-                self._process = started("offscreen:serve", answers=subprocess.PIPE)
+                serve = "commands.render:serve"
+                self._process = started(serve, answers=subprocess.PIPE)
                 atexit.register(self.close)
             process = self._process
             _write(process, list(arguments))

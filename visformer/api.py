@@ -125,8 +125,6 @@ def show(
     rows = _watched_rows(trace)
     if rows:
         return _show_apart(rows, block=block)
-    if isinstance(trace, str | Path):
-        trace = open_session(trace)
     run = _saved_run(trace)
     with explained_qt():
         from visformer import app
@@ -145,6 +143,10 @@ def _watched_rows(trace: Shown | None) -> Sequence[Trace]:
 
 
 def _saved_run(trace: Shown | None) -> SavedRun:
+    """Return the run that is meant: the shown one of a session, the first watched."""
+    trace = next(iter(_watched_rows(trace)), trace)
+    if isinstance(trace, str | Path):
+        trace = open_session(trace)
     if isinstance(trace, SavedSession):
         return trace.shown
     if isinstance(trace, Trace):
@@ -178,9 +180,7 @@ def to_html(
     place = None if path is None else as_path("path", path)
     if place is not None:
         check_suffix(place, ".html")
-    if isinstance(trace, str | Path):
-        trace = open_session(trace)
-    run = _saved_run(next(iter(_watched_rows(trace)), trace))
+    run = _saved_run(trace)
     seen = run.selection
     page = web_page(
         run.trace,
@@ -275,9 +275,9 @@ def render(
     ``trace`` is a Trace, a session (of which the run that was shown is drawn), what
     ``watch`` saw (its first row), the path of a file of these, or a checkpoint or its
     path, which translates the ``text``. The suffix of ``path`` decides the format:
-    .png, .svg, .pdf or .webp. ``options`` are those of ``visformer render``, with
-    underscores: ``view="output"``, ``kind="cross"``, ``layer=2``, ``raw_pieces=True``,
-    ``change=["causal off"]``.
+    .png, .svg, .pdf, .webp, .gif (every step) or .html (a web page). ``options`` are
+    those of ``visformer render``, with underscores: ``view="output"``,
+    ``kind="cross"``, ``layer=2``, ``raw_pieces=True``, ``change=["causal off"]``.
 
     The first call starts a process that draws, which the next ones use: no screen is
     needed, and a QApplication of this program is left alone. Raises InputError for
@@ -321,7 +321,7 @@ def _given_file(
 
         trace = Decoding(cast("Model", trace), text).finish()
     path = folder / "run.vis"
-    save_session(path, [*_watched_rows(trace)[:1]] or [_saved_run(trace)])
+    save_session(path, [_saved_run(trace)])
     return path
 
 
@@ -460,13 +460,11 @@ def _side_name(side: Any) -> str:
 
 def _recorded(side: Any) -> Trace | None:
     """Return the run of a file, a session or a Trace; None for a model."""
-    if isinstance(side, str | Path) and is_trace_file(as_path("path", side)):
-        side = open_session(side)
-    if isinstance(side, SavedSession):
-        side = side.shown
-    if isinstance(side, SavedRun):
-        side = side.trace
-    return side if isinstance(side, Trace) else None
+    path = as_path("path", side) if isinstance(side, str | Path) else None
+    saved = isinstance(side, SavedSession | SavedRun | Trace)
+    if saved or (path is not None and is_trace_file(path)):
+        return _saved_run(side).trace
+    return None
 
 
 def _model(argument: str, side: Any, device: str | None) -> Model:

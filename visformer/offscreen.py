@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,12 +20,10 @@ from PySide6.QtCore import (
     QTimer,
 )
 from PySide6.QtGui import QCursor
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QWidget
 
 from visformer.app import App, NoEngine, log_qt
-from visformer.cli import command_parser
-from visformer.commands.render import draw
-from visformer.errors import InputError, VisformerError
+from visformer.errors import InputError
 from visformer.files import check_suffix, save_result, short
 from visformer.pictures.computation.stages import stage_names
 from visformer.pictures.selection import FORMS, ORDERS, SUMMARIES, TOKEN_GROUPS, Look
@@ -122,7 +118,7 @@ class Studio:
             picture_file(to, drawing(window) if whole else _figure(window), extent)
             return
         if not whole:
-            _figure(window)  # it stays large
+            _enlarged(window)
         frames = [image_of(drawing(window), options.scale) for _at in self._steps(view)]
         if not frames:
             raise InputError("This run has no steps to draw: name a .png instead.")
@@ -173,26 +169,6 @@ def close() -> None:
     """End the window."""
     while _studios:
         _studios.popitem()[1].close()
-
-
-def serve() -> int:
-    """Draw for ``visformer.render``, line by line, until there is no more.
-
-    A line is a list of arguments in JSON, and its answer a sentence about what is wrong
-    with them, or "".
-    """
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what anything else prints is no answer
-    parser = command_parser("render")
-    for line in sys.stdin:
-        said = ""
-        try:
-            draw(parser.parse_args(json.loads(line)))
-        except (VisformerError, OSError) as error:
-            said = str(error)
-        print(json.dumps(said), file=answers, flush=True)
-    close()
-    return 0
 
 
 def _save_page(path: Path, state: State, attach: bool) -> None:
@@ -280,13 +256,18 @@ def _width(text: str | None) -> float | None:
 
 def _figure(window: MainWindow) -> Drawn:
     """Return the largest picture with its title, and what the window says of it."""
+    return figure(_enlarged(window), window.large.words.text())
+
+
+def _enlarged(window: MainWindow) -> QWidget:
+    """Make the largest picture large, and return it."""
     place = window.large
     pictures = place.pictures()
     if not pictures:
         raise InputError("This view has no picture to draw alone: leave --figure out.")
     place.enlarge(pictures[0])
     _settle()
-    return figure(pictures[0], place.words.text())
+    return pictures[0]
 
 
 def _check(options: argparse.Namespace) -> None:

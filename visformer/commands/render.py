@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
 from visformer.commands.load_options import add_checkpoint, checkpoint_paths, overrides
 from visformer.commands.shared import check_text, explained_qt
-from visformer.errors import InputError
+from visformer.errors import InputError, VisformerError
 from visformer.files import exists, short
 from visformer.language import _
 from visformer.pictures.selection import FORMS, ORDERS, SUMMARIES, TOKEN_GROUPS
@@ -184,6 +187,29 @@ def run(options: argparse.Namespace) -> int:
         draw(options)
     finally:
         close()
+    return 0
+
+
+def serve() -> int:
+    """Draw for ``visformer.render``, line by line, until there is no more.
+
+    A line is a list of arguments in JSON, and its answer a sentence about what is wrong
+    with them, or "".
+    """
+    from visformer.cli import command_parser  # which knows commands by name alone
+
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what anything else prints is no answer
+    for line in sys.stdin:
+        said = ""
+        try:
+            draw(command_parser("render").parse_args(json.loads(line)))
+        except (VisformerError, OSError) as error:
+            said = str(error)
+        print(json.dumps(said), file=answers, flush=True)
+    from visformer.offscreen import close
+
+    close()
     return 0
 
 

@@ -390,8 +390,10 @@ def in_light(window: QWidget, act: Callable[[], object]) -> None:
         if next(left, None) is not None:
             turns.start()
             return
-        act()
-        apply_theme(app, own, zoom)
+        try:
+            act()
+        finally:
+            apply_theme(app, own, zoom)
 
     turns = SingleShot(window, turn)
     turns.start()
