@@ -347,6 +347,6 @@ def unknown_words(trace: Trace, lens: LensRows | None) -> str:
     if refused(trace, lens):
         return _("The engine could not compute the logits; the log says why.")
     return _(
-        "Logits need the output projection, which stays in the engine. They have been "
-        "requested and will arrive as soon as the engine has opened this model."
+        "Logits need the output projection, which stays in the engine. They are "
+        "requested as soon as the engine has opened this model."
     )
