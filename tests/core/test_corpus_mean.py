@@ -72,16 +72,16 @@ def test_it_is_made_once_of_a_file_and_can_be_stopped(
     checkpoint: Checkpoint, pairs: Path
 ) -> None:
     change = changed(pairs, "cross", " @ L2H1")
-    begun = with_means(checkpoint, change)
+    begun = with_means(checkpoint, change, run)
     assert next(begun)[:2] == (0, 3)
     begun.close()
-    assert len([*with_means(checkpoint, change)]) == 3
-    assert [*with_means(checkpoint, changed(pairs, "cross", " @ L1"))] == []
-    assert len([*with_means(checkpoint, changed(pairs, "encoder", ""))]) == 3
+    assert len([*with_means(checkpoint, change, run)]) == 3
+    assert [*with_means(checkpoint, changed(pairs, "cross", " @ L1"), run)] == []
+    assert len([*with_means(checkpoint, changed(pairs, "encoder", ""), run)]) == 3
     with pairs.open("a") as more:
         more.write("a\tb\n")
-    assert len([*with_means(checkpoint, change)]) == 4
-    filled = exhausted(with_means(checkpoint, change))
+    assert len([*with_means(checkpoint, change, run)]) == 4
+    filled = exhausted(with_means(checkpoint, change, run))
     made, read = filled[0], Intervention.from_json(filled.to_json())[0]
     assert isinstance(made, HeadMeanOf)
     assert isinstance(read, HeadMeanOf)
@@ -107,5 +107,5 @@ def test_the_layers_of_the_model_must_be_known(
     unknown: Any = SimpleNamespace(facts=replace(checkpoint.facts, known=None))
     for change in (changed(pairs, "cross", ""), changed(pairs, "decoder", " @ L1")):
         with pytest.raises(InputError, match="whose layers are known; “head ") as said:
-            exhausted(with_means(unknown, change))
+            exhausted(with_means(unknown, change, run))
         assert len(str(said.value)) <= 200

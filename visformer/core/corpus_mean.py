@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from visformer.core.loaded import Loaded
 from visformer.core.models import Model, WorkDone
-from visformer.core.passes import run
 from visformer.errors import InputError
 from visformer.files import Pair, read_pairs, short
 from visformer.language import _
@@ -19,13 +18,15 @@ from visformer.values.changes.head_mean_of import HeadMeanOf
 from visformer.values.changes.patch import TakenRows
 from visformer.values.facts import Kind
 from visformer.values.intervention import Intervention
+from visformer.values.trace import Trace
 
+RunPair = Callable[[Loaded | Model, str, str], list[Trace]]  # ``core.passes.run``
 MOST_KEPT = 16  # files, kinds and models
 _kept: dict[tuple[object, ...], tuple[int, NDArray[np.float64]]] = {}
 
 
 def with_means(
-    model: Loaded | Model, change: Intervention
+    model: Loaded | Model, change: Intervention, run: RunPair
 ) -> Generator[WorkDone, None, Intervention]:
     """Return changes with their means over files; each yield is a place to stop.
 
@@ -34,13 +35,13 @@ def with_means(
     made = []
     for one in change:
         if isinstance(one, HeadMeanOf) and one.taken is None:
-            one = yield from _filled(model, one)
+            one = yield from _filled(model, one, run)
         made.append(one)
     return Intervention(*made)
 
 
 def _filled(
-    model: Loaded | Model, one: HeadMeanOf
+    model: Loaded | Model, one: HeadMeanOf, run: RunPair
 ) -> Generator[WorkDone, None, HeadMeanOf]:
     if model.facts.known is None or one.kind not in model.facts.kinds:
         raise InputError(
@@ -65,7 +66,7 @@ def _filled(
             raise InputError("{path} has no pair of sentences.", path=short(path.name))
         while len(_kept) >= MOST_KEPT:
             del _kept[next(iter(_kept))]
-        _kept[key] = yield from _mean(model, one.kind, pairs)
+        _kept[key] = yield from _mean(model, one.kind, pairs, run)
     count, mean = _kept[key]
     layer, head = one.place
     some = mean if layer is None else mean[layer : layer + 1]
@@ -76,7 +77,7 @@ def _filled(
 
 
 def _mean(
-    model: Loaded | Model, kind: Kind, pairs: Sequence[Pair]
+    model: Loaded | Model, kind: Kind, pairs: Sequence[Pair], run: RunPair
 ) -> Generator[WorkDone, None, tuple[int, NDArray[np.float64]]]:
     """Return how many rows there were, and the mean of z, [layers, heads, d]."""
     facts = model.facts.attention[kind]

@@ -26,6 +26,7 @@ from visformer.core.models import (
     opened,
 )
 from visformer.core.modified import as_intervention
+from visformer.core.passes import run
 from visformer.core.rows import Distribution, check_ids
 from visformer.core.sampling import as_strategy, choose
 from visformer.core.search import exhausted, search_run
@@ -122,7 +123,7 @@ class Decoding:
         else:
             self.checkpoint = opened(checkpoint)
         change = as_intervention(intervention)
-        self.intervention = exhausted(with_means(self.checkpoint, change))
+        self.intervention = exhausted(with_means(self.checkpoint, change, run))
         self.strategy = as_strategy(strategy)
         self._lock = threading.RLock()
         given: Any = source  # None is refused as any other source that is none

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from visformer.arguments import is_several, wrong_type
+from visformer.core.corpus_mean import with_means
 from visformer.core.lens_rows import read_streams
 from visformer.core.loaded import Loaded
 from visformer.core.mask_rules import RULES, Masks, make_masks, real_tokens
@@ -38,6 +39,7 @@ from visformer.core.rows import (
     stack_rows,
     text_pieces,
 )
+from visformer.core.search import exhausted
 from visformer.core.threads import few_threads, work
 from visformer.errors import InputError
 from visformer.language import _, ngettext
@@ -79,11 +81,8 @@ def run(
     model's positions, ids outside the vocabulary, and lengths, masks or interventions
     that do not fit.
     """
-    from visformer.core.corpus_mean import with_means  # which runs pairs itself
-    from visformer.core.search import exhausted
-
     native = _native(checkpoint)
-    changed = exhausted(with_means(native, as_intervention(intervention)))
+    changed = exhausted(with_means(native, as_intervention(intervention), run))
     checkpoint = modified_checkpoint(native, changed)
     model, facts = checkpoint.model, checkpoint.facts
     texts = _texts(source_ids)

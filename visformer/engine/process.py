@@ -498,8 +498,9 @@ class Decodes:
     def run(self, model: Model, number: int, request: Decode) -> Stops:
         """Carry out a request: send what changed, then every further step."""
         from visformer.core.corpus_mean import with_means
+        from visformer.core.passes import run
 
-        change = yield from with_means(model, request.intervention)
+        change = yield from with_means(model, request.intervention, run)
         decoding = self._prepared(model, replace(request, intervention=change))
         yield from decoding.reading()
         if request.reference:
