@@ -106,6 +106,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help=_("toy task, with generated data"),
     )
     parser.add_argument(
+        "--layout",
+        default=argparse.SUPPRESS,
+        help=_(
+            "train the model of a tutorial, with its faults: handout, d2l, labml, "
+            "modular or scratch (default: Visformer's own)"
+        ),
+    )
+    parser.add_argument(
         "--out", required=True, type=Path, help=_("folder for the training run")
     )
     parser.add_argument(

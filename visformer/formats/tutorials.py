@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import torch
+from safetensors.torch import save
 from torch import Tensor
 
 from visformer.core.assembly import build_model
 from visformer.core.checkpoint import Checkpoint
+from visformer.core.model import Transformer
 from visformer.errors import CheckpointError
 from visformer.files import listed
 from visformer.formats.diagnoses import findings_of
 from visformer.formats.found_vocabularies import FoundSides, sides_of
 from visformer.formats.given_options import GivenOptions
 from visformer.formats.layout_spec import Files, LayoutSpec
+from visformer.formats.layouts.native import (
+    CONFIG,
+    TokenizerFiles,
+    halved,
+    write_files,
+)
+from visformer.formats.names import their_name
 from visformer.formats.proposing import checked
 from visformer.formats.tutorial_files import (
     TutorialFiles,
@@ -235,6 +246,27 @@ def _check_ids(ids: Mapping[str, int | None], config: ModelConfig) -> None:
                 id=id,
                 high=rows - 1,
             )
+
+
+def write_tutorial(
+    folder: Path, spec: LayoutSpec, model: Transformer, tokenizer: TokenizerFiles
+) -> None:
+    """Write a folder of a model as a layout's own program would name its tensors.
+
+    ``config.json`` has what the tensors do not show. Raises InputError if writing
+    fails.
+    """
+    tensors = halved(model)
+    if "positions" in spec.names.tensors.values():
+        tensors["positions"] = model.positions.cpu()[None]  # [1, P, D]
+    stored = {their_name(spec.names, name): t for name, t in tensors.items()}
+    unsaid = {name: getattr(model.config, name) for name in ("heads", *spec.left_open)}
+    files = {
+        f"{spec.name}.safetensors": save(stored),
+        **tokenizer.contents,
+        CONFIG: (json.dumps(unsaid, indent=2) + "\n").encode(),
+    }
+    write_files(folder, files)
 
 
 # ---- findings that several tutorials share: where, what, remedy, severity ------------

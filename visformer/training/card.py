@@ -17,12 +17,10 @@ from visformer.core.model import Transformer
 from visformer.core.translation import translate
 from visformer.errors import InputError
 from visformer.files import Pair, write_whole
-from visformer.formats.layouts.native import (
-    CARD,
-    TokenizerFiles,
-    read_native,
-    write_native,
-)
+from visformer.formats.layouts import TUTORIALS
+from visformer.formats.layouts.native import CARD, TokenizerFiles, write_native
+from visformer.formats.loading import load
+from visformer.formats.tutorials import write_tutorial
 from visformer.language import _, ngettext
 from visformer.training.data import references
 from visformer.training.tasks import SPECIAL
@@ -49,21 +47,26 @@ def publish(
     tokenizer: TokenizerFiles,
     test: Sequence[Pair],
     beam: int,
+    layout: str = "",
 ) -> Scores:
     """Write a checkpoint folder, measure the stored model, and write the model card.
 
-    The card is written last: a folder that has one is complete.
+    ``layout`` is that of a tutorial, "" for Visformer's own. The card is written last:
+    a folder that has one is complete.
     """
-    write_native(
-        folder,
-        model,
-        name=card.name,
-        special=SPECIAL,
-        tokenizer=tokenizer,
-        languages=card.languages,
-    )
+    if layout:
+        write_tutorial(folder, TUTORIALS[layout], model, tokenizer)
+    else:
+        write_native(
+            folder,
+            model,
+            name=card.name,
+            special=SPECIAL,
+            tokenizer=tokenizer,
+            languages=card.languages,
+        )
     device = model.output.weight.device
-    scores = evaluate(read_native(folder, device), test, beam=beam)
+    scores = evaluate(load(folder, device=device), test, beam=beam)
     if tokenizer.kind == "vocabulary":  # one word per text: BLEU and chrF are useless
         scores = replace(scores, bleu=None, chrf=None)
     parameters = sum(p.numel() for p in model.parameters())

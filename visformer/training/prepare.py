@@ -68,8 +68,10 @@ class SubwordData:
         alpha: float,
         seed: int,
         generate: GeneratedPairs = no_pairs,
+        ends_source: bool = True,
     ) -> None:
         self.pad = SPECIAL["pad"]
+        self._ends_source = ends_source
         self._generate = generate
         self._side, self._train, self._longest = side, split.train, longest
         self._alpha, self._seed = alpha, seed
@@ -92,11 +94,14 @@ class SubwordData:
     def _encoded(self, pairs: Sequence[Pair]) -> list[Example]:
         sources = self._side.ids([pair.source for pair in pairs])
         targets = self._side.ids([pair.target for pair in pairs])
-        return [example(s, t) for s, t in zip(sources, targets, strict=True)]
+        return [self._example(s, t) for s, t in zip(sources, targets, strict=True)]
 
     def _sampled(self, pair: Pair) -> Example:
         source, target = (self._side.sample(text, self._alpha) for text in pair)
-        return example(source, target)
+        return self._example(source, target)
+
+    def _example(self, source: list[int], target: list[int]) -> Example:
+        return example(source, target, ends_source=self._ends_source)
 
     def _fitting(self, examples: list[Example]) -> list[Example]:
         return [e for e in examples if max(map(len, e)) <= self._longest]
@@ -105,9 +110,11 @@ class SubwordData:
 class ToyData:
     """Strings of a task, new ones in each epoch."""
 
-    def __init__(self, task: Task, *, count: int, valid: Sequence[Pair]) -> None:
+    def __init__(
+        self, task: Task, *, count: int, valid: Sequence[Pair], ends_source: bool = True
+    ) -> None:
         self.pad = SPECIAL["pad"]
-        self._task, self._count = task, count
+        self._task, self._count, self._ends_source = task, count, ends_source
         self._tokenizer = task.tokenizer()
         self.valid = self._examples(valid)
 
@@ -117,13 +124,16 @@ class ToyData:
 
     def _examples(self, pairs: Sequence[Pair]) -> list[Example]:
         encode = self._tokenizer.encode_target  # the sides are the same
-        return [example(encode(pair.source), encode(pair.target)) for pair in pairs]
+        return [
+            example(encode(s), encode(t), ends_source=self._ends_source)
+            for s, t in pairs
+        ]
 
 
-def example(source: list[int], target: list[int]) -> Example:
+def example(source: list[int], target: list[int], *, ends_source: bool) -> Example:
     """Add the special tokens to a pair's ids."""
     bos, eos = SPECIAL["bos"], SPECIAL["eos"]
-    return Example([*source, eos], [bos, *target, eos])
+    return Example([*source, *[eos] * ends_source], [bos, *target, eos])
 
 
 def split(
@@ -197,11 +207,18 @@ def subword(
     alpha: float,
     seed: int,
     generate: GeneratedPairs = no_pairs,
+    ends_source: bool = True,
 ) -> Prepared:
     """Prepare pairs for a sentencepiece model; drops those over ``longest`` tokens."""
     side = SentencePieceSide(model, SENTENCEPIECE)
     data = SubwordData(
-        side, parts, longest=longest, alpha=alpha, seed=seed, generate=generate
+        side,
+        parts,
+        longest=longest,
+        alpha=alpha,
+        seed=seed,
+        generate=generate,
+        ends_source=ends_source,
     )
     pad, bos, eos = (SPECIAL[key] for key in ("pad", "bos", "eos"))
     return Prepared(
@@ -217,10 +234,17 @@ def subword(
     )
 
 
-def toy(task: Task, *, count: int, valid: int | None, test: int | None) -> Prepared:
+def toy(
+    task: Task,
+    *,
+    count: int,
+    valid: int | None,
+    test: int | None,
+    ends_source: bool = True,
+) -> Prepared:
     """Prepare a task with ``count`` training strings per epoch."""
     held_out = task.pairs("valid", 500 if valid is None else valid)
-    data = ToyData(task, count=count, valid=held_out)
+    data = ToyData(task, count=count, valid=held_out, ends_source=ends_source)
     contents = {VOCABULARY: task.vocabulary_file()}
     return Prepared(
         task.tokenizer(),

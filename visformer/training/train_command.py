@@ -17,7 +17,15 @@ import torch
 from visformer.core.checkpoint import choose_device
 from visformer.core.model import Transformer
 from visformer.errors import InputError
-from visformer.files import Pair, inside, read_pairs, read_regular, write_whole
+from visformer.files import (
+    Pair,
+    inside,
+    read_pairs,
+    read_regular,
+    short,
+    write_whole,
+)
+from visformer.formats.layouts import TUTORIALS
 from visformer.formats.layouts.native import CARD, WEIGHTS, read_config, read_native
 from visformer.language import N_, _, ngettext
 from visformer.tokenizers.tokenizer import MAX_TOKENIZER
@@ -173,6 +181,7 @@ def _prepare(options: TrainCommand, start: Start | None, tell: Report) -> Prepar
             count=options.examples,
             valid=options.valid,
             test=options.test,
+            ends_source=_ends_source(options),
         )
     else:
         prepared = _prepare_pairs(options, start, tell)
@@ -189,6 +198,10 @@ def _prepare(options: TrainCommand, start: Start | None, tell: Report) -> Prepar
             )
         )
     return prepared
+
+
+def _ends_source(options: TrainCommand) -> bool:
+    return not options.layout or TUTORIALS[options.layout].ends_source
 
 
 def _task(options: TrainCommand) -> Task:
@@ -216,6 +229,7 @@ def _prepare_pairs(
         alpha=options.sampling,
         seed=options.seed,
         generate=_figures(options, split.train),
+        ends_source=_ends_source(options),
     )
 
 
@@ -251,20 +265,22 @@ def _figures(options: TrainCommand, pairs: Sequence[Pair]) -> prepare.GeneratedP
 def _trainer(
     options: TrainCommand, prepared: Prepared, start: Start | None, device: torch.device
 ) -> Trainer:
-    config = ModelConfig(
-        source_vocabulary=prepared.tokenizer.source.size,
-        target_vocabulary=prepared.tokenizer.target.size,
-        d_model=options.d_model,
-        heads=options.heads,
-        encoder_layers=options.layers,
-        decoder_layers=options.layers,
-        feed_forward=options.feed_forward,
-        max_positions=options.max_positions,
-        norm_first=options.norm_first,
-        final_norm=options.norm_first,
-    )
+    spec = TUTORIALS.get(options.layout)
+    own = {"norm_first": options.norm_first, "final_norm": options.norm_first}
+    sizes = {
+        "source_vocabulary": prepared.tokenizer.source.size,
+        "target_vocabulary": prepared.tokenizer.target.size,
+        "d_model": options.d_model,
+        "heads": options.heads,
+        "encoder_layers": options.layers,
+        "decoder_layers": options.layers,
+        "feed_forward": options.feed_forward,
+        "max_positions": options.max_positions,
+    }
+    config = ModelConfig(**{**(spec.choices if spec else own), **sizes})
     torch.manual_seed(options.seed)
-    model = make_model(config, start, options.dropout)
+    draw = spec.preset.draw if spec else Transformer.initialise
+    model = make_model(config, start, options.dropout, draw)
     shared = {f.name for f in dataclasses.fields(TrainingOptions)}
     values = {k: v for k, v in dataclasses.asdict(options).items() if k in shared}
     training_options = TrainingOptions(**values)
@@ -299,6 +315,7 @@ def _finish(
         tokenizer=prepared.files,
         test=prepared.test,
         beam=beam,
+        layout=options.layout,
     )
     if scores.bleu is None and not options.task:
         tell(_("BLEU and chrF need sacrebleu: pip install sacrebleu"))
@@ -398,6 +415,7 @@ def card_of(
         )
     idle = {"data", *(OF_PAIRS if options.task else OF_TASKS)}
     idle |= set(OF_MODEL) if options.start else set()
+    idle |= {"norm_first"} if options.layout else {"layout"}
     given = {k: v for k, v in stored.items() if k not in idle}
     return Card(
         name=options.name or (options.task or source.split(".")[0]),
@@ -452,8 +470,13 @@ def read_start(folder: Path) -> Start:
     return Start(model, read_regular(path, MAX_TOKENIZER))
 
 
-def make_model(config: ModelConfig, start: Start | None, dropout: float) -> Transformer:
-    """Return a model to train: a fresh one, or one with the start's weights.
+def make_model(
+    config: ModelConfig,
+    start: Start | None,
+    dropout: float,
+    draw: Callable[[Transformer], None],
+) -> Transformer:
+    """Return a model to train: one that ``draw`` initialises, or the start's weights.
 
     With a start, only the vocabulary size, which may have grown, is taken from
     ``config``.
@@ -463,7 +486,8 @@ def make_model(config: ModelConfig, start: Start | None, dropout: float) -> Tran
     if begun:
         model.load_state_dict(begun.state_dict())
     else:
-        model.initialise()
+        with torch.no_grad():
+            draw(model)
     return model
 
 
@@ -480,6 +504,7 @@ class TrainCommand:
     out: Path
     data: Path | None = None  # tab-separated pairs, plain or .gz
     task: TaskName | None = None
+    layout: str = ""  # a tutorial's, whose model is trained; "" for Visformer's own
     start: Path | None = None  # checkpoint that provides sizes, weights and tokenizer
     grow: bool = False  # add the characters that the start's tokenizer lacks
     name: str = ""  # shown; "" for that of the data or the task
@@ -562,7 +587,10 @@ RANGES = {
 
 def options_for(given: Mapping[str, Any]) -> TrainCommand:
     """Complete the ``given`` options with defaults that suit the data or the task."""
-    defaults = TOY_DEFAULTS if given.get("task") else {}
+    defaults = dict(TOY_DEFAULTS if given.get("task") else {})
+    if spec := TUTORIALS.get(given.get("layout", "")):
+        defaults["norm_first"] = spec.choices.get("norm_first", False)
+        defaults["max_positions"] = spec.choices["max_positions"]
     return TrainCommand(**{**defaults, **given})
 
 
@@ -572,6 +600,8 @@ def check(options: TrainCommand) -> None:
         raise InputError("Give either a file of pairs or --task to train on.")
     if options.start and options.task:
         raise InputError("--start is not for a task. Leave one of them out.")
+    if options.layout:
+        _check_layout(options)
     if options.grow and not options.start:
         raise InputError("--grow extends the tokenizer of --start. Give --start.")
     if options.figures and options.task:
@@ -586,3 +616,22 @@ def check(options: TrainCommand) -> None:
                 low=low,
                 high=high,
             )
+
+
+def _check_layout(options: TrainCommand) -> None:
+    spec = TUTORIALS.get(options.layout)
+    if spec is None:
+        raise InputError(
+            "--layout is “{layout}”, but must be one of {choices}.",
+            layout=short(options.layout),
+            choices=", ".join(TUTORIALS),
+        )
+    if options.start:
+        raise InputError(
+            "--layout is for fresh weights, not for those of --start. Leave one out."
+        )
+    if options.norm_first != spec.choices.get("norm_first", False):
+        raise InputError(
+            "The norms of {layout} stand before the sublayers. Leave --post-norm out.",
+            layout=options.layout,
+        )

@@ -13,17 +13,9 @@ from visformer.formats.layouts.scratch import SCRATCH
 from visformer.formats.layouts.torch import TORCH
 from visformer.formats.layouts.transformers import TRANSFORMERS
 
+TUTORIALS = {spec.name: spec for spec in (HANDOUT, D2L, LABML, MODULAR, SCRATCH)}
 LAYOUTS: dict[str, LayoutSpec] = {
-    spec.name: spec
-    for spec in (
-        NATIVE,
-        HANDOUT,
-        D2L,
-        LABML,
-        MODULAR,
-        SCRATCH,
-        TORCH,
-        MARIAN,
-        TRANSFORMERS,
-    )
+    NATIVE.name: NATIVE,
+    **TUTORIALS,
+    **{spec.name: spec for spec in (TORCH, MARIAN, TRANSFORMERS)},
 }

@@ -219,12 +219,17 @@ def write_native(
         "tokenizer": {**tokens, "target": tokenizer.target},
     }
     text = json.dumps(config, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    files = {WEIGHTS: save(_halved(model)), **tokenizer.contents, CARD: card.encode()}
+    files = {WEIGHTS: save(halved(model)), **tokenizer.contents, CARD: card.encode()}
     if not card:
         del files[CARD]
+    write_files(folder, {**files, CONFIG: text.encode()})
+
+
+def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write files by name, each atomically; InputError if one cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for file, data in {**files, CONFIG: text.encode()}.items():
+        for file, data in files.items():
             write_whole(folder / file, data)
     except OSError as error:
         raise InputError(
@@ -232,7 +237,7 @@ def write_native(
         ) from error
 
 
-def _halved(model: nn.Module) -> dict[str, Tensor]:
+def halved(model: nn.Module) -> dict[str, Tensor]:
     """Return the parameters, shared ones once, as float16 if its range suffices."""
     half = {key: p.detach().half() for key, p in model.named_parameters()}
     for key, parameter in model.named_parameters():
