@@ -5,7 +5,8 @@ The templates are read with ``ast``: Babel's own reader misses calls within othe
 Writes ``visformer.pot``, every template of the package, and ``en_XA``, a language for
 tests: English with accents, longer, in brackets. The other languages keep their
 translations, get new templates and lose those that are gone. Each ``.mo`` is compiled
-from its ``.po``. No file contains dates, places in the code or a version of Babel.
+from its ``.po``. A place in the code is a file without a line, which would change with
+every line above it. No file contains dates or a version of Babel.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from babel.messages.catalog import Catalog, Message
 from babel.messages.mofile import write_mo
@@ -28,8 +30,9 @@ LANGUAGES = PACKAGE.parent / "resources" / "languages"
 SOURCE = LANGUAGES / f"{language.DOMAIN}.pot"
 PSEUDO = "en_XA"
 ERRORS = ("VisformerError", "InputError", "CheckpointError")  # they translate as ``_``
-# function -> how many templates it takes
-TEMPLATES = {"_": 1, "N_": 1, "ngettext": 2, **dict.fromkeys(ERRORS, 1)}
+# function -> how many texts it takes: templates, or a context and a template
+TAKEN = {"_": 1, "N_": 1, "p_": 2, "ngettext": 2, **dict.fromkeys(ERRORS, 1)}
+COMMENT = "# i18n: "  # on the line before a call: a translator is told this
 OPEN, CLOSE = "⟦", "⟧"  # around every translation of the pseudo-language
 LONGER = 0.4  # of a template's letters
 PLAIN = "abcdefghijklnoprstuwyzABCDEFGHIJKLNOPRSTUWYZ"
@@ -57,22 +60,41 @@ class _Sentences(Catalog):
 def templates() -> Catalog:
     """Return every template of the package."""
     found = _Sentences(locale="en", header_comment="", fuzzy=False)
-    for forms in in_the_code():
-        found.add(forms if len(forms) == 2 else forms[0])
+    for one in in_the_code():
+        found.add(
+            one.forms if len(one.forms) > 1 else one.forms[0],
+            locations=[(one.place, 0)],
+            auto_comments=[one.comment] if one.comment else [],
+            context=one.context,
+        )
     return found
 
 
+class Template(NamedTuple):
+    """A template as it stands in the code."""
+
+    forms: tuple[str, ...]
+    context: str | None
+    place: str  # the file, from the root of the repository
+    comment: str  # for translators; "" for none
+
+
 @cache
-def in_the_code() -> tuple[tuple[str, ...], ...]:
-    """Return the forms of each template, as they stand in the code."""
+def in_the_code() -> tuple[Template, ...]:
+    """Return every template, in the order of files and lines."""
     found = []
     for path in sorted(PACKAGE.rglob("*.py")):
-        for call in ast.walk(ast.parse(path.read_text("utf-8"))):
+        code = path.read_text("utf-8")
+        place, lines = path.relative_to(PACKAGE.parent).as_posix(), code.splitlines()
+        for call in ast.walk(ast.parse(code)):
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
-                count = TEMPLATES.get(call.func.id, 0)
-                forms = tuple(map(_literal, call.args[:count]))
-                if forms and all(forms):
-                    found.append(forms)
+                count = TAKEN.get(call.func.id, 0)
+                texts = tuple(map(_literal, call.args[:count]))
+                if texts and all(texts):
+                    context = texts[0] if call.func.id == "p_" else None
+                    forms = texts[1:] if context else texts
+                    comment = lines[call.lineno - 2].partition(COMMENT)[2]
+                    found.append(Template(forms, context, place, comment))
     return tuple(found)
 
 
@@ -88,7 +110,8 @@ def pseudo() -> Catalog:
     for message in sentences(templates()):
         forms = forms_of(message.id)
         said = tuple(map(disguised, forms))
-        result.add(message.id, said if len(forms) > 1 else said[0])
+        text = said if len(forms) > 1 else said[0]
+        result.add(message.id, text, context=message.context)
     return result
 
 
@@ -125,14 +148,21 @@ def read(path: Path) -> Catalog:
     text = io.BytesIO(path.read_bytes())
     made = _Sentences(locale=locale, header_comment="", fuzzy=False)
     for message in sentences(read_po(text, locale=locale)):
-        made.add(message.id, message.string, user_comments=message.user_comments)
+        made.add(
+            message.id,
+            message.string,
+            user_comments=message.user_comments,
+            context=message.context,
+        )
     return made
 
 
 def written(catalogue: Catalog) -> bytes:
     """Return a catalogue as a ``.po``."""
     out = io.BytesIO()
-    write_po(out, catalogue, no_location=True, sort_output=True, ignore_obsolete=True)
+    write_po(
+        out, catalogue, sort_output=True, ignore_obsolete=True, include_lineno=False
+    )
     return out.getvalue()
 
 

@@ -27,6 +27,9 @@ class Unmarked(gettext.NullTranslations):
             self.templates.add(message)
         return message
 
+    def pgettext(self, context: str, message: str) -> str:
+        return self.gettext(message)
+
     def ngettext(self, msgid1: str, msgid2: str, n: int) -> str:
         self.templates.add(msgid1)
         return msgid1 if n == 1 else msgid2

@@ -28,11 +28,15 @@ from tests.catalogue import (
 from visformer import language
 
 AGAIN = "run: python -m tests.catalogue"
-Texts = dict[tuple[str, ...], tuple[str, ...]]  # the forms of a template, translated
+# context and forms of a template -> the forms of its translation
+Texts = dict[tuple[str, tuple[str, ...]], tuple[str, ...]]
 
 
 def texts(made: Catalog) -> Texts:
-    return {forms_of(m.id): forms_of(m.string or "") for m in sentences(made)}
+    return {
+        (m.context or "", forms_of(m.id)): forms_of(m.string or "")
+        for m in sentences(made)
+    }
 
 
 def spoken(mo: bytes) -> object:
@@ -43,7 +47,7 @@ def spoken(mo: bytes) -> object:
 def wrong_fields(made: Catalog) -> list[str]:
     """Return the translations that lack a field of their template, or have another."""
     found = []
-    for template, translated in texts(made).items():
+    for (_context, template), translated in texts(made).items():
         fields = [{*FIELD.findall(form)} for form in template]
         every, always = set.union(*fields), set.intersection(*fields)
         found += [
@@ -79,6 +83,16 @@ def test_the_pseudo_language_is_longer_and_keeps_fields() -> None:
     assert said.format(n=1200, total=5).startswith("⟦1,200 óƒ 5 ćéĺĺš íñ %(prog)s, {áš")
     template = "a sentence of some length"
     assert len(disguised(template)) > 1.4 * len(template)
+
+
+def test_a_translator_is_told_where_a_word_stands_and_what_it_means() -> None:
+    made = templates()
+    keys = made.get("Keys", context="keyboard")
+    assert keys is not None
+    assert ("visformer/ui/window/keys_page.py", 0) in keys.locations
+    size = made.get("Size")
+    assert size is not None
+    assert size.auto_comments == ["the heading of the keys for larger text"]
 
 
 def test_a_wrong_field_is_found() -> None:

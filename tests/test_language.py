@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import gettext
+import io
 import os
 from collections.abc import Iterator
 
 import pytest
+from babel.messages.catalog import Catalog
 
+from tests.catalogue import compiled
 from visformer import language
 from visformer.commands.shared import complain
-from visformer.language import N_, _, ngettext
+from visformer.language import N_, _, listed, ngettext, p_
 
 
 class Backwards(gettext.NullTranslations):
@@ -51,6 +54,25 @@ def test_an_amount_chooses_the_form() -> None:
     forms = "{n:,} cell in {place}", "{n:,} cells in {place}"
     assert ngettext(*forms, 1, place="row 3") == "1 cell in row 3"
     assert ngettext(*forms, 1200, place="row 3") == "1,200 cells in row 3"
+
+
+def test_a_context_tells_two_meanings_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    chinese = Catalog(locale="zh")
+    chinese.add("Keys", "键")
+    chinese.add("Keys", "按键", context="keyboard")
+    made = gettext.GNUTranslations(io.BytesIO(compiled(chinese)))
+    monkeypatch.setattr(language, "_catalogue", made)
+    assert (_("Keys"), p_("keyboard", "Keys")) == ("键", "按键")
+    assert p_("a menu", "Keys") == "Keys"  # not another meaning's word
+
+
+def test_parts_are_listed_as_the_language_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert listed(["relu", "gelu"]) == "relu, gelu"
+    french = Catalog(locale="fr")
+    french.add(", ", " ; ", context="between the parts of a list")
+    made = gettext.GNUTranslations(io.BytesIO(compiled(french)))
+    monkeypatch.setattr(language, "_catalogue", made)
+    assert listed(iter(["relu", "gelu"])) == "relu ; gelu"
 
 
 def test_a_marked_sentence_is_itself() -> None:

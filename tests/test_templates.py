@@ -13,7 +13,7 @@ from string import Formatter
 
 import pytest
 
-from tests.catalogue import ERRORS, PACKAGE, TEMPLATES
+from tests.catalogue import ERRORS, PACKAGE, TAKEN
 
 DOOR = PACKAGE / "language.py"  # defines the functions, and passes templates on
 FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if path != DOOR]
@@ -37,7 +37,7 @@ WORD = re.compile(r"[^\W\d_]{2,}")
 def calls(tree: ast.Module) -> Iterator[tuple[str, ast.Call]]:
     for node in ast.walk(tree):
         name = node.func if isinstance(node, ast.Call) else None
-        if isinstance(name, ast.Name) and name.id in TEMPLATES:
+        if isinstance(name, ast.Name) and name.id in TAKEN:
             assert isinstance(node, ast.Call)
             yield name.id, node
 
@@ -53,7 +53,7 @@ def faults(source: str) -> list[str]:
     found = []
     for name, call in calls(ast.parse(source)):
         given = {keyword.arg for keyword in call.keywords}
-        for template in call.args[: TEMPLATES[name]]:
+        for template in call.args[: TAKEN[name]]:
             text = template.value if isinstance(template, ast.Constant) else None
             if not isinstance(text, str):
                 table = name == "_" and is_of_a_table(template)

@@ -3,7 +3,9 @@
 A sentence is one whole template with named fields, never glued from halves, so that a
 translation may order them as its language does. ``_`` translates at once, and so do our
 errors; a table made when a module is imported marks its sentences with ``N_`` and
-translates them with ``_`` where they are shown. The template in the code is English and
+translates them with ``_`` where they are shown. A word of two meanings is told apart by
+a context, ``p_("keyboard", "Keys")``; a comment ``# i18n: …`` on the line before a call
+explains to translators what is short. The template in the code is English and
 the key of the catalogue (``resources/languages``); tokens, formulas and names of
 options are never translated.
 """
@@ -13,6 +15,7 @@ from __future__ import annotations
 import gettext
 import os
 import unicodedata
+from collections.abc import Iterable
 
 from visformer.paths import resource
 
@@ -44,6 +47,16 @@ def _(message: str, /, **fields: object) -> str:
     """
     text = _catalogue.gettext(message)
     return _filled(text, fields) if fields else text
+
+
+def p_(context: str, message: str, /) -> str:
+    """Return a word that has other meanings elsewhere; ``context`` tells which."""
+    return _catalogue.pgettext(context, message)
+
+
+def listed(parts: Iterable[str]) -> str:
+    """Return parts as a list in one line."""
+    return p_("between the parts of a list", ", ").join(parts)
 
 
 def ngettext(one: str, many: str, n: int, /, **fields: object) -> str:

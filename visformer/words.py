@@ -13,6 +13,7 @@ from visformer.language import N_, _, signed
 from visformer.values.facts import Kind
 
 KIND_NAMES: dict[Kind, str] = {  # translated where they are shown
+    # i18n: kinds of attention; see also “{kind} attention”
     "encoder": N_("encoder self"),
     "decoder": N_("decoder self"),
     "cross": N_("cross"),

@@ -139,6 +139,9 @@ class _Listening:
         heard.tell = self._tell
         return heard
 
+    def pgettext(self, context: str, message: str) -> str:
+        return self.gettext(message)
+
     def ngettext(self, one: str, many: str, n: int) -> str:
         return self.gettext(one if n == 1 else many)
 

@@ -168,5 +168,5 @@ def test_every_template_is_claimed_or_named_with_a_reason() -> None:
 
 
 def test_every_claim_is_a_template_of_the_code() -> None:
-    in_code = {form for forms in in_the_code() for form in forms}
+    in_code = {form for one in in_the_code() for form in one.forms}
     assert [one for one in CLAIMS if one not in in_code] == []

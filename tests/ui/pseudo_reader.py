@@ -57,6 +57,8 @@ TOKENS = (
     *(sample.text for sample in SAMPLES),
 )
 ALLOWED = {  # what no translation changes, and what Qt and pyqtgraph say themselves
+    *("Ctrl", "Enter", "Esc", "Space", "Home", "End", "Up", "Down", "Left", "Right"),
+    *("PgUp", "PgDown"),
     *(
         "Visformer",
         "softmax",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import reduce
 from typing import Literal
 
 import numpy as np
@@ -263,7 +264,10 @@ def nothing_words(trace: Trace, kind: Kind, layer: int, head: int) -> str:
 def false_words(trace: Trace) -> str:
     """Say what False does to a score, quoting the model's masked value."""
     values = (facts.masked_value for facts in trace.model.attention.values())
-    value = _(" or ").join(dict.fromkeys(map(masked_value_text, values)))
+    value = reduce(
+        lambda one, other: _("{one} or {other}", one=one, other=other),
+        dict.fromkeys(map(masked_value_text, values)),
+    )
     return _(
         "False (hidden: score replaced by {value} before the softmax)", value=value
     )

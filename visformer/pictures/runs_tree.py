@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from visformer.engine.messages import Decode
-from visformer.language import _, ngettext
+from visformer.language import _, listed, ngettext
 from visformer.pictures.token_names import chosen_name
 from visformer.pictures.words.translation_text import TextPart, first_difference
 from visformer.text import visible
@@ -129,7 +129,7 @@ def tree_rows(
             made_words(run, above),
             _marked(run, above),
             _mean_words(run.outline.mean),
-            ", ".join(filter(None, signs)),
+            listed(filter(None, signs)),
         )
         rows.append(row)
         deeper = min(depth + 1, DEEPEST)
@@ -164,7 +164,7 @@ def made_words(run: TreeRun, above: TreeRun | None) -> str:
     if len(forced) > MOST_NAMED:
         said.append(_("{n:,} more forced", n=len(forced) - MOST_NAMED))
     said += _wanted_words(run.request, None if above is None else above.request)
-    return ", ".join(said)
+    return listed(said)
 
 
 def _wanted_words(now: Decode | None, before: Decode | None) -> Iterator[str]:

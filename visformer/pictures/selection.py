@@ -104,6 +104,7 @@ TokenRole = Literal["query", "key"]
 
 # As named on screen, translated when shown.
 FORMS: dict[Form, str] = {
+    # i18n: forms of a picture of attention
     "map": N_("map"),
     "arcs": N_("arcs"),
     "text": N_("text"),

@@ -138,7 +138,7 @@ WORDS = {  # what the script fills in, or writes as it is
     "token": N_("token"),
     "probability": N_("probability"),
     "weight": N_("weight"),
-    "keys_title": N_("Keys"),
+    "keys_title": N_("Keyboard"),
     "keys_said": N_(
         "Left, Right, Page Up, Page Down: a step. Home, End: the first, the last. "
         "Space: play. 1, 2, 3: kind of attention. M, A, T: map, arcs, text. "

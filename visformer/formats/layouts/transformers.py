@@ -341,6 +341,7 @@ def language_questions(
     """Ask for the languages that were not given, or, if ``every``, for both."""
     told = zip(
         (SOURCE_LANGUAGE, TARGET_LANGUAGE),
+        # i18n: the labels of two fields: source language, target language
         (_("From"), _("To")),
         (
             _("The language of the text, which the encoder is given as a token."),

@@ -17,7 +17,7 @@ import numpy as np
 from visformer.analysis.attention_summary import chosen, running_maximum, running_mean
 from visformer.analysis.head_measures import maximum
 from visformer.analysis.subwords import merged
-from visformer.language import N_, _, ngettext
+from visformer.language import N_, _, listed, ngettext
 from visformer.pictures.attention import maps
 from visformer.pictures.attention.maps import (
     BothLabels,
@@ -557,7 +557,7 @@ def _hidden_words(look: Look) -> str:
     if not look.hide:
         return ""
     names = (_(title) for name, title in TOKEN_GROUPS.items() if name in look.hide)
-    tokens = ", ".join(names)
+    tokens = listed(names)
     if look.renormalise and look.summary != "gradient":
         return _("{tokens} hidden, renormalised", tokens=tokens)
     return _("{tokens} hidden, not renormalised", tokens=tokens)

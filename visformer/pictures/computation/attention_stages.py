@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from visformer.language import _, ngettext
+from visformer.language import _, ngettext, p_
 from visformer.pictures.computation.scale_stage import (
     added_to,
     head_of,
@@ -62,7 +62,7 @@ def mask_stage(subject: Subject) -> StagePicture:
         stage_map(subject, "", scores_name(subject), lambda: scores, ("query", "key")),
         stage_map(
             subject,
-            _("and"),
+            p_("between pictures", "and"),
             _("mask"),
             lambda: flags,
             ("query", "key"),
@@ -150,7 +150,7 @@ def softmax_stage(subject: Subject) -> StagePicture:
     if subject.captured:
         names[-1:] = [_("softmax"), _("captured weight")]
         rows.append(subject.weights[subject.query])
-        words, sign = _captured_words(subject, chain), _("and")
+        words, sign = _captured_words(subject, chain), p_("between pictures", "and")
         formula = _(
             "The weights were captured while the model ran: they are not just the "
             "softmax of these scores"
@@ -158,7 +158,10 @@ def softmax_stage(subject: Subject) -> StagePicture:
     elif subject.changed("weights"):
         names[-1:] = [_("softmax"), _("changed weight")]
         rows.append(subject.weights[subject.query])
-        words, sign = _softmax_words(subject, exact, exponents, chain), _("and")
+        words, sign = (
+            _softmax_words(subject, exact, exponents, chain),
+            p_("between pictures", "and"),
+        )
         formula = _(
             "softmax over each row, then changed by {changes}",
             changes=subject.changed("weights"),

@@ -229,6 +229,7 @@ def feed_residual_stage(subject: Subject) -> StagePicture:
 def sublayers_stage(subject: Subject) -> StagePicture:
     """Show for every token what each sublayer adds, and the effect of the norms."""
     rows, at = subject.rows(), subject.at
+    # i18n: the sublayers self-attention and cross-attention
     parts: list[tuple[str, Residual]] = [(_("self"), rows.self_attention.residual)]
     if rows.cross_attention is not None:
         parts.append((_("cross"), rows.cross_attention.residual))

@@ -8,7 +8,7 @@ import numpy as np
 
 from visformer.analysis.formulas import cosine, size
 from visformer.analysis.sublayers import Residual
-from visformer.language import N_, _
+from visformer.language import N_, _, listed
 from visformer.pictures.computation.norms import norm_numbers, norm_steps, norm_words
 from visformer.pictures.computation.scale_stage import is_root
 from visformer.pictures.computation.stage_picture import (
@@ -71,7 +71,7 @@ def weighted_stage(subject: Subject) -> StagePicture:
                 "largest first: {largest}. The size (L2 norm) of z is {total}.",
                 weight=number(row[subject.key]),
                 size=number(sizes[subject.key]),
-                largest=", ".join(largest),
+                largest=listed(largest),
                 total=number(float(size(z))),
             ),
         ),

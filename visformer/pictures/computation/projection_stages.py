@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from visformer.analysis.formulas import size
-from visformer.language import N_, _
+from visformer.language import N_, _, p_
 from visformer.pictures.computation.norms import norm_steps, norm_words
 from visformer.pictures.computation.stage_picture import (
     StageMap,
@@ -48,7 +48,13 @@ def input_stage(subject: Subject) -> StagePicture:
     if subject.kind == "cross":
         encoded = _("M (encoder output)")
         maps.append(
-            stage_map(subject, _("and"), encoded, lambda: memory, ("key", "model"))
+            stage_map(
+                subject,
+                p_("between pictures", "and"),
+                encoded,
+                lambda: memory,
+                ("key", "model"),
+            )
         )
     names.append(_("M of the key") if subject.kind == "cross" else _("X of the key"))
     values.append(memory[subject.key - subject.keys.start])

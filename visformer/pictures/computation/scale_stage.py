@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from visformer.analysis.head_measures import entropy
-from visformer.language import _
+from visformer.language import _, p_
 from visformer.pictures.computation.stage_picture import (
     Shading,
     StageMap,
@@ -250,7 +250,7 @@ def effect_maps(subject: Subject, effect: ScaleEffect) -> list[StageMap]:
 
     return [
         one(_("softmax"), _("weights without scale"), 0),
-        one(_("and"), _("weights with scale"), 1),
+        one(p_("between pictures", "and"), _("weights with scale"), 1),
     ]
 
 

@@ -35,6 +35,7 @@ BLOCK = 64  # rows drawn at once; longer sentences are shown in blocks
 UNITS: dict[Axis, str] = {  # counted from 0
     "model": N_("dim"),
     "head": N_("dim"),
+    # i18n: of the feed-forward network
     "inner": N_("unit"),
 }
 

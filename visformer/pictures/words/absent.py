@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from visformer.language import N_, _, ngettext
+from visformer.language import N_, _, listed, ngettext
 from visformer.values.facts import KINDS, Kind, ModelFacts, SentenceSide
 from visformer.values.reading_order import LEAST, unshown
 from visformer.values.trace import Trace
@@ -46,7 +46,7 @@ def facts_words(model: ModelFacts) -> str:
     return _(
         "model: {name}, {kinds}, {device}, recorded",
         name=model.name,
-        kinds=", ".join(kinds),
+        kinds=listed(kinds),
         device=model.device,
     )
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 
-from visformer.language import N_, _
+from visformer.language import N_, _, listed
 from visformer.pictures.picture import Label
 from visformer.pictures.token_names import (
     FED_SIGN,
@@ -260,7 +260,7 @@ def draw_words(draw: Draw) -> str:
     if draw.top_p < 1:
         ways.append(_("top-p {top_p}", top_p=number(draw.top_p)))
     share = probability(draw.probability)
-    return _("It was drawn with {p} ({ways}).", p=share, ways=", ".join(ways))
+    return _("It was drawn with {p} ({ways}).", p=share, ways=listed(ways))
 
 
 def _fields(trace: Trace, row: int) -> dict[str, object]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from visformer.analysis.change_report import no_effect_words
-from visformer.language import N_, _, ngettext, signed
+from visformer.language import N_, _, listed, ngettext, signed
 from visformer.pictures.token_names import marks
 from visformer.pictures.words.choices import short_choice, told_token
 from visformer.values.arrays import SUMS_TO_ONE
@@ -175,7 +175,7 @@ def _fed_words(trace: Trace) -> tuple[str, str]:
         choice = short_choice(trace)
         now = _("step {step}, {choice}", step=len(trace), choice=choice)
         fed = "; ".join((fed, now))
-    named = ", ".join(
+    named = listed(
         _("{step}: {token}", step=row + 1, token=told_token(trace, row))
         for row in forced[:MOST_NAMED]
     )

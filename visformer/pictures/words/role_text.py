@@ -18,6 +18,7 @@ _SYMBOLS = re.compile(
 )
 ROLES: tuple[AttentionRole, ...] = ("query", "key", "value")
 _WORDS: dict[AttentionRole, str] = {  # words in sentences, in all their forms
+    # i18n: with a space after each comma where the language has spaces between words
     "query": N_("query, queries"),
     "key": N_("key, keys"),
     "value": N_("value, values"),
@@ -99,7 +100,8 @@ def _words(text: str) -> list[RoleSpan]:
 def _pattern(forms: str) -> re.Pattern[str]:
     """Return a pattern for these words outside quoted tokens."""
     either = "|".join(re.escape(form.strip()) for form in forms.split(","))
-    return re.compile(rf"“[^”]*”|\b(?P<form>{either})\b", re.IGNORECASE)
+    edge = r"\b" if " " in forms else ""  # Chinese writes words without spaces
+    return re.compile(rf"“[^”]*”|{edge}(?P<form>{either}){edge}", re.IGNORECASE)
 
 
 def _symbols(text: str) -> list[RoleSpan]:

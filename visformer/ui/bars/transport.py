@@ -221,6 +221,7 @@ class StrategyControls(QWidget):
         top_p = _("Top-p: share of the probability that is kept")
         self.top_p = _number(0.01, 1.0, 1.0, top_p, "p")
         top_k = _("Top-k: number of most probable tokens that are kept")
+        # i18n: top-k, of all tokens
         self.top_k = _whole(100_000, top_k, "k", _("k all"))
         self.seed = _whole(2**31 - 1, _("Sampling seed"), _("seed"))
         limit = _("Maximum number of target tokens")

@@ -15,7 +15,7 @@ from PySide6.QtWidgets import QFileDialog, QGridLayout, QMenu, QMessageBox, QSpa
 from visformer import paths
 from visformer.errors import InputError, brief
 from visformer.files import check_suffix, save_result
-from visformer.language import N_, _
+from visformer.language import N_, _, p_
 from visformer.pictures.web_page import web_page
 from visformer.program.diagnostics import diagnostics, version_of
 from visformer.session import navigation, tree
@@ -96,7 +96,7 @@ def build_menus(
     )
     _build_view_menu(window, bar.addMenu(_("&View")), ways, appearance, presentation)
     help_menu = bar.addMenu(_("&Help"))
-    _add(help_menu, _("&Keys"), lambda: _show_keys(window), "F1")
+    _add(help_menu, p_("keyboard", "&Keys"), lambda: _show_keys(window), "F1")
     _add(help_menu, _("&About Visformer"), lambda: _show_limits(window))
     _add(help_menu, _("&Copy diagnostics"), lambda: _copy_diagnostics(window))
     show_recent(window, [])

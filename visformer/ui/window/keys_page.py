@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QSize, Qt
+from PySide6.QtGui import QKeySequence
 from PySide6.QtWidgets import (
     QDialog,
     QDialogButtonBox,
@@ -13,43 +14,45 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from visformer.language import N_, _
+from visformer.language import N_, _, p_
 from visformer.ui.layout import LeastColumn, LeastRow, LeastSize
 from visformer.ui.look import theme
 from visformer.ui.look.theme import Dressed
 from visformer.ui.widgets.plain_label import PlainLabel, paragraph, plain_label
 
-KeyEntry = tuple[str, str]  # keys, separated by ", "; what they do
+# keys, separated by ", ", as Qt names them or in words; what they do
+KeyEntry = tuple[str, str]
 WIDEST = 88  # lines of text
 COLUMNS: tuple[tuple[tuple[str, tuple[KeyEntry, ...]], ...], ...] = (
     (
         (
+            # i18n: the heading of the keys that step through the tokens
             N_("Steps"),
             (
-                (N_("Enter"), N_("in the source line: translate")),
-                (N_("/"), N_("to the source line, as Up from the pictures")),
-                (N_("Up, Down"), N_("in the source line: earlier sentences")),
-                (N_("Right, Page Down"), N_("one step forward")),
-                (N_("Left, Page Up"), N_("one step back")),
-                (N_("Home, End"), N_("before the first step, to the last step")),
-                (N_("Space"), N_("play or pause")),
-                (N_("Ctrl+."), N_("stop what the engine is doing")),
+                ("Enter", N_("in the source line: translate")),
+                ("/", N_("to the source line, as Up from the pictures")),
+                ("Up, Down", N_("in the source line: earlier sentences")),
+                ("Right, Page Down", N_("one step forward")),
+                ("Left, Page Up", N_("one step back")),
+                ("Home, End", N_("before the first step, to the last step")),
+                ("Space", N_("play or pause")),
+                ("Ctrl+.", N_("stop what the engine is doing")),
             ),
         ),
         (
             N_("Changes and files"),
             (
                 (
-                    N_("Ctrl+Z, Ctrl+Y"),
+                    "Ctrl+Z, Ctrl+Y",
                     N_(
                         "undo and redo what you changed: sentence, reference, chosen "
                         "tokens, changes of the run"
                     ),
                 ),
-                (N_("Ctrl+O"), N_("open a checkpoint")),
-                (N_("Ctrl+S"), N_("save the session; Ctrl+Shift+S: under a name")),
-                (N_("Ctrl+D"), N_("reference, sampling, limit, speed")),
-                (N_("F10, F1"), N_("the menu; these keys")),
+                ("Ctrl+O", N_("open a checkpoint")),
+                ("Ctrl+S", N_("save the session; Ctrl+Shift+S: under a name")),
+                ("Ctrl+D", N_("reference, sampling, limit, speed")),
+                ("F10, F1", N_("the menu; these keys")),
             ),
         ),
         (
@@ -72,23 +75,24 @@ COLUMNS: tuple[tuple[tuple[str, tuple[KeyEntry, ...]], ...], ...] = (
             N_("What is looked at"),
             (
                 (N_("Ctrl+1 to 7"), N_("the tabs, from Architecture to Runs")),
-                (N_("1, 2, 3"), N_("encoder self, decoder self, cross attention")),
-                (N_("M, A, T"), N_("attention as a map, as arcs, as tinted text")),
+                ("1, 2, 3", N_("encoder self, decoder self, cross attention")),
+                ("M, A, T", N_("attention as a map, as arcs, as tinted text")),
                 (N_("Ctrl+arrows"), N_("move through heads and layers")),
                 (N_("Shift+arrows"), N_("move the locked cell")),
                 (
-                    N_("[, ]"),
+                    "[, ]",
                     N_("previous and next stage of the Computation tab"),
                 ),
                 (
                     N_("Alt+arrows"),
                     N_("back to where you looked, and forward again"),
                 ),
-                (N_("Ctrl+T"), N_("show or fold the next token")),
-                (N_("Ctrl+B"), N_("the run that this one is compared with beside it")),
+                ("Ctrl+T", N_("show or fold the next token")),
+                ("Ctrl+B", N_("the run that this one is compared with beside it")),
             ),
         ),
         (
+            # i18n: the heading of the keys for larger text
             N_("Size"),
             (
                 (N_("F, double click"), N_("make a picture large, and put it back")),
@@ -103,16 +107,16 @@ COLUMNS: tuple[tuple[tuple[str, tuple[KeyEntry, ...]], ...], ...] = (
                     N_("Ctrl+plus"),
                     N_("larger text; Ctrl+minus: smaller; Ctrl+0: usual"),
                 ),
-                (N_("F11"), N_("full screen")),
+                ("F11", N_("full screen")),
             ),
         ),
         (
             N_("Presenting"),
             (
-                (N_("F5"), N_("present one picture alone")),
-                (N_("S, B, ."), N_("while presenting: a spotlight, black")),
+                ("F5", N_("present one picture alone")),
+                ("S, B, .", N_("while presenting: a spotlight, black")),
                 (
-                    N_("Esc"),
+                    "Esc",
                     N_(
                         "end the presentation, put the large picture back, unlock the "
                         "cell, close a message"
@@ -134,7 +138,7 @@ class KeysPage(Dressed, QDialog):
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self.setWindowTitle(_("Keys"))
+        self.setWindowTitle(p_("keyboard", "Keys"))
         page, self._titles = QWidget(), list[QLabel]()
         self._columns = LeastRow(page)
         for groups in COLUMNS:
@@ -171,13 +175,14 @@ class KeysPage(Dressed, QDialog):
         for row, (keys, what) in enumerate(entries):
             caps = QHBoxLayout()
             caps.setSpacing(theme.gap(self) // 2)
-            for key in _(keys).split(", "):
+            names = _names(keys)
+            for name in names:
                 cap = KeyCap(self)
                 cap.setTextFormat(Qt.TextFormat.PlainText)
-                cap.setText(key)
+                cap.setText(name)
                 caps.addWidget(cap, 0, top)
             caps.addStretch(1)
-            words = paragraph(_(keys), _(what))
+            words = paragraph(", ".join(names), _(what))
             words.setAlignment(top)
             grid.addLayout(caps, row, 0)
             grid.addWidget(words, row, 1)
@@ -198,3 +203,10 @@ class KeysPage(Dressed, QDialog):
         for title in self._titles:
             title.setFont(theme.sized(self.font(), theme.TITLE, bold=True))
         self._columns.setSpacing(theme.gap(self, 6))
+
+
+def _names(keys: str) -> list[str]:
+    """Return what is written for keys: their names in Qt, or our own words."""
+    form = QKeySequence.SequenceFormat.NativeText
+    known = [QKeySequence(key).toString(form) for key in keys.split(", ")]
+    return known if all(known) else _(keys).split(", ")

@@ -30,6 +30,7 @@ from visformer.words import KIND_NAMES, layer_words, masked_value_text, number
 
 CAUSAL = {
     "own": N_("the model's own"),
+    # i18n: the causal mask is
     "off": N_("off"),
     "moved": N_("diagonal moved by"),
 }

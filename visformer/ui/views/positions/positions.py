@@ -8,7 +8,7 @@ from dataclasses import replace
 from PySide6.QtCore import QSignalBlocker, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QWidget
 
-from visformer.language import N_, _
+from visformer.language import N_, _, p_
 from visformer.pictures.picture import Matrix
 from visformer.pictures.positions import (
     LIKENESS_NAMES,
@@ -231,7 +231,7 @@ class _Range(QWidget):
         self._all = QPushButton(_("&All"))
         self._all.setAccessibleName(_("show all positions"))
         self._all.clicked.connect(self._take_all)
-        title, to = titled(_("&Positions"), self._first), QLabel(_("to"))
+        title, to = titled(_("&Positions"), self._first), QLabel(p_("up to", "to"))
         parts = title, self._first, to, self._last, self._of, self._all
         fill(QHBoxLayout(self), *parts)
         for spin_box in (self._first, self._last):
@@ -249,6 +249,7 @@ class _Range(QWidget):
 
     def set_count(self, count: int) -> None:
         """Set how many positions there are to choose from."""
+        # i18n: after the numbers of the first and last position
         self._of.setText(_("of {count:,}", count=count))
         with QSignalBlocker(self._first), QSignalBlocker(self._last):
             self._first.setRange(0, count - 1)

@@ -56,6 +56,7 @@ from visformer.ui.window.window_parts import WindowParts
 NAME, MADE, TEXT, MEAN, SIGNS = range(5)  # columns
 TITLES = (
     *(N_("Run"), N_("What was changed"), N_("Translation"), N_("Mean log p, nats")),
+    # i18n: the heading of a column: on screen, baseline, let go
     N_("Now"),
 )
 KEY, PARTS = Qt.ItemDataRole.UserRole, Qt.ItemDataRole.UserRole + 1
