@@ -77,8 +77,8 @@ ARROWS = {  # room -> all of ours that it may import
         *("values", "words"),
     ),
     "session": (
-        *(*ENGINE, "errors", "files", "language", "pictures", "text", "trace_file"),
-        *("values", "words"),
+        *(*ENGINE, "errors", "files", "language", "paths", "pictures", "text"),
+        *("trace_file", "values", "words"),
     ),
     "program": (*("errors", "language", "paths", "session", "values"),),
     "ui": (

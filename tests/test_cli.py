@@ -22,6 +22,7 @@ from tests.states import ran
 from tests.traces import make_trace
 from visformer.cli import COMMANDS, Command, command_parser, main
 from visformer.commands.load_options import overrides
+from visformer.session.looked import Looked
 from visformer.session.state import State
 from visformer.values.questions import OPTIONS, keyword, location_and_keywords
 
@@ -227,12 +228,10 @@ def test_what_is_told_of_a_checkpoint_reaches_it(
 def test_render_looks_where_the_window_opens_but_for_what_is_asked(
     words: tuple[str, ...], expected: dict[str, Any]
 ) -> None:
-    from visformer.offscreen import _selection
-
     parser = command_parser("render")
     options = parser.parse_args(["--text", "abc", "-o", "x.png", *words])
     opened = State(**ran(make_trace(layers=3)), kind="cross", layer=1, head=1, step=2)
-    place = _selection(options, opened).place
+    place = Looked.of(options).on(opened).place
     assert place == opened.place._replace(**expected)
 
 

@@ -53,6 +53,11 @@ COMMANDS = {
         N_("Compare two checkpoints on a sentence, or two recorded runs."),
         N_("The exit code is 0 where they are equal, 1 where they differ."),
     ),
+    "lesson": Command(
+        "visformer.commands.check_lesson",
+        N_("Check what a lesson says against the numbers of its runs."),
+        N_("The exit code is 1 where an expectation does not hold."),
+    ),
     "train": Command(
         "visformer.commands.train",
         N_("Train a tokenizer and a model on tab-separated sentence pairs."),

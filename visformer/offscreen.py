@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 os.environ["QT_QPA_PLATFORM"] = "offscreen"
@@ -25,13 +24,11 @@ from PySide6.QtWidgets import QApplication, QWidget
 from visformer.app import App, NoEngine, log_qt
 from visformer.errors import InputError
 from visformer.files import check_suffix, save_result, short
-from visformer.pictures.computation.stages import stage_names
-from visformer.pictures.selection import FORMS, ORDERS, SUMMARIES, TOKEN_GROUPS, Look
 from visformer.pictures.web_page import web_page
+from visformer.session.looked import Looked, check_choice
 from visformer.session.runs import force, look_at_telling_head
 from visformer.session.state import State
 from visformer.trace_file.trace_file import trace_bytes
-from visformer.ui import views
 from visformer.ui.look import theme
 from visformer.ui.views.view import View
 from visformer.ui.widgets.export import (
@@ -46,7 +43,6 @@ from visformer.ui.widgets.export import (
 )
 from visformer.ui.window.window import MainWindow
 from visformer.values.change_text import parse
-from visformer.values.facts import KINDS
 from visformer.values.intervention import Intervention
 from visformer.values.questions import Overrides
 
@@ -104,9 +100,10 @@ class Studio:
         run = window.session.state.run
         if options.text or (page and run is not None and run.selection is None):
             window.session.do(look_at_telling_head)  # as the window opens
-        _select(options, window.session.state)
+        looked = Looked.of(options)
+        looked.fit(window.session.state, "--")
         view = window.tabs.view(options.view)
-        window.session.go(_selection(options, window.session.state))
+        window.session.go(looked.on(window.session.state))
         if page:
             _save_page(Path(options.output), window.session.state, options.attach)
             return
@@ -271,31 +268,8 @@ def _enlarged(window: MainWindow) -> QWidget:
 
 
 def _check(options: argparse.Namespace) -> None:
-    choices: dict[str, list[str]] = {
-        "view": [view.name for view in views.VIEWS],
-        "kind": list(KINDS),
-        "stage": list(stage_names()),
-        "theme": list(theme.THEMES),
-        "form": list(FORMS),
-        "summary": list(SUMMARIES),
-        "order": list(ORDERS),
-    }
-    for name, allowed in choices.items():
-        value = getattr(options, name)
-        if value is not None and value not in allowed:
-            raise _wrong(name, value, allowed)
-    if options.page:
-        pages = next(view for view in views.VIEWS if view.name == options.view).pages
-        names = [page.name for page in pages]
-        if not names:
-            raise InputError(
-                "--page is {page}: this view has no pages.", page=options.page
-            )
-        if options.page not in names:
-            raise _wrong("page", options.page, names)
-    for name in _hidden(options):
-        if name not in (*TOKEN_GROUPS, "renormalise"):
-            raise _wrong("hide", name, [*TOKEN_GROUPS, "renormalise"])
+    Looked.of(options).check("--")
+    check_choice("--theme", options.theme, theme.THEMES)
     if not theme.MIN_ZOOM <= options.zoom <= theme.MAX_ZOOM:
         raise InputError(
             "--zoom is {zoom}: choose {least} to {most}.",
@@ -305,10 +279,6 @@ def _check(options: argparse.Namespace) -> None:
         )
     if not 1 <= options.scale <= 4:
         raise InputError("--scale is {scale}: choose 1 to 4.", scale=options.scale)
-    if options.steps is not None and options.steps < 0:
-        raise InputError(
-            "--steps is {steps}: it must be 0 or more.", steps=options.steps
-        )
     if any(not change.strip() for change in options.change):
         raise InputError("--change is empty: say, for example, “causal off”.")
     _check_output(options)
@@ -357,76 +327,14 @@ def _forced(text: str) -> tuple[int, int]:
     return int(step), int(id)
 
 
-def _wrong(option: str, value: str, allowed: Iterable[str]) -> InputError:
-    return InputError(
-        "--{option} is {value}: choose {allowed}.",
-        option=option,
-        value=value,
-        allowed=", ".join(allowed),
-    )
-
-
 def _finished(state: State) -> bool:
     if state.error:
         raise InputError(state.error)
     return state.trace is not None and not state.busy
 
 
-def _select(options: argparse.Namespace, state: State) -> None:
-    """Refuse a layer or head that the model does not have."""
-    if state.trace is None:
-        raise InputError("Nothing was decoded.")
-    kind = options.kind or state.kind
-    layers, heads = state.trace.layers(kind), state.trace.heads(kind)
-    if options.layer is not None and not 1 <= options.layer <= layers:
-        raise InputError(
-            "--layer is {layer}: this model has 1 to {last}.",
-            layer=options.layer,
-            last=layers,
-        )
-    if options.head is not None and not 1 <= options.head <= heads:
-        raise InputError(
-            "--head is {head}: this model has 1 to {last}.",
-            head=options.head,
-            last=heads,
-        )
-
-
-def _selection(options: argparse.Namespace, state: State) -> State:
-    """Return what is looked at: where the window opened, but for what is asked for."""
-    look = _look(options)
-    state = replace(state, tab=options.view, stage=options.stage, look=look)
-    if options.page:
-        state = state.turned(options.view, options.page)
-    if options.steps is not None:
-        state = replace(state, step=options.steps)
-    place = options.kind or state.kind, options.layer, options.head
-    if state.trace is not None and place != (state.kind, None, None):
-        layers = state.trace.layers(place[0])
-        layer, head = (place[1] or layers) - 1, (place[2] or 1) - 1
-        state = replace(state, kind=place[0], layer=layer, head=head)
-    return state
-
-
 def _has_all(state: State) -> bool:
     return not state.busy and not state.awaiting.side_requests
-
-
-def _hidden(options: argparse.Namespace) -> list[str]:
-    return [name.strip() for name in options.hide.split(",") if name.strip()]
-
-
-def _look(options: argparse.Namespace) -> Look:
-    names = _hidden(options)
-    return Look(
-        form=options.form,
-        summary=options.summary,
-        hide=frozenset(name for name in TOKEN_GROUPS if name in names),
-        renormalise="renormalise" in names,
-        words=options.words,
-        pieces=options.raw_pieces,
-        order=options.order,
-    )
 
 
 def _wait(done: Callable[[], bool], limit_ms: int = SECONDS * 1000) -> None:

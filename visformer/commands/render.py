@@ -15,6 +15,7 @@ from visformer.errors import InputError, VisformerError
 from visformer.files import exists, short
 from visformer.language import _
 from visformer.pictures.selection import FORMS, ORDERS, SUMMARIES, TOKEN_GROUPS
+from visformer.session.looked import PAGES
 from visformer.trace_file.trace_file import is_trace_file
 from visformer.values.change_text import examples
 from visformer.values.facts import KINDS
@@ -23,7 +24,6 @@ from visformer.values.facts import KINDS
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``visformer render``, from the tables of the window."""
     with explained_qt():
-        from visformer.ui import views
         from visformer.ui.look.theme import THEMES
     add_checkpoint(parser)
     parser.add_argument(
@@ -45,18 +45,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--view",
         default="attention",
-        help=_choice(view.name for view in views.VIEWS),
+        help=_choice(PAGES),
     )
     parser.add_argument(
         "--stage",
         default="softmax",
         help=_("stage of the computation view (default: softmax)"),
     )
-    pages = (
-        f"{view.name}: {', '.join(page.name for page in view.pages)}"
-        for view in views.VIEWS
-        if view.pages
-    )
+    pages = (f"{view}: {', '.join(of)}" for view, of in PAGES.items() if of)
     parser.add_argument(
         "--page", help=_("page of the view ({pages})", pages="; ".join(pages))
     )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import KW_ONLY, dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 from visformer.arguments import one_of, real_number, whole_number, wrong_value
+from visformer.errors import InputError
+from visformer.files import short
 from visformer.language import _
 
 StrategyName = Literal["greedy", "sample", "beam"]
@@ -45,3 +47,22 @@ class Strategy:
 
 
 GREEDY = Strategy()
+
+
+def read_strategy(text: str) -> Strategy:
+    """Read “greedy”, “beam beams 4” or “sample temperature 0.7 seed 3”.
+
+    Raises InputError for anything else.
+    """
+    kinds: dict[str, Any] = {"temperature": float, "top_p": float}
+    try:
+        name, *words = text.split()
+        pairs = zip(words[::2], words[1::2], strict=True)
+        given: Any = {key: kinds.get(key, int)(value) for key, value in pairs}
+        return Strategy(cast("StrategyName", name), **given)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            "“{text}” is no strategy: write, for example, “beam beams 4” or “sample "
+            "temperature 0.7 seed 3”.",
+            text=short(text),
+        ) from error
