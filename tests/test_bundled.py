@@ -103,3 +103,17 @@ def test_the_blackboards_model_copies_every_string_with_matrices_of_four_by_four
             assert weights.shape == (4, 4)
         read = trace.attention("cross", 0, 0)[:3].argmax(-1).tolist()
         assert read == [0, 1, 2]  # the letter that is written is the one that is read
+
+
+@pytest.mark.parametrize("layout", ["handout", "labml", "modular"])
+def test_the_lessons_have_a_model_of_each_tutorial(layout: str) -> None:
+    folder = paths.checkpoint(f"lessons/{layout}")
+    checkpoint = load(folder, device="cpu")
+    assert checkpoint.layout == layout
+    assert "icen" in (folder / "README.md").read_text(encoding="utf-8")
+    assert not [line for line in checkpoint.assumed if "does not say" in line]
+
+
+def test_the_models_of_the_lessons_are_small() -> None:
+    files = paths.checkpoint("lessons").rglob("*.*")
+    assert sum(file.stat().st_size for file in files) <= 5_000_000
