@@ -11,6 +11,7 @@ import torch
 from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+os.environ["VISFORMER_LANGUAGE"] = "en"
 # logs, settings and examples never reach the user's folders or this one
 _folder = tempfile.TemporaryDirectory(prefix="visformer-tests-")
 atexit.register(_folder.cleanup)

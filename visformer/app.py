@@ -43,7 +43,7 @@ from visformer.engine.messages import Event, Open, Request
 from visformer.engine.mirror import Decoded
 from visformer.engine.starter import started
 from visformer.errors import InputError, VisformerError
-from visformer.language import N_, _
+from visformer.language import N_, VARIABLE, _, use
 from visformer.program.diagnostics import Health
 from visformer.screen import check_screen
 from visformer.session.runs import NO_MODEL
@@ -78,6 +78,13 @@ class App:
         """
         gc.disable()  # the window's timer collects
         return_what_is_freed()
+        self.settings = settings or QSettings(
+            str(paths.settings_file()), QSettings.Format.IniFormat
+        )
+        self._keep = keep
+        chosen = str(self.settings.value("language", ""))
+        if chosen and not os.environ.get(VARIABLE):
+            use(chosen)  # the engine's process inherits it
         self.bridge: Bridge | None = None
         self.engine: Engine | RemoteEngine
         if served is None:
@@ -89,14 +96,42 @@ class App:
         self.qt.setApplicationName("visformer")
         self.qt.setDesktopFileName("visformer")
         self.bridge = Bridge()
-        self.settings = settings or QSettings(
-            str(paths.settings_file()), QSettings.Format.IniFormat
-        )
         # what is imported stays: without it all is collected in 3 ms, not in 50
         gc.freeze()
-        self.window = MainWindow(self.engine, self.settings, keep)
-        self.bridge.received.connect(self.window.receive)
+        self.health: Health | None = None
+        self._open_window(self.bridge)
         self._collect_garbage()
+
+    def _open_window(self, bridge: Bridge) -> None:
+        self.window = MainWindow(self.engine, self.settings, self._keep)
+        self.window.speak = self._speak
+        bridge.received.connect(self.window.receive)
+
+    def watch(self) -> None:
+        """Catch what goes wrong in the window, and note when it stands still."""
+        if self.health is not None:
+            self.health.close()
+        self.health = _watch(self.window)
+
+    def _speak(self, language: str) -> None:
+        """Show the same State in a new window, in another language."""
+        old, bridge = self.window, self.bridge
+        if bridge is None:
+            return
+        self.settings.setValue("language", language)
+        use(language)
+        forget_words()
+        self.qt.setQuitOnLastWindowClosed(False)
+        old.close()
+        bridge.received.disconnect(old.receive)
+        self._open_window(bridge)
+        self.window.take_over(old)
+        if self.health is not None:
+            self.watch()
+        self.window.show()
+        self.window.tabs.load_ahead()
+        old.deleteLater()
+        self.qt.setQuitOnLastWindowClosed(True)
 
     def _receive(self, event: object) -> None:
         if self.bridge is not None:
@@ -149,6 +184,8 @@ class App:
 
     def close(self) -> None:
         """End the engine and the window."""
+        if self.health is not None:
+            self.health.close()
         self._timer.stop()
         self.engine.close()
         self.window.close()
@@ -157,6 +194,15 @@ class App:
         # wait for a lock that they hold
         QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
         gc.enable()
+
+
+def forget_words() -> None:
+    """Drop what functions have kept: it has words in the language before."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("visformer."):
+            for kept in list(vars(module).values()):
+                if hasattr(kept, "cache_clear"):
+                    kept.cache_clear()
 
 
 def run(
@@ -174,7 +220,7 @@ def run(
     signal.signal(signal.SIGINT, _end_at_once)
     log_qt()
     app = App(sys.argv[:1], crashes=crashes, keep=paths.sessions_folder())
-    health = _watch(app.window)
+    app.watch()
     interrupts: list[Interrupts] = []
     QTimer.singleShot(0, lambda: interrupts.append(Interrupts(app.qt)))
     app.window.show()
@@ -186,7 +232,6 @@ def run(
     code = app.qt.exec()
     for listening in interrupts:
         listening.close()
-    health.close()
     app.close()
     return code
 
@@ -210,11 +255,10 @@ def run_served(address: str, key: str, name: str) -> int:
     log_qt()
     connection = Client(address, authkey=bytes.fromhex(key))
     app = App(sys.argv[:1], served=connection)
-    health = _watch(app.window)
+    app.watch()
     app.window.show()
     app.window.open(name, given=())
     code = app.qt.exec()
-    health.close()
     app.close()
     return code
 

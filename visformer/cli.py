@@ -20,7 +20,7 @@ from visformer.commands.shared import check_text, complain, explained_qt
 from visformer.errors import InputError, VisformerError, is_memory
 from visformer.files import exists, short
 from visformer.formats.foreign import remote_words
-from visformer.language import N_, _
+from visformer.language import LANGUAGES, N_, _, use
 from visformer.screen import check_screen
 from visformer.values.questions import OPTIONS
 
@@ -91,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy's, in the window
     try:
         try:
-            return _run(given)
+            return _run(_spoken(given))
         finally:
             if sys.stdout is not None:
                 sys.stdout.flush()  # what cannot be written is found out now
@@ -144,6 +144,16 @@ def _drop_output() -> None:
     with contextlib.suppress(OSError):
         if sys.stdout is not None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _spoken(given: list[str]) -> list[str]:
+    """Speak the language asked for, before help is made in it; return the rest."""
+    parser = _Parser(prog="visformer", add_help=False, allow_abbrev=False)
+    parser.add_argument("--language", choices=tuple(LANGUAGES))
+    known, rest = parser.parse_known_args(given)
+    if known.language:
+        use(known.language)
+    return rest
 
 
 def _run(given: list[str]) -> int:
@@ -200,6 +210,11 @@ def window_parser() -> argparse.ArgumentParser:
         ),
     )
     parser.add_argument("--text", help=_("sentence to translate at once"))
+    parser.add_argument(
+        "--language",
+        choices=tuple(LANGUAGES),
+        help=_("language of the program, with any command; else the system's"),
+    )
     parser.add_argument("--version", action="version", version=__version__)
     add_overrides(parser)
     return parser

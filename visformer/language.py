@@ -13,7 +13,10 @@ options are never translated.
 from __future__ import annotations
 
 import gettext
+import locale
 import os
+import re
+import sys
 import unicodedata
 from collections.abc import Iterable
 
@@ -23,21 +26,49 @@ DOMAIN = "visformer"
 # around a name in Arabic or Hebrew, so that the words beside it stay in their order
 ISOLATE, END_ISOLATE = "\u2068", "\u2069"
 VARIABLE = "VISFORMER_LANGUAGE"  # inherited by the engine's process
+LANGUAGES = {"en": "English", "zh": "中文"}  # to choose from, each as it names itself
+_TRADITIONAL = {"tw", "hk", "mo", "hant"}  # Chinese that is written otherwise
 
 _catalogue = gettext.NullTranslations()
+_tag = "en"
 
 
-def use(language: str = "") -> None:
-    """Speak a language of the catalogue, such as ``"fr"``, or English for ``""``.
+def use(language: str = "en") -> None:
+    """Speak a language of the catalogue; one that has none is English.
 
-    A language that has no catalogue is English too. Processes started from here on
-    speak it as well.
+    Names of locales are understood: zh_CN.UTF-8 and zh-Hans are ``"zh"``. Processes
+    started from here on speak it as well.
     """
-    global _catalogue
     os.environ[VARIABLE] = language
-    _catalogue = gettext.translation(
-        DOMAIN, resource("languages"), [language] if language else [], fallback=True
-    )
+    _speak(language)
+
+
+def tag() -> str:
+    """Return the language in use as HTML and SVG name it, such as ``"zh-CN"``."""
+    return _tag
+
+
+def _speak(name: str) -> None:
+    global _catalogue, _tag
+    first, *rest = re.split(r"[-_.@]", name.lower())
+    chinese = first == "zh" and _TRADITIONAL.isdisjoint(rest)
+    found = gettext.find(DOMAIN, resource("languages"), ["zh" if chinese else name])
+    if found is None or (first == "zh" and not chinese):
+        _catalogue, _tag = gettext.NullTranslations(), "en"
+        return
+    with open(found, "rb") as file:
+        _catalogue = gettext.GNUTranslations(file)
+    _tag = "zh-CN" if chinese else name.replace("_", "-")
+
+
+def _of_the_system() -> str:
+    if sys.platform == "win32":
+        import ctypes
+
+        code = ctypes.windll.kernel32.GetUserDefaultUILanguage()
+        return locale.windows_locale.get(code, "")
+    names = map(os.environ.get, ("LC_ALL", "LC_MESSAGES", "LANG"))
+    return next(filter(None, names), "")
 
 
 def _(message: str, /, **fields: object) -> str:
@@ -102,4 +133,4 @@ def N_(message: str, /) -> str:
     return message
 
 
-use(os.environ.get(VARIABLE, ""))
+_speak(os.environ.get(VARIABLE) or _of_the_system())

@@ -12,7 +12,6 @@ import hashlib
 import html
 import json
 import math
-import os
 import re
 import zlib
 from collections.abc import Iterable
@@ -25,7 +24,7 @@ import numpy as np
 
 import visformer
 from visformer.errors import InputError
-from visformer.language import N_, VARIABLE, _
+from visformer.language import N_, _, tag
 from visformer.paths import resource
 from visformer.pictures.attention import arcs, cell_words, tinted
 from visformer.pictures.attention.maps import Marks, layer_and_head
@@ -208,7 +207,7 @@ def _html(facts: dict[str, Any], weights: dict[Kind, Floats], attached: bytes) -
     parts = {
         "policy": f"default-src 'none'; script-src {_hash(script)}; "
         f"style-src {_hash(style)}; base-uri 'none'; form-action 'none'",
-        "language": os.environ.get(VARIABLE, "").replace("_", "-") or "en",
+        "language": tag(),
         "version": visformer.__version__,
         "title": html.escape(f"{facts['title']} - Visformer"),
         "style": style,

@@ -65,6 +65,11 @@ class Memo:
         self._kept[key] = _Entry(of, value, numbers)
         self._total += numbers
 
+    def clear(self) -> None:
+        """Forget everything, such as words in another language."""
+        self._kept.clear()
+        self._total = 0
+
     def _drop(self, key: Hashable) -> None:
         if key in self._kept:
             self._total -= self._kept.pop(key).numbers

@@ -17,7 +17,7 @@ from PySide6.QtWidgets import QApplication, QToolTip, QWidget
 from shiboken6 import isValid
 
 from visformer import paths
-from visformer.language import N_
+from visformer.language import N_, tag
 from visformer.pictures.colours import FED, Colours
 from visformer.pictures.colours import HUES as HUES
 from visformer.pictures.colours import THEMES as THEMES
@@ -32,7 +32,13 @@ NAMES = {
 LEGIBLE = 4.5  # the least contrast of text and its ground
 TITLE, CAPTION, WORD = 1.3, 0.85, 2.2  # sizes of type, relative to the body's
 MIN_ZOOM, MAX_ZOOM = 60, 300  # percent
-BASE_SIZE = "points of text at 100 %"  # a property of the application
+# properties of the application: the system's font
+BASE_SIZE, BASE_FAMILY = "points of text at 100 %", "family"
+# of Windows, macOS and Linux; without them signs may have the shapes of Japan
+CHINESE = (
+    *("Microsoft YaHei UI", "PingFang SC"),
+    *("Noto Sans CJK SC", "WenQuanYi Micro Hei"),
+)
 
 
 def contrast(one: QColor, other: QColor) -> float:
@@ -61,12 +67,15 @@ def apply_theme(app: QApplication, name: str, zoom: int = 100) -> None:
     if app.property(BASE_SIZE) is None:  # style and font are still the system's
         app.setStyle("Fusion")
         app.setProperty(BASE_SIZE, app.font().pointSizeF())
+        app.setProperty(BASE_FAMILY, app.font().family())
     widgets = app.allWidgets()
     for widget in widgets:
         if isinstance(widget, LateDress):
             widget.hold()
     font = QFont(app.font())
     font.setPointSizeF(app.property(BASE_SIZE) * zoom / 100)
+    own = app.property(BASE_FAMILY)
+    font.setFamilies([own, *CHINESE] if tag() == "zh-CN" else [own])
     app.setPalette(palette(THEMES[name]))
     app.setFont(font)
     for window in app.topLevelWidgets():

@@ -31,6 +31,8 @@ from PySide6.QtGui import (
     QTransform,
 )
 
+from visformer.language import tag
+
 MOST_CELLS = 1 << 16  # pixels that are drawn as rectangles
 SHARP = 4  # pixels of what cannot be a shape, per unit, in each direction
 _CAPS = {
@@ -69,7 +71,7 @@ def svg(
     return "\n".join(
         (
             '<?xml version="1.0" encoding="UTF-8"?>',
-            f'<svg xmlns="http://www.w3.org/2000/svg" {sized} '
+            f'<svg xmlns="http://www.w3.org/2000/svg" lang="{tag()}" {sized} '
             f'viewBox="0 0 {wide} {high}" role="img">',
             f"<title>{_text(title)}</title>",
             *device.engine.parts,

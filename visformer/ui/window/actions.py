@@ -15,7 +15,7 @@ from PySide6.QtWidgets import QFileDialog, QGridLayout, QMenu, QMessageBox, QSpa
 from visformer import paths
 from visformer.errors import InputError, brief
 from visformer.files import check_suffix, save_result
-from visformer.language import N_, _, p_
+from visformer.language import LANGUAGES, N_, _, p_, tag
 from visformer.pictures.web_page import web_page
 from visformer.program.diagnostics import diagnostics, version_of
 from visformer.session import navigation, tree
@@ -117,6 +117,8 @@ def _build_view_menu(
     view.addActions([ways.back_entry, ways.forward_entry])
     view.addSeparator()
     _build_theme_menu(appearance, view.addMenu(_("&Theme")))
+    # i18n: found by those who read only one of both
+    _build_language_menu(window, view.addMenu(_("Lan&guage · 语言")))
     _add(view, _("&Larger text"), lambda: appearance.zoom_by(10), keys.ZoomIn)
     _add(view, _("&Smaller text"), lambda: appearance.zoom_by(-10), keys.ZoomOut)
     _add(view, _("&Normal text"), lambda: appearance.zoom_by(0), "Ctrl+0")
@@ -211,6 +213,18 @@ def _build_theme_menu(appearance: Appearance, menu: QMenu) -> None:
             entry.setChecked(name == appearance.theme)
 
     menu.aboutToShow.connect(show)
+
+
+def _build_language_menu(window: WindowParts, menu: QMenu) -> None:
+    def choose(name: str) -> None:
+        if window.speak is not None:
+            window.speak(name)
+
+    for name, title in LANGUAGES.items():
+        entry = _add(menu, title, partial(choose, name))
+        entry.setCheckable(True)
+        entry.setChecked(tag().startswith(name))
+    menu.aboutToShow.connect(lambda: menu.setEnabled(window.speak is not None))
 
 
 def _add(

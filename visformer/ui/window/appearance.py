@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QCoreApplication, QLibraryInfo, QLocale, Qt, QTranslator
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication
 
+from visformer.language import tag
 from visformer.program.memory import first_size
 from visformer.ui.layout import paint_later
 from visformer.ui.look import theme
@@ -17,6 +18,19 @@ from visformer.ui.window.window_parts import WindowParts
 
 DARK = Qt.ColorScheme.Dark
 MOVING = 2  # turns of the event loop in which parts move for text of another size
+
+
+def translate_qt() -> None:
+    """Let Qt say its own words, such as those of its dialogs, in our language."""
+    app = QCoreApplication.instance()
+    if app is None:
+        return
+    for old in app.findChildren(QTranslator):
+        app.removeTranslator(old)
+        old.deleteLater()
+    new, folder = QTranslator(app), QLibraryInfo.LibraryPath.TranslationsPath
+    if new.load(QLocale(tag()), "qtbase", "_", QLibraryInfo.path(folder)):
+        app.installTranslator(new)
 
 
 class Appearance:
@@ -37,6 +51,7 @@ class Appearance:
         if self.theme not in theme.THEMES:
             self.theme = "light"
         self._apply(self.theme)
+        translate_qt()
 
     def restore(self) -> None:
         """Take up the size that was remembered, and what was folded."""

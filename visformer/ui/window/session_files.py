@@ -168,6 +168,10 @@ class SessionFiles(QObject):
         self._timer.stop()
         self.draw(self._window.session.state)
 
+    def take_over(self, other: SessionFiles) -> None:
+        """Go on with the files of another window on the same State."""
+        self.path, self._saved = other.path, other._saved
+
     def close(self) -> None:
         """Keep the session as it is at the window's end, and end the thread."""
         if self._closed:

@@ -23,7 +23,7 @@ from visformer.session.pending import read_answers
 from visformer.session.receive import receive
 from visformer.session.runs import fixed_words
 from visformer.session.side_requests import needed
-from visformer.session.state import EngineLike, Session, State
+from visformer.session.state import EngineLike, Next, Session, State
 from visformer.trace_file.saved_session import SavedSession
 from visformer.ui.bars.candidates import CandidatesPanel
 from visformer.ui.bars.drawer import Drawer
@@ -242,6 +242,17 @@ class MainWindow(WindowParts):
         self.session.do(runs.show_telling, trace)
         self.source.setText(self.session.state.wish.sentence)
         self.files.rest()
+
+    def take_over(self, other: MainWindow) -> None:
+        """Show what another window shows, with its files and what is typed in it."""
+        state = other.session.state
+        for run in state.runs:
+            if run.trace is not None:
+                run.trace.memo.clear()  # it has words in the other's language
+        self.files.take_over(other.files)
+        self.source.setText(other.source.text())
+        self.reference.setText(other.reference.text())
+        self.session.do(lambda _before: Next(state))
 
     def show_file(self, session: SavedSession, path: str) -> None:
         """Show a session; Ctrl+S writes it to its file, or asks where there is none."""

@@ -42,6 +42,8 @@ class WindowParts(QMainWindow):
     session: Session
     memory: Memory
     health: Health | None = None  # what went wrong, once it is watched
+    # shows the window in another language; None where none can be chosen
+    speak: Callable[[str], None] | None = None
     about: AboutButton
     body: Body
     candidates: CandidatesPanel
