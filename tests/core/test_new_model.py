@@ -21,6 +21,7 @@ from visformer.core.models import (
     SourceTokens,
     WorkDone,
 )
+from visformer.core.next_tokens import NextTokens
 from visformer.core.search import exhausted, search_run
 from visformer.engine.messages import (
     Batch,
@@ -97,18 +98,18 @@ class CopyRun:
 
     def to(
         self, consumed: Sequence[int], *, since: int = 0, fed: bool = False
-    ) -> Reached:
+    ) -> tuple[Reached, NextTokens]:
         logits = torch.zeros(len(consumed), len(LETTERS))
         for row, id in enumerate([*self.source.ids, END][: len(consumed)]):
             logits[row, id] = 5
         trace = partial(self._trace, tuple(consumed))
-        return Reached(trace, logits[since:], len(consumed))
+        return Reached(trace, len(consumed)), NextTokens(logits[since:])
 
     def beam_rows(self, beams: int) -> CopyRun:
         return self
 
     def next(self, consumed: torch.Tensor) -> torch.Tensor:
-        return self.to(consumed[0].tolist()).logits[-1:].expand(len(consumed), -1)
+        return self.to(consumed[0].tolist())[1].logits[-1:].expand(len(consumed), -1)
 
     def keep(self, rows: torch.Tensor, sentences: torch.Tensor | None) -> None: ...
 
@@ -150,7 +151,7 @@ class Copying:
     def batch(
         self, rows: Sequence[BatchRow], changes: Sequence[Intervention] = ()
     ) -> list[Trace]:
-        return [CopyRun(row.source, 9).to(row.target).trace((), 9) for row in rows]
+        return [CopyRun(row.source, 9).to(row.target)[0].trace((), 9) for row in rows]
 
     def search(
         self, sources: Sequence[SourceTokens], beams: int | None

@@ -139,8 +139,8 @@ def test_rows_of_a_search_are_those_of_each_history_alone(change: str) -> None:
             ids, logprobs = found.line(step, beam)
             assert len(ids) == len(logprobs) == step + 1
             alone = checkpoint.begin(source, intervention, 7)
-            reached = alone.to([BOS, *ids[:-1]])
-            own = float(reached.logits[-1].log_softmax(-1)[ids[-1]])
+            reached, following = alone.to([BOS, *ids[:-1]])
+            own = float(following.logits[-1].log_softmax(-1)[ids[-1]])
             assert own == pytest.approx(logprobs[-1], abs=2e-5)
             trace = reached.trace([], step + 1)
             here = rows.seen[(BOS, *ids[:-1])]

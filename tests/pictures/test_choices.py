@@ -14,7 +14,7 @@ from tests.states import ran
 from tests.traces import fed, make_trace
 from visformer.api import open_trace
 from visformer.core.decoding import Decoding
-from visformer.core.rows import Distribution
+from visformer.core.next_tokens import NextTokens
 from visformer.core.sampling import choose
 from visformer.errors import InputError
 from visformer.pictures.attention.maps import all_numbers
@@ -149,7 +149,7 @@ def test_a_token_is_drawn_from_the_tempered_and_cut_distribution(
         assert draw[1:] == (0.7, 3, 1.0)
         assert draw.probability == pytest.approx(weights[id] / sum(weights), rel=1e-5)
     drawn = next(one for one in made if one.id == 1)
-    step = Distribution(logits[None], "abcdef".__getitem__).step(0, drawn, "b")
+    step = NextTokens(logits[None]).step(0, drawn, "b", "abcdef".__getitem__)
     trace = replace(make_trace(target=1), steps=(step,))
     assert choice_sentence(trace) == (
         "“b” was drawn; the softmax of the row's logits gives it 0.2500, rank 2; the "

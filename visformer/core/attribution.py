@@ -19,6 +19,7 @@ from visformer.core.loaded import Loaded
 from visformer.core.mask_rules import RULES
 from visformer.core.models import Model, Reached, SourceTokens, WorkDone
 from visformer.core.modified import modified_checkpoint
+from visformer.core.next_tokens import NextTokens
 from visformer.core.passes import allowed_masks
 from visformer.core.rows import host
 from visformer.errors import InputError
@@ -72,7 +73,9 @@ def attributed(
     return Attribution(values=read_only(values), share=share)
 
 
-def _reached(model: Model, run: KnownRun, *more: RunChange) -> Reached:
+def _reached(
+    model: Model, run: KnownRun, *more: RunChange
+) -> tuple[Reached, NextTokens]:
     """Run it once more, with more changes; InputError for one that is out of reach."""
     change = Intervention(*run.change, *more)
     model.can(change, run.source)
@@ -81,7 +84,8 @@ def _reached(model: Model, run: KnownRun, *more: RunChange) -> Reached:
 
 def _passed(model: Model, run: KnownRun, *more: RunChange) -> Trace:
     """Return its Trace then, without steps."""
-    return _reached(model, run, *more).trace((), len(run.target))
+    reached, _following = _reached(model, run, *more)
+    return reached.trace((), len(run.target))
 
 
 def value_zeroing(model: Model, run: KnownRun, kind: Kind, layer: int) -> Working:
@@ -272,9 +276,9 @@ def source_share(model: Model, run: KnownRun) -> Floats:
 
 
 def _chosen_log_p(model: Model, run: KnownRun, *more: RunChange) -> Doubles:
-    with torch.inference_mode():
-        log_p = _reached(model, run, *more).logits.double().log_softmax(-1)
-    rows = log_p[-len(run.chosen) :].cpu()  # [T, V]
+    _rows, following = _reached(model, run, *more)
+    logits = following.logits[-len(run.chosen) :]  # [T, V]
+    rows = logits.double().log_softmax(-1)
     chosen = torch.tensor([*run.chosen])
     values: Doubles = rows.gather(1, chosen[:, None])[:, 0].numpy()
     return values

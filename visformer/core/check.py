@@ -46,8 +46,8 @@ def differences(checkpoint: Loaded) -> dict[str, object]:
     decoded = NativeRun(checkpoint, SourceTokens(source), NO_CHANGES, length)
     fed, target = config.position_axis == "restart", [tokenizer.bos]
     while len(target) < length:
-        target.append(int(decoded.to(target, fed=fed).logits[-1].argmax()))
-    cached = decoded.to(target, fed=fed).trace((), length)
+        target.append(int(decoded.to(target, fed=fed)[1].logits[-1].argmax()))
+    cached = decoded.to(target, fed=fed)[0].trace((), length)
     full = run(checkpoint, [source], [target])[0]
     padding = RULES[config.mask_rule]
     longer = [*source, tokenizer.eos] if padding.source_keys else source

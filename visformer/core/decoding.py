@@ -26,8 +26,9 @@ from visformer.core.models import (
     opened,
 )
 from visformer.core.modified import as_intervention
+from visformer.core.next_tokens import NextTokens
 from visformer.core.passes import run
-from visformer.core.rows import Distribution, check_ids
+from visformer.core.rows import check_ids
 from visformer.core.sampling import as_strategy, choose
 from visformer.core.search import exhausted, search_run
 from visformer.core.threads import few_threads
@@ -382,32 +383,33 @@ class Decoding:
             del self._steps[len(self._prompt) + common :]
         consumed = [*self._run.given, *(choice.id for choice in made)]
         consumed = consumed[: max(len(choices), 1) + len(self._prompt)]
-        reached = self._run.to(
+        reached, following = self._run.to(
             consumed, since=min(len(self._steps), len(consumed)), fed=self._fed
         )
-        first = len(consumed) - len(reached.logits)
-        with torch.inference_mode(), few_threads(reached.logits.numel()):
+        self._reached, logits = reached, following.logits  # [n, V]
+        with torch.inference_mode(), few_threads(logits.numel()):
             if len(choices) > len(made):
-                known.append(self._chosen(reached.logits[-1], consumed))
-            self._describe(reached, first, known)
-        # the logits are not needed any more
-        self._reached = reached._replace(logits=reached.logits[:0].clone())
+                known.append(self._chosen(logits[-1], consumed))
+            self._describe(following, len(consumed) - len(logits), known)
         self._made = known[len(self._prompt) :]
 
-    def _describe(self, reached: Reached, first: int, known: list[Choice]) -> None:
-        """Make the steps of the rows from ``first`` on, by their logits."""
+    def _describe(self, rows: NextTokens, first: int, known: list[Choice]) -> None:
+        """Make the steps of the rows from ``first`` on."""
         vocabulary, prompt = self.checkpoint.vocabulary, len(self._prompt)
-        rows = Distribution(reached.logits, lambda id: vocabulary.pieces([id])[0])
         ids = [choice.id for choice in known[prompt:]]
         del self._steps[first:]
         for at, choice in enumerate(known[first:], first):
             text = vocabulary.text(ids[: max(at + 1 - prompt, 0)])
-            self._steps.append(rows.step(at - first, choice, text))
+            step = rows.step(
+                at - first, choice, text, lambda id: vocabulary.pieces([id])[0]
+            )
+            self._steps.append(step)
             broken = math.isnan(self._steps[-1].probability) and at >= prompt
             (self._broken.add if broken else self._broken.discard)(at + 1 - prompt)
         if self._broken and not self._warned:
             self._warned = True
-            trace = reached.trace(self._steps, len(self._steps))
+            assert self._reached is not None
+            trace = self._reached.trace(self._steps, len(self._steps))
             log.warning("%s", not_finite_words(trace))
 
     def _chosen(self, logits: Tensor, consumed: list[int]) -> Choice:

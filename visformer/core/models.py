@@ -15,6 +15,7 @@ from torch import Tensor
 
 from visformer.arguments import wrong_type
 from visformer.core.generation import Generation
+from visformer.core.next_tokens import NextTokens
 from visformer.language import _
 from visformer.values.arrays import Floats, Ids
 from visformer.values.beam_search import BeamSearch
@@ -91,7 +92,6 @@ class Reached(NamedTuple):
 
     # given the steps of all rows, makes the Trace of the first so many
     trace: Callable[[Sequence[Step], int], Trace]
-    logits: Tensor  # [n, V] of the last n rows
     kept: int  # rows that no later token changes: T of a causal run, else fewer
 
 
@@ -135,10 +135,10 @@ class ModelRun(Protocol):
 
     def to(
         self, consumed: Sequence[int], *, since: int = 0, fed: bool = False
-    ) -> Reached:
-        """Compute the rows that consume these ids [T], T > 0.
+    ) -> tuple[Reached, NextTokens]:
+        """Compute the rows that consume these ids [T], T > 0, and what follows them.
 
-        The logits are those of the rows from ``since`` on, or of more. ``fed`` gives
+        What follows is that of the rows from ``since`` on, or of more. ``fed`` gives
         rows the positions of one whole pass, where steps have others.
         """
 

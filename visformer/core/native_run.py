@@ -8,7 +8,6 @@ from functools import partial
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from visformer.core.incremental import DecoderRows
 from visformer.core.lens_rows import read_streams
@@ -16,15 +15,17 @@ from visformer.core.loaded import Loaded
 from visformer.core.mask_rules import RULES, encoder_mask, real_tokens
 from visformer.core.models import Reached, SourceTokens, WorkDone
 from visformer.core.modified import (
+    LayeredMasks,
     host_mask,
     layer_masks,
     modified_checkpoint,
 )
-from visformer.core.rows import empty_trace, host, stack_rows
+from visformer.core.next_tokens import NextTokens
+from visformer.core.rows import empty_trace, stack_rows
 from visformer.core.threads import few_threads, work
 from visformer.errors import InputError
 from visformer.language import _
-from visformer.values.arrays import Bools
+from visformer.values.arrays import Bools, Floats
 from visformer.values.intervention import Intervention
 from visformer.values.recording import Recording, Row
 from visformer.values.step import Step
@@ -106,7 +107,7 @@ class NativeRun:
 
     def to(
         self, consumed: Sequence[int], *, since: int = 0, fed: bool = False
-    ) -> Reached:
+    ) -> tuple[Reached, NextTokens]:
         """Compute the rows that consume these ids, from the first missing one on.
 
         Raises InputError if the model was edited since the run began.
@@ -122,13 +123,18 @@ class NativeRun:
         tokens = count - (first if settled and not self._change.whole else 0)
         with torch.inference_mode(), few_threads(work(self._checkpoint.model, tokens)):
             rows = self._memory.new_empty(0, source.columns.width("decoder"))
+            masks: LayeredMasks | None = None
             if first < count:
-                rows = self._record(ids, first)
+                computed, masks = self._rows.computed(ids, first)
+                rows = computed[0]  # [T - first, W]
+            asked = rows
             if since < first:
                 kept = recording.trace().decoder_rows[since:]
-                rows = torch.tensor(kept, device=self._checkpoint.device)
-            logits = self._rows.logits(rows)  # [n, V]
-        return Reached(self._trace, logits, settled * count)
+                before = torch.tensor(kept, device=self._checkpoint.device)
+                asked = torch.cat([before, rows])
+            following = NextTokens(self._rows.logits(asked), rows)
+        self._record(consumed, first, following.beside[0].numpy(), masks)
+        return Reached(self._trace, settled * count), following
 
     def beam_rows(self, beams: int) -> DecoderRows:
         """Return rows of so many hypotheses, which share the encoder's output."""
@@ -158,14 +164,18 @@ class NativeRun:
             self._rows.fed = fed
             self._recording.shorten(0)
 
-    def _record(self, ids: Tensor, first: int) -> Tensor:
-        """Record the rows from ``first`` on; returns them, [n, W] as in ``Columns``."""
-        checkpoint, consumed = self._checkpoint, ids[0].tolist()
-        computed, masks = self._rows.computed(ids, first)
-        rows: Tensor = computed[0]  # [n, W]
+    def _record(
+        self,
+        consumed: Sequence[int],
+        first: int,
+        rows: Floats,
+        masks: LayeredMasks | None,
+    ) -> None:
+        """Record the rows [n, W] from ``first`` on, as in ``Columns``."""
+        checkpoint = self._checkpoint
         if masks is not None:
             decoder, cross = host_mask(masks.decoder, 0), host_mask(masks.cross, 0)
-        for at, values in enumerate(host(rows), first):
+        for at, values in enumerate(rows, first):
             self_mask, cross_mask = (
                 may_read(checkpoint, self._readable, consumed, at)
                 if masks is None
@@ -179,7 +189,6 @@ class NativeRun:
                 cross_mask=cross_mask,
             )
             self._recording.append(row)
-        return rows
 
 
 def _common(one: Sequence[int], other: Sequence[int]) -> int:

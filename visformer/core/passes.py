@@ -27,9 +27,9 @@ from visformer.core.modified import (
     modified_checkpoint,
     modified_masks,
 )
+from visformer.core.next_tokens import NextTokens
 from visformer.core.parts import split_heads, weights_by_blocks
 from visformer.core.rows import (
-    Distribution,
     as_ids,
     check_ids,
     check_source_length,
@@ -394,14 +394,15 @@ def _own_weights(
 
 def _steps(checkpoint: Loaded, output: Tensor, ids: list[int]) -> tuple[Step, ...]:
     token = checkpoint.tokenizer.target.token
-    distribution = Distribution(checkpoint.model.output(output), token)
-    chosen = [*ids[1:], int(distribution.best[-1, 0])]
+    following = NextTokens(checkpoint.model.output(output))
+    chosen = [*ids[1:], int(following.best[-1, 0])]
     decode = checkpoint.tokenizer.decode
     return tuple(
-        distribution.step(
+        following.step(
             t,
             Choice(id, "reference" if t + 1 < len(ids) else "model"),
             decode(chosen[: t + 1]),
+            token,
         )
         for t, id in enumerate(chosen)
     )

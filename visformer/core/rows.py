@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from visformer.arguments import is_several, whole_number, wrong_type
 from visformer.core.loaded import Loaded
 from visformer.core.model import StackRecord
 from visformer.core.models import SourceTokens
-from visformer.core.sampling import most_probable
 from visformer.errors import InputError
 from visformer.language import _, ngettext
 from visformer.tokenizers.tokenizer import Token
-from visformer.values.arrays import Bools, Floats, Ids, read_only
+from visformer.values.arrays import Bools, Floats, read_only
 from visformer.values.intervention import Intervention
-from visformer.values.step import CANDIDATES, Candidates, Choice, Step
 from visformer.values.trace import Trace
 
 
@@ -196,35 +193,3 @@ def empty_trace(
         output_weight=host(checkpoint.model.output.weight),
         output_bias=None if bias is None else host(bias),
     )
-
-
-class Distribution:
-    """The next-token distributions of n rows, on the CPU."""
-
-    def __init__(self, logits: Tensor, token: Callable[[int], str]) -> None:
-        """``logits`` is [n, V]; ``token`` names an id."""
-        p, best, entropy = most_probable(logits, CANDIDATES)  # [n, V], [n, 50], [n]
-        self._token = token
-        self._logits: NDArray[np.float32] = logits.to("cpu", torch.float32).numpy()
-        self.p: NDArray[np.float32] = p.to("cpu", torch.float32).numpy()
-        self.best: Ids = best.cpu().numpy()  # [n, 50], best first
-        self.entropy: list[float] = entropy.tolist()
-
-    def step(self, row: int, choice: Choice, text: str) -> Step:
-        """Describe a choice at a row."""
-        p, token, logits = self.p[row], self._token, self._logits[row]
-        id, origin, drawn = choice
-        higher = int(np.count_nonzero(logits > logits[id]))
-        before = int(np.count_nonzero(logits[:id] == logits[id]))
-        best = self.best[row]
-        return Step(
-            id=id,
-            token=token(id),
-            probability=float(p[id]),
-            rank=higher + before + 1,
-            candidates=Candidates(best, map(token, best.tolist()), p[best]),
-            entropy=self.entropy[row],
-            origin=origin,
-            text=text,
-            drawn=drawn,
-        )

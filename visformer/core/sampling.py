@@ -71,13 +71,14 @@ def filtered(logits: Tensor, top_k: int, top_p: float) -> Tensor:
     return torch.zeros_like(p).scatter_(0, order, p / p.sum())
 
 
-FEW = 1024  # scores of a row that are simply sorted
+FEW = 1024  # scores of a row that are simply sorted, as all are on a GPU
 
 
 def best_first(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Return the ``count`` highest of scores [N, V], and their ids: [N, count] each."""
     count = min(count, scores.shape[-1])
-    if scores.shape[-1] <= FEW:
+    # a GPU need not tell then whether some are equal, for which it would be waited
+    if scores.shape[-1] <= FEW or scores.is_cuda:
         ordered = scores.sort(dim=-1, descending=True, stable=True)
         return ordered.values[:, :count], ordered.indices[:, :count]
     # topk takes any of several equal scores: at its end another may belong there

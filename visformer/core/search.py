@@ -139,7 +139,7 @@ def _search(
     limits = [checkpoint.most_tokens(len(s)) for s in sources]
     rows = DecoderRows(checkpoint, memory, real, max(limits), beams=beams)
     rules, ends = checkpoint.generation, checkpoint.ends
-    given = torch.full((len(sources), 1), start, device=device)
+    given = torch.full((len(sources), 1), start)
     steps = searching(rows, given, limits, rules, ends, beams=beams)
     return exhausted(steps)
 
@@ -190,16 +190,18 @@ def searching(
 
     Each has a limit of its own; of ``given``, ``prompt`` tokens were not generated.
     """
-    device = given.device
+    consumed = given.repeat_interleave(beams, 0)  # [N, t]
+    logits = rows.next(consumed)  # [N, V]
+    device = logits.device
+    consumed = consumed.to(device)
     sentences = [SentenceSearch(beams, limit, rules) for limit in limits]
     going, left = sentences, torch.tensor(limits, device=device)  # [B]
-    consumed = given.repeat_interleave(beams, 0)  # [N, t]
     ending = torch.tensor(ends, device=device)
     sums = torch.full((len(given), beams), -math.inf, device=device)  # [B, beam]
     sums[:, 0] = 0.0  # all beams start the same: only one may branch
     for step in itertools.count():
         last = left == step + 1  # [B]
-        scores = _scores(rows.next(consumed), consumed, last, rules, ends, prompt)
+        scores = _scores(logits, consumed, last, rules, ends, prompt)
         top, parents, tokens = _candidates(*scores, sums, len(ends))  # [B, C] each
         stops = torch.isin(tokens, ending) | last[:, None]
         _collect(going, step, beams, stops, parents, tokens, top)
@@ -227,6 +229,7 @@ def searching(
         consumed = torch.cat([consumed[before], tokens.reshape(-1, 1)], 1)
         rows.keep(before, some)
         yield
+        logits = rows.next(consumed)
     return [
         one.search(tuple(row), prompt, ends)
         for one, row in zip(sentences, given.tolist(), strict=True)

@@ -211,20 +211,22 @@ class Trainer:
         self, model: Transformer, examples: list[Example], smoothing: float
     ) -> tuple[Tensor, int]:
         source = padded([e.source for e in examples], self.data.pad).to(self.device)
-        target = padded([e.target for e in examples], self.data.pad).to(self.device)
-        labels = target[:, 1:]
-        real = labels != self.data.pad
+        target = padded([e.target for e in examples], self.data.pad)  # [B, T]
+        labels = target[:, 1:].flatten()
+        # known here, so that the device need not say where they are
+        real = (labels != self.data.pad).nonzero()[:, 0]  # [N]
+        target, labels = target.to(self.device), labels[real].to(self.device)
         kind, fast = self.device.type, fast_bfloat16(self.device.type)
         with torch.autocast(kind, torch.bfloat16, enabled=fast):
-            hidden = model(source, target[:, :-1], self.data.pad)[real]
+            hidden = model(source, target[:, :-1], self.data.pad).flatten(0, 1)
             loss = smoothed_cross_entropy(
-                hidden,
+                hidden[real.to(self.device)],  # [N, D]
                 model.output.weight,
-                labels[real],
+                labels,
                 smoothing=smoothing,
                 bias=model.output.bias,
             )
-        return loss, int(real.sum())
+        return loss, len(real)
 
     @torch.no_grad()
     def held_out_loss(self) -> float:

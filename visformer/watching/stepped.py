@@ -22,6 +22,7 @@ from visformer.core.models import (
     Vocabulary,
     WorkDone,
 )
+from visformer.core.next_tokens import NextTokens
 from visformer.core.sampling import most_probable
 from visformer.core.search import exhausted, search_run
 from visformer.errors import InputError
@@ -328,7 +329,7 @@ class WatchedRun:
 
     def to(
         self, consumed: Sequence[int], *, since: int = 0, fed: bool = False
-    ) -> Reached:
+    ) -> tuple[Reached, NextTokens]:
         """Compute the logits of the rows that consume these ids; a Trace if asked.
 
         Without a cache, and if a change lets earlier rows read later tokens, by a pass.
@@ -340,7 +341,8 @@ class WatchedRun:
             logits = self._unwatched(ids)
             if len(logits) < len(ids) - since:  # rows before them were not described
                 logits = self._pass(ids)[1][since:]
-        return Reached(partial(self._later, ids), logits, self._steady * len(ids))
+        reached = Reached(partial(self._later, ids), self._steady * len(ids))
+        return reached, NextTokens(logits)
 
     def beam_rows(self, beams: int) -> BeamRows:
         """Return rows of so many hypotheses, none of which is computed yet."""

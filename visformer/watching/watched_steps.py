@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
-from visformer.core.rows import Distribution
+from visformer.core.next_tokens import NextTokens
 from visformer.values.step import Candidates, Choice, Step
 from visformer.watching.module_calls import ModuleCall
 
@@ -39,7 +39,7 @@ def steps_of(logits: Tensor, known: Tensor, tokens: RowTokens) -> tuple[Step, ..
     most = max(int(tokens.target_ids.max()), tokens.last or 0)
     if not tokens.known or most >= logits.shape[-1]:
         return ()
-    rows, places = Distribution(logits[known], tokens.piece), known.cumsum(0) - 1
+    rows, places = NextTokens(logits[known]), known.cumsum(0) - 1
     ids = [int(id) for id in tokens.target_ids[1:]]
     choices = [Choice(id, "reference") for id in ids]
     if tokens.last is None:
@@ -50,7 +50,7 @@ def steps_of(logits: Tensor, known: Tensor, tokens: RowTokens) -> tuple[Step, ..
     texts = itertools.accumulate(pieces, "{} {}".format)
     none = Candidates(np.zeros(0), (), np.zeros(0))
     return tuple(
-        rows.step(int(place), choice, text)
+        rows.step(int(place), choice, text, tokens.piece)
         if there
         else Step(choice.id, piece, math.nan, 1, none, math.nan, choice.origin, text)
         for choice, piece, text, there, place in zip(
