@@ -192,6 +192,10 @@ def adds(said: Said) -> bool:
     return bool(np.isnan(found).any() or np.abs(found).max() > 1e-4)
 
 
+def positions_are_changed(said: Said) -> bool:
+    return said.trace.intervention.positions is not None
+
+
 def adds_own(said: Said) -> bool:
     if said.run.table is None:
         return adds(said)
@@ -322,9 +326,8 @@ CLAIMS: Claims = {
     "{embedding} is what enters layer 1: no position is added.": lambda s: not adds(s),
     "{token}: x is embedding + position (x − position is the scaled embedding).": adds,
     "{token}: x is the scaled embedding; no position is added.": lambda s: not adds(s),
-    "Changed in this run: {change}": lambda s: (
-        s.trace.intervention.positions is not None
-    ),
+    "Changed in this run: {change}": positions_are_changed,
+    "Changed in this run: {change}.": positions_are_changed,
     "no positional encoding": lambda s: not adds(s),
     # the output
     "A longer bar is a likelier next token; “{token}” is the best from layer {layer} "

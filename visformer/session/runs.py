@@ -6,6 +6,7 @@ requests to the engine.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -425,7 +426,7 @@ def _broken_words(state: State) -> str:
 
 def progressed(state: State, event: Progressed) -> Next:
     """Say how far long work has come, until that part of it is done."""
-    doing, _colon, _said = state.busy.partition(":")
+    doing = re.split("[:：]", state.busy, maxsplit=1)[0]
     if event.done < event.of:
         doing = _(
             "{doing}: {done:,} of {of:,} {part}",

@@ -236,8 +236,8 @@ def _positions(scene: Scene) -> str:
     words = _(_TABLES[known is None or known.positions in ("sinusoidal", "halves")])
     if trace is None or trace.intervention.positions is None:
         return words
-    change = _("Changed in this run: {change}", change=trace.intervention.positions)
-    return f"{words} {change}."
+    change = trace.intervention.positions
+    return f"{words} {_('Changed in this run: {change}.', change=change)}"
 
 
 def _position_input(scene: Scene) -> str:

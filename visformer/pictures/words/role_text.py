@@ -17,6 +17,9 @@ _SYMBOLS = re.compile(
     r"|(?<=Q)(?P<transposed>Kᵀ)"
 )
 ROLES: tuple[AttentionRole, ...] = ("query", "key", "value")
+# Chinese writes words without spaces: with these before them, the signs for key and
+# value are part of "mean", "number", "largest", "smallest", "threshold", "keyboard key"
+_OTHER_WORDS = "(?<![均数大小阈按])"
 _WORDS: dict[AttentionRole, str] = {  # words in sentences, in all their forms
     # i18n: with a space after each comma where the language has spaces between words
     "query": N_("query, queries"),
@@ -100,8 +103,8 @@ def _words(text: str) -> list[RoleSpan]:
 def _pattern(forms: str) -> re.Pattern[str]:
     """Return a pattern for these words outside quoted tokens."""
     either = "|".join(re.escape(form.strip()) for form in forms.split(","))
-    edge = r"\b" if " " in forms else ""  # Chinese writes words without spaces
-    return re.compile(rf"“[^”]*”|{edge}(?P<form>{either}){edge}", re.IGNORECASE)
+    before, after = (r"\b", r"\b") if " " in forms else (_OTHER_WORDS, "")
+    return re.compile(rf"“[^”]*”|{before}(?P<form>{either}){after}", re.IGNORECASE)
 
 
 def _symbols(text: str) -> list[RoleSpan]:

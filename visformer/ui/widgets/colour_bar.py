@@ -24,7 +24,7 @@ from visformer.ui.widgets.colour_map import nan_crosses
 from visformer.ui.widgets.plain_label import cut_to_room, plain_tip, write_in
 
 RAMP = 12  # letters of the colours' width; less where there is no room
-BREAK = re.compile("[,;]")  # where a scale's name is cut if it has no room
+BREAK = re.compile("[,;，；]")  # where a scale's name is cut if it has no room
 
 
 class ColourBar(QWidget):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from functools import lru_cache
 from operator import is_
 from typing import NamedTuple
@@ -472,9 +473,9 @@ def axis_title(title: str, metrics: QFontMetrics, room: int) -> str:
 
     “query: target token that reads” is a query, “model dimension (dim)” a dim.
     """
-    name, _colon, _what = title.partition(":")
-    words, _open, symbol = name.partition(" (")
-    for text in (title, name, words, symbol.rstrip(")")):
+    name = re.split("[:：]", title, maxsplit=1)[0]
+    words, symbol = [*re.split(r" ?[(（]", name, maxsplit=1), ""][:2]
+    for text in (title, name, words, symbol.rstrip(")）")):
         if text and metrics.horizontalAdvance(text) <= room:
             return text
     return cut_to_room(words, metrics, room)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -527,7 +528,7 @@ class HeadsHeader(QWidget):
         if self._unknown:
             line.setLeft(self._paint_key(painter, line))
         painter.setPen(palette.color(QPalette.ColorRole.PlaceholderText))
-        for words in (self._words, self._words.partition(";")[0]):
+        for words in (self._words, re.split("[;；]", self._words)[0]):
             if self.fontMetrics().horizontalAdvance(words) <= line.width():
                 painter.drawText(line, flags, words)
                 break  # the tool tip has them in any case

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 
 from PySide6.QtCore import (
@@ -85,7 +86,7 @@ class TreePage(Dressed, View):
             )
         )
         self.buttons = [
-            word_button(title.replace("&", ""), key, act)
+            word_button(re.sub(r"\(&\w\)|&", "", title), key, act)
             for title, key, act in self.acts()[:4]
         ]
         self.more = word_button(_("Save and copy"), _("Files, commands and Python"))
