@@ -46,6 +46,7 @@ from visformer.errors import InputError, VisformerError
 from visformer.language import N_, VARIABLE, _, use
 from visformer.program.diagnostics import Health
 from visformer.screen import check_screen
+from visformer.session.lesson import SUFFIX
 from visformer.session.runs import NO_MODEL
 from visformer.trace_file.saved_session import SavedRun, SavedSession
 from visformer.trace_file.trace_file import read_session
@@ -165,6 +166,9 @@ class App:
         if not window.session.state.led:
             # the first run, too, is looked at where it says most
             window.session.set(led=NO_MODEL)
+        if path is not None and path.endswith(SUFFIX):
+            window.open(path)  # which opens its model
+            return
         if path is not None and path.endswith(".vis"):
             window.open(path)
             path = None  # a model is opened for what is typed next

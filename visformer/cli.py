@@ -205,8 +205,8 @@ def window_parser() -> argparse.ArgumentParser:
         "path",
         nargs="*",
         help=_(
-            "checkpoint folder or file, an encoder's and a decoder's file, or a "
-            "recorded trace (*.vis)"
+            "checkpoint folder or file, an encoder's and a decoder's file, a recorded "
+            "trace (*.vis) or a lesson (*.lesson.md)"
         ),
     )
     parser.add_argument("--text", help=_("sentence to translate at once"))
@@ -243,6 +243,10 @@ def _window(options: argparse.Namespace) -> int:
             )
     if text is not None:
         check_text(text)
+    if path is not None and path.endswith(".lesson.md"):
+        from visformer.session.lesson import read_lesson
+
+        read_lesson(Path(path))  # what is wrong with it is said here, before a window
     check_screen()
     before = signal.signal(signal.SIGINT, _end_at_once)
     try:

@@ -159,6 +159,9 @@ def test_pages_are_those_of_the_views() -> None:
         ("## A\n[x]: http://x/", 7, "links"),
         ("## A\n<http://x/>", 7, "links"),
         ("## A\n> a", 7, "quotes"),
+        ("## A\n\\`![x](y)\\`", 7, "between two"),  # which Markdown takes for no code
+        ("## A\na ` b\n`<img src=x>`", 7, "between two"),
+        ("## A\n" + "word\n" * 1001, 6, "at most 5,000 characters"),
         ("## A\n" + " " * 40 + "- deep", 7, "at most 12 blanks"),
         ("## A\nab\u202ecd", 7, "invisible"),
         ("## A\nab\0cd", 7, "invisible"),

@@ -49,9 +49,9 @@ with a ``view`` and without ``change``, shows the model's own run again.
 expects a ``darkest`` key of the step shown, that is the answer: the step before it is
 shown until a click guesses or Page Down reveals.
 
-``do`` is a task: ``press Right once``, ``press Left 3 times``, or words and after
-``->`` what is reached, as in a ``view``: ``Let it read the future -> change causal
-off``. Page Down does it.
+``do`` is a task: ``press Right once``, ``press Left 3 times``, or other words and after
+``->`` what is done: ``press ...``, or what is reached, as in a ``view``: ``Let it read
+the future -> change causal off``. Page Down does it.
 
 ``notes`` are for the lecturer alone.
 
@@ -81,7 +81,7 @@ SUFFIX = ".lesson.md"
 VERSION = 1
 MOST_BYTES = 1 << 18
 MOST_STOPS, MOST_EXPECTED = 200, 50  # of a lesson, of a stop
-MOST_COMMENT, MOST_TITLE = 2000, 200  # characters
+MOST_TEXT, MOST_COMMENT, MOST_TITLE = 5000, 2000, 200  # characters
 DEEPEST = 12  # blanks before an item of a list
 TEXTS = (
     *("view", "page", "stage", "kind", "form", "summary", "hide", "order", "text"),
@@ -110,7 +110,9 @@ class Setting:
     @property
     def recipe(self) -> Recipe:
         """It as a session keeps what was worked on."""
-        return Recipe(wanted=self.run, path=self.path, recorded=self.recorded)
+        return Recipe(
+            wanted=self.run, path=self.path, digest=None, recorded=self.recorded
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -350,6 +352,9 @@ class _LessonReader:
             "\n".join(p.text for p in part if p.sort == "prose").strip()
             for part in (pieces[:asked], pieces[asked:])
         )
+        if len(before) + len(after) > MOST_TEXT:
+            self._line = title.line
+            raise InputError("A stop has at most {n:,} characters.", n=MOST_TEXT)
         return LessonStop(
             title=title.text,
             line=title.line,
@@ -390,16 +395,15 @@ class _LessonReader:
     def _tasks(self, pieces: list[LessonPiece]) -> Iterator[LessonTask]:
         for piece in pieces:
             self._line = piece.line
+            parts = piece.text.partition("->")
+            words, arrow, reached = (part.strip() for part in parts)
             pressed = re.fullmatch(
-                r"press (Right|Left)(?: once| (\d{1,3}) times)?", piece.text
-            )
-            words, arrow, reached = (
-                part.strip() for part in piece.text.partition("->")
+                r"[Pp]ress (Right|Left)(?: once| (\d{1,3}) times)?", reached or words
             )
             if pressed:
                 count = int(pressed[2] or 1)
                 steps = count if pressed[1] == "Right" else -count
-                yield LessonTask(words=piece.text, steps=steps)
+                yield LessonTask(words=words[:1].upper() + words[1:], steps=steps)
             elif arrow and words:
                 said = self._items(reached)
                 now = dict(self._now)
@@ -532,6 +536,8 @@ def _prose(line: int, text: str) -> LessonPiece:
         return LessonPiece(line, "title", title[1].strip())
     bare = re.sub(r"(`+)[^`]+\1", "", text)  # without what is written as code
     refused = re.search(r"<[A-Za-z/!?]|\]\s*[(\[:]|^\s*[>|]", bare)
+    if "`" in bare or "\\`" in text:  # else Markdown may see code elsewhere
+        raise InputError("Code stands between two “`” of one line.")
     if len(text) - len(text.lstrip()) > DEEPEST:
         raise InputError("This line begins with at most {n} blanks.", n=DEEPEST)
     if refused:

@@ -106,8 +106,8 @@ class Looked:
     def on(self, state: State) -> State:
         """Return a State so looked at, where it is said, else as it is."""
         state = replace(state, tab=self.view, stage=self.stage, look=self._look)
-        if self.page:
-            state = state.turned(self.view, self.page)
+        for first in PAGES[self.view][:1]:
+            state = state.turned(self.view, self.page or first)
         if self.steps is not None:
             state = replace(state, step=self.steps)
         place = self.kind or state.kind, self.layer, self.head

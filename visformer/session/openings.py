@@ -79,7 +79,7 @@ def _resumed(state: State, opening: OpenWish, event: Opened) -> Next:
     A model that has changed since makes no run of it: what was recorded stays.
     """
     recipe = opening.resume
-    if recipe is None or event.model.digest != recipe.digest:
+    if recipe is None or recipe.digest not in (None, event.model.digest):
         error = _(
             "The model has changed since the session was kept: its run is shown as it "
             "was."

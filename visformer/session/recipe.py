@@ -84,7 +84,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     redo: tuple[WantedRun, ...] = ()
     path: str = ""
     overrides: tuple[tuple[str, Value], ...] = ()
-    digest: str = ""  # of that checkpoint
+    digest: str | None = ""  # of that checkpoint; None: of whatever is there
     recorded: bool = False  # the run is a file's, which nothing has changed
     tree: tuple[RecipeRun, ...] = ()
     pinned: Count | None = None  # the number in the tree of the baseline

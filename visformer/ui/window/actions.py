@@ -33,6 +33,7 @@ from visformer.ui.views import VIEWS
 from visformer.ui.widgets.export import PICTURES, ask_where, save_picture
 from visformer.ui.window.appearance import Appearance
 from visformer.ui.window.keys_page import KeysPage
+from visformer.ui.window.lessons import LessonWalk, build_lessons_menu
 from visformer.ui.window.presenting import Presentation
 from visformer.ui.window.session_files import NOTHING, SessionFiles, choose_session
 from visformer.ui.window.window_parts import WindowParts
@@ -58,6 +59,7 @@ def build_menus(
     files: SessionFiles,
     appearance: Appearance,
     presentation: Presentation,
+    lessons: LessonWalk,
 ) -> Ways:
     """Fill the menus of the header; return the entries of Undo, Redo, Back, Forward."""
     bar = window.header.menu
@@ -95,6 +97,7 @@ def build_menus(
         lambda: _enable((original,), bool(window.session.state.intervention))
     )
     _build_view_menu(window, bar.addMenu(_("&View")), ways, appearance, presentation)
+    build_lessons_menu(window, lessons, bar.addMenu(_("&Lessons")))
     help_menu = bar.addMenu(_("&Help"))
     _add(help_menu, p_("keyboard", "&Keys"), lambda: _show_keys(window), "F1")
     _add(help_menu, _("&About Visformer"), lambda: _show_limits(window))
@@ -298,8 +301,6 @@ def build_keys(
     held: dict[object, Callable[[], object]] = {
         key.Key_Left: transport.back,
         key.Key_Right: transport.forward,
-        key.Key_PageUp: transport.back,
-        key.Key_PageDown: transport.forward,
         "Ctrl+Left": lambda: window.walk_heads(0, -1),
         "Ctrl+Right": lambda: window.walk_heads(0, 1),
         "Ctrl+Up": lambda: window.walk_heads(-1, 0),

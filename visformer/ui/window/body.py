@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QObject, QPoint, QRect
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
 
 from visformer.language import _
 from visformer.program.memory import Memory
 from visformer.session.state import State
 from visformer.ui.bars.candidates import CandidatesPanel
 from visformer.ui.bars.drawer import Drawer
+from visformer.ui.bars.lesson_panel import LessonPanel
 from visformer.ui.bars.message_stack import MessageStack
 from visformer.ui.layout import fill
 from visformer.ui.look import icons, theme
@@ -46,12 +47,20 @@ class Body(Dressed, QWidget):
         ) = None
         self._said = 0  # the height of what is said below the pictures, in pixels
         self._column.addWidget(self.chrome)
+        self._row = QHBoxLayout()  # a lesson, and the pictures
+        self._column.addLayout(self._row, 1)
+        self._lesson: LessonPanel | None = None
         self.dress()
 
     def add_rows(self, *rows: QWidget) -> None:
         """Add the rows above the pictures."""
         for row in rows:
             self._rows.addWidget(row)
+
+    def put_left(self, lesson: LessonPanel) -> None:
+        """Put what a lesson says left of the pictures."""
+        self._lesson = lesson
+        self._row.insertWidget(0, lesson)
 
     def fill(
         self,
@@ -66,7 +75,7 @@ class Body(Dressed, QWidget):
         ``titled``: what is below the titles, which nothing lies over; ``beside``: what
         may have room below it for the messages, else they are below the pictures.
         """
-        self._column.addWidget(place, 1)
+        self._row.addWidget(place, 1)
         self._over = place, titled, beside, drawer, messages
         for part in (place, beside, drawer):
             part.installEventFilter(self)
@@ -74,6 +83,8 @@ class Body(Dressed, QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
+        if self._lesson is not None:
+            self._lesson.fit(self.width())
         self._settle()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
@@ -85,6 +96,7 @@ class Body(Dressed, QWidget):
         space = theme.gap(self)
         self._column.setContentsMargins(space, space, space, self._said)
         self._column.setSpacing(space)
+        self._row.setSpacing(space)
         self._rows.setSpacing(space)
 
     def _settle(self) -> None:

@@ -34,6 +34,7 @@ COLUMNS: tuple[tuple[tuple[str, tuple[KeyEntry, ...]], ...], ...] = (
                 ("Up, Down", N_("in the source line: earlier sentences")),
                 ("Right, Page Down", N_("one step forward")),
                 ("Left, Page Up", N_("one step back")),
+                ("Page Down, Page Up", N_("in a lesson: on, and to the stop before")),
                 ("Home, End", N_("before the first step, to the last step")),
                 ("Space", N_("play or pause")),
                 ("Ctrl+.", N_("stop what the engine is doing")),

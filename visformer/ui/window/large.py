@@ -162,6 +162,7 @@ class LargePlace(QStackedWidget):
         super().__init__()
         self._pressed: QWidget | None = None  # the picture
         self._sentence = ""  # on what a large picture shows
+        self._brief = False
         self._usual, self.alone = usual, _Alone(self)
         self.words = RoleLabel(_("what is seen here"))
         self._mark = plain_label("", faint=True)
@@ -206,7 +207,12 @@ class LargePlace(QStackedWidget):
         self._sentence = sentence
         if self.picture is not None:
             self.words.setText(sentence)
-            self.words.setVisible(bool(sentence))
+            self.words.setVisible(bool(sentence) and not self._brief)
+
+    def be_brief(self, *, brief: bool) -> None:
+        """Leave the sentence out, where something else says what is seen."""
+        self._brief = brief
+        self.explain(self._sentence)
 
     def mark(self, words: str) -> None:
         """Say below the large picture that the run is not the model's own."""
@@ -219,6 +225,10 @@ class LargePlace(QStackedWidget):
         self._row.addWidget(beside)
         for part in (above, beside):
             part.hide()
+
+    def put_below(self, widget: QWidget) -> None:
+        """Keep a widget below the large picture, and below what is beside that."""
+        self._rows.addWidget(widget)
 
     def lend(self, screen: QScreen) -> None:
         """Show the large picture alone on another screen; the keys stay here.

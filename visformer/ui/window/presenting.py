@@ -119,6 +119,7 @@ class Presentation:
         self._follows = True  # the view's choice, not a picture that was large before
         self._screen: QScreen | None = None  # another than the window's
         self._parts = 0  # of what is seen, as many as have its font
+        self.turned: Callable[[], object] = lambda: None  # it has begun, or ended
         self.strips = Strips()
         self.aside = plain_label("")
         self.aside.setAccessibleName(_("the cell that is looked at, or what is next"))
@@ -159,6 +160,7 @@ class Presentation:
             window.showFullScreen()
         self.dress()  # for the width that there is now
         self.draw(window.session.state)
+        self.turned()
 
     def end(self) -> None:
         """Put everything back."""
@@ -186,6 +188,13 @@ class Presentation:
             window.large.enlarge(picture)
         elif self._focused is not None and isValid(self._focused):
             self._focused.setFocus()
+        self._screen = None
+        self.turned()
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether it is on another screen than the window."""
+        return self._screen is not None
 
     def _lose(self, screen: QScreen) -> None:
         if screen is self._screen:

@@ -30,6 +30,7 @@ from visformer.session.kept import (
     session_of,
     settled,
 )
+from visformer.session.lesson import SUFFIX, Lesson, read_lesson
 from visformer.session.recipe import Recipe, read_recipe, written
 from visformer.session.runs import first_step
 from visformer.session.sharing import runs_json, saved
@@ -404,7 +405,7 @@ log = logging.getLogger(__name__)
 
 
 class TraceOpener(QObject):
-    """Opens one file after another; only the newest is shown.
+    """Opens one trace or lesson after another; only the newest is shown.
 
     A thread reads what the first picture needs; one that a slow disk holds up does not
     keep the program from ending.
@@ -415,10 +416,10 @@ class TraceOpener(QObject):
     def __init__(
         self,
         session: Session,
-        show: Callable[[SavedSession, str], None],
+        show: Callable[[SavedSession | Lesson, str], None],
         parent: QObject,
     ) -> None:
-        """``show`` takes each file's session and path, on the window's thread."""
+        """``show`` takes what each file has, and its path, on the window's thread."""
         super().__init__(parent)
         self._session, self._show = session, show
         self._newest = 0
@@ -441,10 +442,13 @@ class TraceOpener(QObject):
         self._newest += 1
 
     def _read(self, number: int, path: str, kind: Kind) -> None:
-        found: SavedSession | VisformerError
+        found: SavedSession | Lesson | VisformerError
         try:
-            found = read_session(Path(path))
-            read_ahead(found.shown, kind)
+            if path.endswith(SUFFIX):
+                found = read_lesson(Path(path))
+            else:
+                found = read_session(Path(path))
+                read_ahead(found.shown, kind)
         except VisformerError as error:
             found = error
         except Exception as error:  # the window must not wait for ever
@@ -460,7 +464,7 @@ class TraceOpener(QObject):
             return
 
     def _finish(
-        self, number: int, path: str, found: SavedSession | VisformerError
+        self, number: int, path: str, found: SavedSession | Lesson | VisformerError
     ) -> None:
         if number != self._newest:
             return

@@ -18,6 +18,7 @@ from visformer.pictures.words.modified_run import change_words, export_words
 from visformer.program.guard import contain_overrides, separately
 from visformer.program.memory import Memory
 from visformer.session import openings, runs, side_requests
+from visformer.session.lesson import Lesson
 from visformer.session.navigation import click_source
 from visformer.session.pending import read_answers
 from visformer.session.receive import receive
@@ -58,6 +59,7 @@ from visformer.ui.window.appearance import Appearance
 from visformer.ui.window.body import Body, Side
 from visformer.ui.window.change_offers import token_offers
 from visformer.ui.window.large import FirstClick, LargePlace
+from visformer.ui.window.lessons import LessonWalk
 from visformer.ui.window.presenting import Presentation
 from visformer.ui.window.session_files import SessionFiles, TraceOpener
 from visformer.ui.window.tabs import Tabs
@@ -89,15 +91,20 @@ class MainWindow(WindowParts):
         self._late = SingleShot(self, self._draw_late)
         self.held = HeldKeys(self, self._draw, lambda state: self.transport.draw(state))
         self.session = Session(self.held.draw, engine, needed)
-        self._traces = TraceOpener(self.session, self.show_file, self)
+        self._traces = TraceOpener(self.session, self._show_opened, self)
         self.open_trace = self._traces.open
         self.files = SessionFiles(self, keep)
+        self.shown_file = lambda: self.files.path
         self.save_runs = self.files.save_runs
         self._build()
-        self.ways = build_menus(self, self.files, self.appearance, self.presentation)
+        self.ways = build_menus(
+            self, self.files, self.appearance, self.presentation, self.lessons
+        )
         own: dict[object, Callable[[], object]] = {
             Qt.Key.Key_Escape: self.escape,
             "Ctrl+.": self.stop,
+            Qt.Key.Key_PageUp: self.held.by_key(self.lessons.back),
+            Qt.Key.Key_PageDown: self.held.by_key(self.lessons.forward),
         }
         build_keys(self, self.presentation, own, self.held.by_key)
         wire(self)
@@ -171,6 +178,9 @@ class MainWindow(WindowParts):
         self.setStatusBar(self.status)
         self.presentation = Presentation(self, lambda: self.appearance.zoom)
         self.header.present.clicked.connect(self.presentation.toggle)
+        self.lessons = LessonWalk(self, self.presentation)
+        body.put_left(self.lessons.panel)
+        self.large.put_below(self.lessons.subtitle)
         for strips in (self.strips, self.presentation.strips):
             strips.step_chosen.connect(self.transport.go)
             strips.source_chosen.connect(
@@ -217,7 +227,7 @@ class MainWindow(WindowParts):
             *(self.strips.draw, self.source_box.draw, self.sentence.draw),
             *(self.side.draw, self.candidates.draw),
             *((self.tabs.draw,) if pictures else ()),
-            *(self.tabs.say, self.presentation.draw),
+            *(self.tabs.say, self.presentation.draw, self.lessons.draw),
         ]
         # a run is read from its file only when it is drawn
         damage = separately(partial(draw, state) for draw in draws)
@@ -258,6 +268,12 @@ class MainWindow(WindowParts):
         """Show a session; Ctrl+S writes it to its file, or asks where there is none."""
         self.show_runs(session)
         self.files.shown(session, path)
+
+    def _show_opened(self, found: SavedSession | Lesson, path: str) -> None:
+        if isinstance(found, Lesson):
+            self.lessons.begin(found)
+        else:
+            self.show_file(found, path)
 
     def _leave_form(self) -> None:
         self._engine.abandon()

@@ -16,6 +16,7 @@ from visformer.pictures.words.absent import missing_kinds_words
 from visformer.program.diagnostics import Health
 from visformer.program.memory import Memory
 from visformer.session import openings, runs
+from visformer.session.lesson import SUFFIX
 from visformer.session.state import Next, Session, State
 from visformer.trace_file.saved_session import SavedRun, SavedSession
 from visformer.ui.bars.candidates import CandidatesPanel
@@ -56,6 +57,7 @@ class WindowParts(QMainWindow):
     save_runs: Callable[[Sequence[int], str], None]  # their keys; "vis" or "json"
     reference: SourceLine
     restore: RestoreBar
+    shown_file: Callable[[], str]  # the session's file, "" for none
     side: Side
     source: SourceLine
     status: StatusLine
@@ -72,8 +74,8 @@ class WindowParts(QMainWindow):
         beside: Overrides = (),
         then: str = "",
     ) -> None:
-        """Open a checkpoint, or a Trace (``*.vis``); see ``open_checkpoint``."""
-        if path.endswith(".vis"):
+        """Open a checkpoint, a Trace or a lesson; see ``open_checkpoint``."""
+        if path.endswith((".vis", SUFFIX)):
             self.open_trace(path)
             return
         self.session.do(

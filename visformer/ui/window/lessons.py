@@ -1,0 +1,393 @@
+"""A lesson in the window: walked, left, and shown beside or below the picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from PySide6.QtCore import QObject, QTimer
+from PySide6.QtGui import QAction
+from PySide6.QtWidgets import QFileDialog, QMenu
+
+from visformer import paths
+from visformer.errors import InputError
+from visformer.language import _, ngettext, tag
+from visformer.pictures.selection import AttentionCell
+from visformer.pictures.token_names import word
+from visformer.session.lesson import SUFFIX, Lesson, LessonStop
+from visformer.session.lesson_walk import is_done, is_there, look, on_rails, run_stop
+from visformer.session.state import State
+from visformer.ui.bars.lesson_panel import LessonPanel, StopWords, Subtitle
+from visformer.ui.changed import Changed
+from visformer.ui.layout import SingleShot
+from visformer.ui.look.theme import has_motion
+from visformer.ui.window.presenting import Presentation
+from visformer.ui.window.window_parts import WindowParts
+from visformer.values.facts import SIDES
+from visformer.values.trace import Trace
+from visformer.words import probability
+
+FLASH_MS, FLASHES = 220, 6  # the true cell: shown, not shown, ...
+LANGUAGES = "lessons"  # a folder of the resources, with one for each language
+
+
+class LessonWalk(QObject):
+    """The lesson that is open: its stops set the window, the user goes on and back."""
+
+    def __init__(self, window: WindowParts, presentation: Presentation) -> None:
+        super().__init__(window)
+        self._window, self._presentation = window, presentation
+        self.lesson: Lesson | None = None
+        self.panel, self.subtitle = LessonPanel(), Subtitle()
+        self._walked: Sequence[int] = ()  # numbers of the stops, from 0
+        self._at = 0  # in them
+        self._settled = False  # the run is there, and is looked at as the stop says
+        self._rails: tuple[object, ...] = ()  # of the State as the stop has left it
+        self._open = False  # a question is not answered yet
+        self._hidden = False  # what is not yet written, as long as that answers it
+        self._answer = ""
+        self._done, self._begun = False, 0  # the task; at which step it began
+        self._changed = Changed()
+        self._later = SingleShot(self, self._settle)
+        self._flash, self._flashes = QTimer(self, interval=FLASH_MS), 0
+        self._flash.timeout.connect(self._flash_on)
+        self._cells: tuple[AttentionCell, AttentionCell] | None = None  # guess, truth
+        self.panel.walked.connect(lambda by: self.forward() if by > 0 else self.back())
+        self.panel.returned.connect(lambda: self._go(self._at))
+        self.panel.closed.connect(self.close)
+        self.panel.planned.connect(self._plan)
+        presentation.turned = self._turned
+
+    # ---- opened and closed -------------------------------------------------------
+
+    def begin(self, lesson: Lesson) -> None:
+        """Walk a lesson from its first stop."""
+        self.lesson = lesson
+        minutes = {
+            at: ngettext("{n} minute", "{n} minutes", at) for at in sorted(lesson.plans)
+        }
+        self.panel.name(lesson.title, {0: _("all stops"), **minutes})
+        self._plan(0)
+        if lesson.newer:
+            words = _(
+                "This lesson is of a newer version: what is not known here is left out."
+            )
+            self._window.session.set(notice=words)
+
+    def close(self) -> None:
+        """End the lesson; what it has set stays."""
+        if self._hidden:
+            self._open = False
+            self._look()
+        self.lesson = None
+        self._flash.stop()
+        self._dress()
+
+    def _plan(self, minutes: int) -> None:
+        assert self.lesson is not None
+        whole = range(len(self.lesson.stops))
+        self._walked = self.lesson.plans.get(minutes, whole)
+        self._go(0)
+
+    @property
+    def stop(self) -> LessonStop | None:
+        """The stop at which the lesson stands."""
+        if self.lesson is None:
+            return None
+        return self.lesson.stops[self._walked[self._at]]
+
+    # ---- walked ------------------------------------------------------------------
+
+    def forward(self) -> None:
+        """Answer the question, do the task, or go to the next stop."""
+        stop = self.stop
+        if stop is None:
+            self._window.transport.forward()
+        elif self._strayed and not self._does:
+            self._go(min(self._at + 1, len(self._walked) - 1))
+        elif self._open:
+            self._reveal(None)
+        elif self._does and self._settled:
+            self._do()
+        elif self._at + 1 < len(self._walked):
+            self._go(self._at + 1)
+
+    def back(self) -> None:
+        """Go to the stop before."""
+        if self.lesson is None:
+            self._window.transport.back()
+        else:
+            self._go(max(0, self._at - 1))
+
+    def _go(self, at: int) -> None:
+        """Set the window as a stop says; its words stand there at once."""
+        self._at = at
+        stop = self.stop
+        assert stop is not None
+        self._flash.stop()
+        self._settled, self._answer = False, ""
+        self._open, self._done = bool(stop.ask), False
+        window, setting = self._window, stop.setting
+        window.transport.pause()
+        if setting.recorded:
+            if not is_there(window.session.state, setting, window.shown_file()):
+                window.open(setting.path)
+        else:
+            window.source.setText(setting.run.sentence)
+            window.reference.setText(setting.run.reference)
+            window.guarded(lambda: window.session.do(run_stop, setting))
+        self._look()
+        self._dress()
+        self._later.start()
+
+    def _look(self) -> None:
+        """Look at the run as the stop says; a question hides the row of its answer."""
+        stop = self.stop
+        assert stop is not None
+        steps, answer = stop.setting.looked.steps, stop.answer
+        hides = self._open and answer is not None and answer.step is not None
+        session = self._window.session
+        state = look(session.state, stop.setting, steps - hides if steps else None)
+        ahead = state.look.ahead or self._hidden
+        self._hidden = hides and ahead
+        look_now = replace(state.look, ahead=ahead and not hides)
+        session.go(replace(state, look=look_now))
+        self._rails = on_rails(session.state)
+        self._begun = session.state.step
+
+    def _settle(self) -> None:
+        """Look at the run once it is there; then notice what the user does."""
+        stop, window = self.stop, self._window
+        state = window.session.state
+        if stop is None:
+            return
+        if not self._settled:
+            if not is_there(state, stop.setting, window.shown_file()):
+                return
+            self._settled = True
+            try:
+                stop.setting.looked.fit(state)
+            except InputError as error:
+                window.session.set(error=str(error))
+            self._look()
+            self._enlarge(stop)
+        elif self._open and stop.answer is not None and state.locked is not None:
+            self._reveal(state.locked)
+        elif stop.do is not None and self._does and not self._open:
+            self._done = is_done(state, stop.do, self._begun)
+            if self._done:
+                self._rails = on_rails(state)
+        self._dress()
+
+    def _enlarge(self, stop: LessonStop) -> None:
+        window = self._window
+        if self._presentation.on:
+            return
+        view = window.tabs.shown
+        if not stop.setting.large or view is None:
+            window.large.restore()
+            return
+        picture = view.main_picture() or next(iter(window.large.pictures()), None)
+        if picture is not None:
+            window.large.enlarge(picture)
+
+    @property
+    def _does(self) -> bool:
+        """Whether a task is to be done: in any way, so that none leaves the lesson."""
+        stop = self.stop
+        return stop is not None and stop.do is not None and not self._done
+
+    @property
+    def _strayed(self) -> bool:
+        """Whether the window is set otherwise than the lesson has left it."""
+        if self.stop is None or not self._settled:
+            return False
+        return self._rails != on_rails(self._window.session.state)
+
+    # ---- asked and done ----------------------------------------------------------
+
+    def _reveal(self, guess: AttentionCell | None) -> None:
+        """Answer the question: the true cell flashes beside the guess, if any."""
+        stop, session = self.stop, self._window.session
+        assert stop is not None
+        self._open = False
+        if stop.answer is None or session.state.trace is None or not self._settled:
+            self._dress()
+            return
+        self._look()
+        trace = session.state.visible
+        assert trace is not None
+        try:
+            truth = stop.answer.cell(trace)
+        except InputError as error:
+            session.set(error=str(error))
+            return
+        assert truth is not None
+        guessed = None if guess is None else _guessed(guess, truth)
+        self._answer = _answer_words(trace, stop, truth, guessed)
+        self._cells = guessed or truth, truth
+        self._flashes = FLASHES if has_motion() else 0
+        self._flash.start()
+        self._flash_on()
+
+    def _flash_on(self) -> None:
+        """Show the true cell and the guess in turn; the true one stays."""
+        assert self._cells is not None
+        guess, truth = self._cells
+        on = self._flashes % 2 == 0
+        self._flashes -= 1
+        session = self._window.session
+        session.set(locked=truth if on else (None if guess == truth else guess))
+        if self._flashes < 0:
+            self._flash.stop()
+            session.set(locked=truth)
+        self._rails = on_rails(session.state)
+        self._dress()
+
+    def _do(self) -> None:
+        """Do the task for the user."""
+        stop, session = self.stop, self._window.session
+        assert stop is not None
+        assert stop.do is not None
+        task = stop.do
+        if task.setting is None:
+            session.set(step=self._begun + task.steps)
+            self._done = True
+        else:
+            session.do(run_stop, task.setting)
+            session.go(look(session.state, task.setting))
+        self._rails = on_rails(session.state)
+        self._later.start()
+
+    # ---- shown -------------------------------------------------------------------
+
+    def draw(self, state: State) -> None:
+        """Follow the State, after it is drawn: it may be what was waited for."""
+        if self.lesson is not None:
+            self._later.start()
+
+    def _turned(self) -> None:
+        """Follow the presentation, which has begun or ended."""
+        stop, presenting = self.stop, self._presentation.on
+        self._window.large.be_brief(brief=presenting and stop is not None)
+        if stop is not None and self._settled:
+            self._enlarge(stop)
+        self._dress()
+
+    def _dress(self) -> None:
+        """Show the words where they are seen."""
+        stop, presenting = self.stop, self._presentation.on
+        elsewhere = presenting and self._presentation.elsewhere
+        self.panel.setVisible(stop is not None and (elsewhere or not presenting))
+        self.subtitle.setVisible(stop is not None and presenting)
+        if stop is None:
+            return
+        words = self._words(stop, notes=elsewhere)
+        if self._changed("words", words):
+            self.panel.say(words)
+            self.subtitle.say(words)
+
+    def _words(self, stop: LessonStop, *, notes: bool) -> StopWords:
+        return StopWords(
+            title=stop.title,
+            text=stop.text,
+            question=stop.ask,
+            answer=self._answer,
+            after="" if self._open else stop.after,
+            task="" if stop.do is None or self._open else stop.do.words,
+            done=self._done,
+            notes=stop.notes if notes else "",
+            place=_("stop {n} of {of}", n=self._at + 1, of=len(self._walked)),
+            first=self._at == 0,
+            last=self._at + 1 == len(self._walked),
+            strayed=self._strayed,
+            busy=self._does,
+        )
+
+
+def _guessed(guess: AttentionCell, truth: AttentionCell) -> AttentionCell:
+    """Return the guess in the row that was asked about.
+
+    A click on a source token is on a row of the encoder: the token is meant.
+    """
+    other = guess.kind == "encoder" != truth.kind
+    return truth._replace(key=guess.query if other else guess.key)
+
+
+def _answer_words(
+    trace: Trace, stop: LessonStop, truth: AttentionCell, guess: AttentionCell | None
+) -> str:
+    looked = stop.answer
+    assert looked is not None
+    layer, head = int(looked.given["layer"]) - 1, int(looked.given["head"]) - 1
+    weights = trace.attention(truth.kind, layer, head)[truth.query]
+    side = SIDES[truth.kind][1]
+
+    def said(cell: AttentionCell) -> tuple[str, str]:
+        return word(trace, side, cell.key), probability(float(weights[cell.key]))
+
+    token, weight = said(truth)
+    if guess is None or guess == truth:
+        return _("“{token}”: {weight}.", token=token, weight=weight)
+    other, less = said(guess)
+    return _(
+        "“{token}”: {weight}. The guess, “{other}”: {less}.",
+        token=token,
+        weight=weight,
+        other=other,
+        less=less,
+    )
+
+
+# ---- the menu --------------------------------------------------------------------
+
+
+def build_lessons_menu(window: WindowParts, walk: LessonWalk, menu: QMenu) -> None:
+    """Offer the lessons that are bundled, in the language in use, and any other."""
+    opened = menu.addAction(_("&Open a lesson…"))
+    opened.triggered.connect(lambda _checked=False: choose_lesson(window))
+    closed = menu.addAction(_("&Close the lesson"))
+    closed.triggered.connect(lambda _checked=False: walk.close())
+    first = menu.insertSeparator(opened)
+    bundled: list[QAction] = []
+
+    def show() -> None:
+        closed.setEnabled(walk.lesson is not None)
+        for entry in bundled:
+            menu.removeAction(entry)
+        bundled[:] = []
+        for path in bundled_lessons():
+            entry = QAction(_title(path).replace("&", "&&"), menu)
+            act = partial(window.open, str(path))
+            entry.triggered.connect(lambda _checked=False, act=act: act())
+            menu.insertAction(first, entry)
+            bundled.append(entry)
+
+    menu.aboutToShow.connect(show)
+
+
+def bundled_lessons() -> list[Path]:
+    """Return the bundled lessons of the language in use, or the English ones."""
+    folder, language = paths.resource(LANGUAGES), tag().partition("-")[0]
+    found = sorted((folder / language).glob(f"*{SUFFIX}"))
+    return found or sorted((folder / "en").glob(f"*{SUFFIX}"))
+
+
+def _title(path: Path) -> str:
+    """Return a lesson's title without reading all of it."""
+    with path.open(encoding="utf-8") as file:
+        for line, _at in zip(file, range(10), strict=False):
+            if line.startswith("title:"):
+                return line.partition(":")[2].strip()
+    return path.name
+
+
+def choose_lesson(window: WindowParts) -> None:
+    """Ask for a lesson, and open it."""
+    path, _kind = QFileDialog.getOpenFileName(
+        window, _("Open a lesson"), "", f"*{SUFFIX}"
+    )
+    if path:
+        window.open(path)
