@@ -13,6 +13,7 @@ from visformer import paths
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
 from visformer.core.translation import translate
+from visformer.formats.layouts import TUTORIALS
 from visformer.formats.loading import load
 from visformer.pictures.words.scene import telling_head
 from visformer.trace_file.trace_file import read_trace
@@ -105,7 +106,7 @@ def test_the_blackboards_model_copies_every_string_with_matrices_of_four_by_four
         assert read == [0, 1, 2]  # the letter that is written is the one that is read
 
 
-@pytest.mark.parametrize("layout", ["handout", "labml", "modular"])
+@pytest.mark.parametrize("layout", TUTORIALS)
 def test_the_lessons_have_a_model_of_each_tutorial(layout: str) -> None:
     folder = paths.checkpoint(f"lessons/{layout}")
     checkpoint = load(folder, device="cpu")

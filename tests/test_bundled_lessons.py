@@ -9,10 +9,10 @@ import pytest
 
 from visformer import paths
 from visformer.commands.check_lesson import checked
+from visformer.formats.layouts import TUTORIALS
 from visformer.session.lesson import Lesson, LessonStop, read_lesson
 
 FILES = sorted(paths.resource("lessons").glob("*/*.lesson.md"))
-# integers that are said of the text itself or of the paper: steps, counts, names
 _NUMBER = re.compile(r"(?<![\w√/=.-])(\d+\.\d+)(?![\w])")
 
 
@@ -31,7 +31,8 @@ def test_both_languages_have_the_same_lessons() -> None:
         for language in ("en", "zh")
     }
     assert names["en"] == names["zh"]
-    assert {f"{name}.lesson.md" for name in ("lecture", "what-if")} <= names["en"]
+    needed = {"lecture", "what-if", "find-a-fault", *TUTORIALS}
+    assert {f"{name}.lesson.md" for name in needed} <= names["en"]
 
 
 def test_every_expectation_holds(lesson: Lesson) -> None:
@@ -60,11 +61,15 @@ def _sayable(stops: tuple[LessonStop, ...]) -> set[float]:
 
 
 def test_decimal_numbers_in_the_text_are_expected(lesson: Lesson) -> None:
-    """A number with a point is one that the run shows, here or at a stop before."""
+    """A number with a point is one that the run shows, here or at a stop before.
+
+    What stands after “=” is computed in the sentence itself, as √32 = 5.7.
+    """
     for at, stop in enumerate(lesson.stops):
         known = _sayable(lesson.stops[: at + 1])
-        said = {float(n) for n in _NUMBER.findall(f"{stop.text} {stop.after}")}
-        derived = {float(n) for n in re.findall(r"= (\d+\.\d+)", stop.text)}
+        text = f"{stop.text} {stop.after}"
+        said = {float(n) for n in _NUMBER.findall(text)}
+        derived = {float(n) for n in re.findall(r"= (\d+\.\d+)", text)}
         assert said - derived <= known, (stop.title, said - derived - known)
 
 
