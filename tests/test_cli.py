@@ -50,6 +50,22 @@ def test_translate_keeps_lines_and_order_and_tells_what_it_cuts(folder: Path) ->
     assert "is cut to 64 tokens, the model's limit; it has 121." in done.stderr.decode()
 
 
+def test_a_line_that_waits_for_no_other_is_translated(folder: Path) -> None:
+    """A program may write a line, read its translation, and write the next one."""
+    command = [sys.executable, "-m", "visformer", "translate", "--checkpoint"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([*command, str(folder)], text=True, **pipes) as program:
+        assert program.stdin is not None
+        assert program.stdout is not None
+        for line in ("ab", "abc"):
+            program.stdin.write(f"{line}\n")
+            program.stdin.flush()
+            (made,) = visformer.translate([line], folder)
+            assert program.stdout.readline() == f"{made}\n"
+        program.stdin.close()
+        assert program.wait(100) == 0
+
+
 def test_translate_prints_hypotheses_and_their_scores(folder: Path) -> None:
     """A line of JSON for each sentence, as ``visformer.search`` returns them."""
     arguments = "--checkpoint", str(folder), "--beam", "3", "--n-best", "2", "--json"
@@ -238,8 +254,11 @@ def test_render_looks_where_the_window_opens_but_for_what_is_asked(
 def test_a_translation_is_one_line_whatever_the_model_makes(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made = ["a\nb\r\nc", " c   d "]
-    monkeypatch.setattr("visformer.core.translation.translate", lambda *_, **__: made)
+    made = {"x": "a\nb\r\nc", "y": " c   d "}
+    monkeypatch.setattr(
+        "visformer.core.translation.translate",
+        lambda _model, lines, **_more: [made[line] for line in lines],
+    )
     monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(b"x\ny\n")))
     assert main(["translate", "--checkpoint", str(folder), "--device", "cpu"]) == 0
     assert capsys.readouterr().out == "a b c\n c   d \n"

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import sys
+import threading
 from collections.abc import Iterator
+from queue import Queue
+from typing import BinaryIO
 
 from visformer.commands.load_options import add_checkpoint, checkpoint_paths, overrides
 from visformer.commands.shared import results
 from visformer.errors import InputError
-from visformer.language import _
+from visformer.language import _, ngettext
 from visformer.text import clean, visible
 from visformer.values.questions import location_and_keywords
 
-GROUP = 64  # lines translated together
+MOST = 512  # lines that are translated together
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +61,9 @@ def run(options: argparse.Namespace) -> int:
     if sys.stdin is None:
         raise InputError("Standard input is closed: give it one sentence per line.")
     output = results()
-    groups = _groups(1 if sys.stdin.isatty() else GROUP)  # one by one to a person
+    groups, done = _lines(), 0
+    told = sys.stderr if sys.stderr and sys.stderr.isatty() else None
+    told = None if output.isatty() else told  # which shows the lines themselves
     from visformer.core.translation import search, translate
     from visformer.formats.loading import load
 
@@ -76,31 +82,72 @@ def run(options: argparse.Namespace) -> int:
             # control characters of an untrusted vocabulary are shown, not obeyed
             output.write((visible(line) if output.isatty() else line) + "\n")
         output.flush()
+        done += len(lines)
+        if told:
+            said = ngettext("{n:,} line translated", "{n:,} lines translated", done)
+            print(f"\r{said}", end="", file=told, flush=True)
+    if told:
+        print(file=told)
     return 0
 
 
-def _groups(size: int) -> Iterator[list[str]]:
-    """Yield the lines of standard input in groups.
+def _lines() -> Iterator[list[str]]:
+    """Begin to read standard input; yields its lines, as many at a time as are there.
 
-    Raises InputError at the first line that is not UTF-8, after those before it.
+    A slow pipe is so answered line by line, and the ``MOST`` lines of a file that are
+    translated together are sorted by their length. Raises InputError at the first line
+    that is not UTF-8, after those before it, and OSError where reading fails.
     """
-    group: list[str] = []
-    for number, raw in enumerate(sys.stdin.buffer, 1):
-        try:
-            text = raw.decode("utf-8-sig" if number == 1 else "utf-8")
-            readable = 3 * raw.count(0) < len(raw)  # every second byte of UTF-16 is 0
-        except UnicodeDecodeError:
-            readable = False
-        if not readable:
+    waiting: Queue[str | Exception | None] = Queue(MOST)
+    threading.Thread(target=_read, args=(waiting,), daemon=True).start()
+    return _groups(waiting)
+
+
+def _groups(waiting: Queue[str | Exception | None]) -> Iterator[list[str]]:
+    line: str | Exception | None = ""
+    while isinstance(line, str):
+        group = []
+        while isinstance(line := waiting.get(), str):
+            group.append(line)
+            if len(group) == MOST or waiting.empty():
+                break
+        if group:
             yield group
-            raise InputError(
-                "Line {n} of the input is not UTF-8. Convert the input, for "
-                "example with “iconv -t utf-8”.",
-                n=number,
-            )
-        group.append(clean(text.rstrip("\r\n")))
-        if len(group) >= size:
-            yield group
-            group = []
-    if group:
-        yield group
+    if line is not None:
+        raise line
+
+
+def _read(waiting: Queue[str | Exception | None]) -> None:
+    try:
+        for number, raw in enumerate(_bytes(), 1):
+            waiting.put(_text(raw, number))
+        waiting.put(None)
+    except (InputError, OSError) as error:
+        waiting.put(error)
+
+
+def _bytes() -> BinaryIO:
+    """Return standard input as a file of its own.
+
+    Python cannot end while a thread reads the one that it closes.
+    """
+    assert sys.stdin is not None
+    try:
+        return open(sys.stdin.fileno(), "rb", closefd=False)
+    except io.UnsupportedOperation:
+        return sys.stdin.buffer
+
+
+def _text(raw: bytes, number: int) -> str:
+    try:
+        text = raw.decode("utf-8-sig" if number == 1 else "utf-8")
+        readable = 3 * raw.count(0) < len(raw)  # every second byte of UTF-16 is 0
+    except UnicodeDecodeError:
+        readable = False
+    if not readable:
+        raise InputError(
+            "Line {n} of the input is not UTF-8. Convert the input, for "
+            "example with “iconv -t utf-8”.",
+            n=number,
+        )
+    return clean(text.rstrip("\r\n"))
