@@ -53,8 +53,13 @@ def test_translate_keeps_lines_and_order_and_tells_what_it_cuts(folder: Path) ->
 def test_a_line_that_waits_for_no_other_is_translated(folder: Path) -> None:
     """A program may write a line, read its translation, and write the next one."""
     command = [sys.executable, "-m", "visformer", "translate", "--checkpoint"]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen([*command, str(folder)], text=True, **pipes) as program:
+    begun = subprocess.Popen(
+        [*command, str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with begun as program:
         assert program.stdin is not None
         assert program.stdout is not None
         for line in ("ab", "abc"):
