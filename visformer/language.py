@@ -28,6 +28,9 @@ ISOLATE, END_ISOLATE = "\u2068", "\u2069"
 VARIABLE = "VISFORMER_LANGUAGE"  # inherited by the engine's process
 LANGUAGES = {"en": "English", "zh": "中文"}  # to choose from, each as it names itself
 _TRADITIONAL = {"tw", "hk", "mo", "hant"}  # Chinese that is written otherwise
+_WIDE = "[\u3001-\u303f\u4e00-\u9fff\uff00-\uffef“”]"  # no blank is between two of them
+_EDGE = "\ue000"  # for a moment, around a field whose text may be such
+_GAP = re.compile(f"(?<={_WIDE})(?:{_EDGE} {_EDGE}?| {_EDGE})(?={_WIDE})")
 
 _catalogue = gettext.NullTranslations()
 _tag = "en"
@@ -90,6 +93,16 @@ def listed(parts: Iterable[str]) -> str:
     return p_("between the parts of a list", ", ").join(parts)
 
 
+def clauses(parts: Iterable[str]) -> str:
+    """Return parts of a sentence in one line, without those that are empty."""
+    return p_("between parts of a sentence", "; ").join(filter(None, parts))
+
+
+def sentences(parts: Iterable[str]) -> str:
+    """Return whole sentences in one line, without those that are empty."""
+    return ("" if _tag == "zh-CN" else " ").join(filter(None, parts))
+
+
 def ngettext(one: str, many: str, n: int, /, **fields: object) -> str:
     """Return the form of a sentence that suits an amount; ``{n}`` is that amount."""
     return _filled(_catalogue.ngettext(one, many, n), {"n": n, **fields})
@@ -107,14 +120,18 @@ class _Number(float):
 
 
 def _filled(text: str, fields: dict[str, object]) -> str:
-    return text.format(**{name: _written(value) for name, value in fields.items()})
+    said = text.format(**{name: _written(value) for name, value in fields.items()})
+    return _GAP.sub("", said).replace(_EDGE, "") if _EDGE in said else said
 
 
 def _written(value: object) -> object:
     if isinstance(value, float):
         return _Number(value)
-    if isinstance(value, str) and not value.isascii() and _reads_leftwards(value):
-        return f"{ISOLATE}{value}{END_ISOLATE}"
+    if isinstance(value, str) and not value.isascii():
+        if _reads_leftwards(value):
+            return f"{ISOLATE}{value}{END_ISOLATE}"
+        if _tag == "zh-CN":
+            return f"{_EDGE}{value}{_EDGE}"
     return value
 
 

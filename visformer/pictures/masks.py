@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from visformer.language import N_, _, ngettext
+from visformer.language import N_, _, ngettext, sentences
 from visformer.pictures.attention.maps import axes, border, labels
 from visformer.pictures.attention.strips import source_line
 from visformer.pictures.picture import Matrix
@@ -163,7 +163,7 @@ def note(trace: Trace, kind: Kind, part: MaskPart, layer: int, head: int) -> str
         said.append(nothing_words(trace, kind, layer, head))
     elif kind != "decoder":
         said.append(_("There is none: every query may attend to every key."))
-    return " ".join(filter(None, said))
+    return sentences(said)
 
 
 def solid_words(trace: Trace, kind: Kind, part: MaskPart, layer: int) -> str:
@@ -258,7 +258,7 @@ def nothing_words(trace: Trace, kind: Kind, layer: int, head: int) -> str:
         first=row_placed(trace, kind, rows[0]),
     )
     weights = trace.attention(kind, layer, head)[rows[0]]
-    return " ".join((said, _empty_row_words(trace, kind, layer, weights)))
+    return sentences((said, _empty_row_words(trace, kind, layer, weights)))
 
 
 def false_words(trace: Trace) -> str:

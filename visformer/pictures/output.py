@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from visformer.language import N_, _, ngettext
+from visformer.language import N_, _, ngettext, sentences
 from visformer.pictures.candidates import rest_of
 from visformer.pictures.picture import Matrix, Numbers, largest, signed_shade
 from visformer.pictures.token_names import candidate, chosen_name, marks, names, word
@@ -155,7 +155,7 @@ def output_words(trace: Trace, row: int) -> str:
     reads = _(depends, row=row + 1, tokens=_read(trace, row))
     if not trace.steps:
         return reads
-    return " ".join((reads, choice_sentence(trace, row)))
+    return sentences((reads, choice_sentence(trace, row)))
 
 
 def _read(trace: Trace, row: int) -> str:
@@ -179,7 +179,7 @@ def flow_words(trace: Trace | None) -> str:
     if not len(trace):
         return _(UNDECODED)
     if not trace.steps:
-        return " ".join((without_steps_words(trace), no_output_words(trace))).strip()
+        return sentences((without_steps_words(trace), no_output_words(trace)))
     row = len(trace) - 1
     chain = [
         _("Step {step}: {tokens}", step=row + 1, tokens=_read(trace, row)),
@@ -304,7 +304,7 @@ def softmax_words(trace: Trace | None, lens: LensRows | None) -> str:
             )
         )
     said.append(_sampling_words(trace.steps[-1], lens, look, logit))
-    return " ".join(filter(None, said))
+    return sentences(said)
 
 
 def _rest_words(look: LensRow, vocabulary: int) -> str:

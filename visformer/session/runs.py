@@ -22,7 +22,7 @@ from visformer.engine.messages import (
     Silent,
 )
 from visformer.engine.mirror import Decoded
-from visformer.language import _, ngettext
+from visformer.language import _, ngettext, sentences
 from visformer.pictures.attention.strips import source_line
 from visformer.pictures.teacher_forcing import is_taught
 from visformer.pictures.words.absent import NO_ATTENTION
@@ -417,7 +417,7 @@ def _notice(state: State, event: Decoded, source: str) -> str:
     """Return what is worth knowing of the run so far: its source, and then its end."""
     said = source or state.notice
     ended = end_notice(event.trace, event.limit)
-    return said if ended in said else " ".join(filter(None, (said, ended)))
+    return said if ended in said else sentences((said, ended))
 
 
 def _broken_words(state: State) -> str:

@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from visformer.language import _
+from visformer.language import _, clauses
 from visformer.pictures.attention.maps import layer_and_head
 from visformer.pictures.attention.weights import (
     TOGETHER,
@@ -268,7 +268,7 @@ def _factor(length: int, pixels: int) -> int:
 
 def _note(trace: Trace, kind: Kind, scale: Scale, factors: tuple[int, int]) -> str:
     captured = weights_words(trace, kind, range(trace.layers(kind)))
-    return "; ".join(filter(None, (_scale_words(scale, factors), captured)))
+    return clauses((_scale_words(scale, factors), captured))
 
 
 def _scale_words(scale: Scale, factors: tuple[int, int]) -> str:

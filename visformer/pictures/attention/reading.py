@@ -17,7 +17,7 @@ import numpy as np
 from visformer.analysis.attention_summary import chosen, running_maximum, running_mean
 from visformer.analysis.head_measures import maximum
 from visformer.analysis.subwords import merged
-from visformer.language import N_, _, listed, ngettext
+from visformer.language import N_, _, clauses, listed, ngettext
 from visformer.pictures.attention import maps
 from visformer.pictures.attention.maps import (
     BothLabels,
@@ -471,7 +471,7 @@ def done_words(trace: Trace, selection: Selection, look: Look, kind: Kind) -> st
     else:
         said = weights_words(trace, kind, layers_taken(trace, look, kind, layer))
     parts = said, *_done_parts(trace, look, kind)
-    return "; ".join(filter(None, parts))
+    return clauses(parts)
 
 
 def _unshown_words(trace: Trace, selection: Selection, look: Look, kind: Kind) -> str:

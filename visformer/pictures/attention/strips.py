@@ -6,7 +6,7 @@ from typing import NamedTuple, TypedDict
 
 import numpy as np
 
-from visformer.language import N_, _
+from visformer.language import N_, _, clauses
 from visformer.pictures.attention.maps import layer_and_head
 from visformer.pictures.attention.reading import done_words, reading, title_words
 from visformer.pictures.attention.token_groups import joined_tokens
@@ -102,7 +102,7 @@ def _done(
         words = N_("measured for “{query}” · {title}")
     whose = _(words, query=query, title=title)
     done = done_words(trace, selection, look, cell.kind)
-    return "; ".join(filter(None, (whose, done)))
+    return clauses((whose, done))
 
 
 def source_line(trace: Trace) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 
 from visformer.analysis.formulas import cosine, size
 from visformer.analysis.sublayers import Residual, inactive_units
-from visformer.language import _, ngettext
+from visformer.language import _, clauses, ngettext, sentences
 from visformer.pictures.computation.head_stages import residual_picture
 from visformer.pictures.computation.stage_picture import (
     Shading,
@@ -131,7 +131,7 @@ def _inactive_words(subject: Subject, active: Floats, activation: str) -> str:
     """Say how many inner units are exactly 0; ``active`` [rows, F]."""
     shares, always = inactive_units(active)
     units, inactive = active.shape[1], float(shares[subject.at])
-    sentences = [
+    said = [
         ngettext(
             "{token}: {n:,} of {units:,} units is exactly 0 ({share}).",
             "{token}: {n:,} of {units:,} units are exactly 0 ({share}).",
@@ -153,14 +153,14 @@ def _inactive_words(subject: Subject, active: Floats, activation: str) -> str:
         ),
     ]
     if subject.trace.model.config.activation != "relu":
-        sentences.append(
+        said.append(
             _(
                 "{activation}(x) is exactly 0 only where x is 0, or where it rounds to "
                 "0.",
                 activation=activation,
             )
         )
-    return " ".join(sentences)
+    return sentences(said)
 
 
 def w2_stage(subject: Subject) -> StagePicture:
@@ -265,7 +265,7 @@ def sublayers_stage(subject: Subject) -> StagePicture:
             "{token}: {added}. Inactive units: the share of inner activations that "
             "are exactly 0.",
             token=subject.token("query"),
-            added="; ".join(added),
+            added=clauses(added),
         ),
         table=Numbers(
             rows=subject.names("query")[subject.queries],
@@ -426,4 +426,4 @@ def _dropout_words(
         difference=difference(mean, added[at]),
     )
     where = rate_words(subject.dropout, subject.options.rate)
-    return " ".join((where, one, row, expected))
+    return sentences((where, one, row, expected))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from visformer.analysis.head_measures import entropy
-from visformer.language import _, p_
+from visformer.language import _, p_, sentences
 from visformer.pictures.computation.stage_picture import (
     Shading,
     StageMap,
@@ -63,7 +63,7 @@ def scale_stage(subject: Subject) -> StagePicture:
         names += [_("weight without scale"), _("weight with scale")]
         rows += effect.weights
         full += [1.0, 1.0]
-        words = " ".join(filter(None, (words, effect_words(subject, effect))))
+        words = sentences((words, effect_words(subject, effect)))
     return StagePicture(
         formula=_formula(subject),
         maps=tuple(maps),

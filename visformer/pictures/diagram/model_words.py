@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from visformer.language import N_, _, ngettext
+from visformer.language import N_, _, ngettext, sentences
 from visformer.pictures.diagram.block_names import block_words
 from visformer.pictures.diagram.blocks import Counts, shared
 from visformer.pictures.diagram.facts_words import about_facts
@@ -240,4 +240,4 @@ def _part_sentence(trace: Trace) -> str:
             "trace.",
             len(trace),
         )
-    return " ".join((_reads(trace), choice_sentence(trace)))
+    return sentences((_reads(trace), choice_sentence(trace)))

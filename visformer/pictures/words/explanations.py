@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 
 from visformer.analysis.leaks import leaks
-from visformer.language import N_, _, ngettext
+from visformer.language import N_, _, ngettext, sentences
 from visformer.pictures.attention.maps import layer_and_head
 from visformer.pictures.beam_tree import beam_tree, step_words
 from visformer.pictures.cache import recomputes
@@ -237,7 +237,7 @@ def _positions(scene: Scene) -> str:
     if trace is None or trace.intervention.positions is None:
         return words
     change = trace.intervention.positions
-    return f"{words} {_('Changed in this run: {change}.', change=change)}"
+    return sentences((words, _("Changed in this run: {change}.", change=change)))
 
 
 def _position_input(scene: Scene) -> str:

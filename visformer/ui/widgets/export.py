@@ -42,7 +42,7 @@ from PySide6.QtWidgets import (
 
 from visformer.errors import InputError
 from visformer.files import check_suffix, exists, save_result, short
-from visformer.language import N_, _
+from visformer.language import N_, _, clauses
 from visformer.pictures.picture import Table, csv_text, json_text, npz
 from visformer.ui.layout import SingleShot, paint_later
 from visformer.ui.look.theme import BASE_SIZE, THEME, apply_theme
@@ -98,7 +98,7 @@ class Export(QObject):
         table, words = self._table(), modification(self._widget)
         if table is None or not words:
             return table
-        return replace(table, about="; ".join(filter(None, (table.about, words))))
+        return replace(table, about=clauses((table.about, words)))
 
     def popup(self, place: QPoint) -> None:
         """Show the menu at a point of the screen."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtWidgets import QWidget
 
-from visformer.language import N_, _
+from visformer.language import N_, _, sentences
 from visformer.pictures.comparison import (
     NO_DIFFERENCE,
     Runs,
@@ -119,7 +119,7 @@ class MaskLab(Dressed, View):
             self._leaks = leak_words(shown)
         if self._changed("leaks in words", shown, state.head):
             empty = empty_row_words(shown, state.head)
-            self.leaks.setText(" ".join(filter(None, (self._leaks, empty))))
+            self.leaks.setText(sentences((self._leaks, empty)))
         query = None if shown is None else focused_query(shown, selection)
         if self._changed("row", *head, query):
             self.row_words.setText(row_words(shown, selection))
@@ -155,9 +155,7 @@ class MaskLab(Dressed, View):
             difference_words(self._runs),
         )
         self.text.setText(
-            self._fixed or _(NO_DIFFERENCE)
-            if difference is None
-            else " ".join(filter(None, texts))
+            self._fixed or _(NO_DIFFERENCE) if difference is None else sentences(texts)
         )
         candidates = candidate_numbers(self._runs)
         self.candidates.draw(candidates)

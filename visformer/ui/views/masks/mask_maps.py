@@ -17,7 +17,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from visformer.language import N_, _
+from visformer.language import N_, _, sentences
 from visformer.pictures.masks import (
     PART_NAMES,
     PARTS,
@@ -203,7 +203,7 @@ class MaskMaps(Dressed, QWidget):
                 layer, head = self._places[kind]
                 self.map.draw(mask_and_leaks(trace, kind, part, layer))
                 said = parts_of(trace)[part], note(trace, kind, part, layer, head)
-                self.note.setText(" ".join(said))
+                self.note.setText(sentences(said))
                 self.picture.say(solid_words(trace, kind, part, layer))
         if self._changed("marks", trace, self._places, self.large, self._marked):
             self._mark(self._marked)
@@ -240,7 +240,7 @@ def _legend(trace: Trace | None) -> str:
         "True (may attend) or {false}; False cells are hatched.",
         false=false_words(trace),
     )
-    return " ".join(filter(None, (colours, missing_kinds_words(trace.model))))
+    return sentences((colours, missing_kinds_words(trace.model)))
 
 
 THUMB_LINES = 4.5  # of text: the height and the width of a thumb

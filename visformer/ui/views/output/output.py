@@ -21,7 +21,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from visformer.language import N_, _
+from visformer.language import N_, _, clauses, sentences
 from visformer.pictures.candidates import (
     TokenBar,
     bars_table,
@@ -331,7 +331,7 @@ class NextToken(Dressed, View):
             dimension=dimension_words(cell[1]),
             value=number(value, 6),
         )
-        self._tell_row(" ".join((pointed, output_words(trace, row))))
+        self._tell_row(sentences((pointed, output_words(trace, row))))
 
     def _tell_row(self, pointed: str) -> None:
         """Say how the step's token came about, then describe the row pointed at."""
@@ -428,7 +428,7 @@ class BarChart(QWidget):
         if len(bars) > self._rows:
             self._rows = len(bars)
             self.updateGeometry()
-        self.setAccessibleDescription("; ".join(bar.words for bar in bars[:3]))
+        self.setAccessibleDescription(clauses(bar.words for bar in bars[:3]))
         self.update()
 
     def sizeHint(self) -> QSize:

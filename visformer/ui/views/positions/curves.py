@@ -21,7 +21,7 @@ from PySide6.QtWidgets import (
 )
 
 from visformer.errors import InputError
-from visformer.language import _
+from visformer.language import _, sentences
 from visformer.pictures.picture import Table
 from visformer.pictures.positions import (
     MOST_CURVES,
@@ -130,7 +130,7 @@ class Curves(Dressed, QWidget):
             self._dimensions = parse_dimensions(text, self._table.shape[1])
         except InputError as error:
             kept = _("The curves shown are the previous ones.")
-            self._complain(" ".join((str(error), kept)))
+            self._complain(sentences((str(error), kept)))
             return
         self._complain("")
         self._redraw()

@@ -11,7 +11,7 @@ from PySide6.QtCore import QElapsedTimer, Qt
 from PySide6.QtGui import QPalette, QPen
 from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QLineEdit, QSizePolicy, QWidget
 
-from visformer.language import N_, _
+from visformer.language import N_, _, sentences
 from visformer.pictures.comparison import Runs, candidate_numbers
 from visformer.pictures.picture import Table
 from visformer.pictures.selection import ALIGNED
@@ -221,7 +221,7 @@ class ComparePage(Dressed, View):
         self.feed.setVisible(parted and not fixed_words(state))
         if found is not None:
             said = [_("The heads are being compared.")] if self.drawing else []
-            self.words.setText(" ".join((*said, *comparison_words(found))))
+            self.words.setText(sentences((*said, *comparison_words(found))))
             return
         self.words.setText(alone_words(state))
 
