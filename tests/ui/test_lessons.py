@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
+from PySide6.QtCore import QMimeData, QPointF, QSettings, Qt, QUrl
 from PySide6.QtGui import QDropEvent
-from PySide6.QtWidgets import QApplication, QLabel, QMenu
+from PySide6.QtWidgets import QApplication, QLabel, QMenu, QScrollArea
 from pytestqt.qtbot import QtBot
 
 from tests.opened import opened_model
@@ -16,9 +18,11 @@ from tests.traces import make_trace
 from tests.ui.painted import painted
 from tests.ui.windows import Pair, answer, named
 from visformer import paths
+from visformer.app import App
 from visformer.pictures.selection import AttentionCell
 from visformer.session.lesson import parsed
 from visformer.ui.look.theme import set_motion
+from visformer.ui.window import presenting
 from visformer.ui.window.window import MainWindow
 from visformer.values.trace import Trace
 
@@ -255,6 +259,100 @@ def test_presented_the_words_stand_under_the_picture(
     assert lessons.panel.isVisible()
     assert not lessons.subtitle.isVisible()
     assert window.large.picture is None  # as the stop is set
+
+
+def test_notes_are_on_the_first_screen_of_two(
+    window: MainWindow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = window.screen()
+    monkeypatch.setattr(presenting, "other_screen", lambda *_: here)
+    notes, lessons = label(window, "notes for the lecturer"), window.lessons
+    assert not notes.isVisible()
+    window.presentation.begin()
+    assert lessons.panel.isVisible()
+    assert notes.isVisible()
+    assert notes.text() == "Wait."
+    assert lessons.subtitle.isVisible()
+    assert lessons.subtitle.window() is window.large.alone
+    window.presentation.end()
+    assert not notes.isVisible()
+
+
+def test_a_task_that_the_run_is_too_short_for_is_done_and_left(
+    window: MainWindow, qtbot: QtBot
+) -> None:
+    body = BODY.replace("press Right 2 times", "press Right 99 times")
+    open_lesson(window, HEAD + body)
+    for _page in range(3):
+        walk(window, qtbot)
+    assert window.session.state.tab == "masks"
+
+
+def test_a_task_with_another_run_is_looked_at_once_that_is_there(
+    window: MainWindow, pair: Pair, qtbot: QtBot
+) -> None:
+    _window, engine = pair
+    body = "## A\n<!-- view: masks; step 4 -->\n"
+    task = "<!-- do: Say it -> output; text other words; step 2 -->\n"
+    open_lesson(window, HEAD.replace("plan-45: 1, 3\n", "") + body + task)
+    walk(window, qtbot)
+    assert engine.decodes[-1].source == "other words"
+    assert not window.lessons.panel.left.isVisible()
+    answer(window, engine, make_trace(source=3, target=4, layers=3))
+    for _turn in range(5):
+        QApplication.processEvents()
+    state = window.session.state
+    assert (state.tab, state.step, state.wish.sentence) == ("output", 2, "other words")
+    assert window.lessons.panel.task.text() == "☑ Say it"
+    assert not window.lessons.panel.left.isVisible()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_every_bundled_lesson_is_walked_with_page_down_alone(
+    language: str, qtbot: QtBot, tmp_path: Path
+) -> None:
+    settings = QSettings(str(tmp_path / "window.ini"), QSettings.Format.IniFormat)
+    app = App([], settings=settings)
+    window, lessons = app.window, app.window.lessons
+    window.show()
+    window.resize(1280, 800)
+    files = sorted(paths.resource("lessons").joinpath(language).glob("*.lesson.md"))
+    assert files
+    for path in files:
+        window.open(str(path))
+        qtbot.waitUntil(partial(is_open, window, path), timeout=10_000)
+        assert lessons.lesson is not None
+        stops = lessons.lesson.stops
+        walked: list[str] = []
+        for _page in range(3 * len(stops)):
+            qtbot.waitUntil(lambda: at_rest(window), timeout=60_000)
+            stop = lessons.stop
+            assert stop is not None
+            if stop.title not in walked:
+                walked.append(stop.title)
+            where = f"{path.name}, {stop.title}"
+            assert not window.session.state.error, where
+            assert not lessons.panel.back_to_it.isVisible(), where
+            area = lessons.panel.findChild(QScrollArea)
+            assert area is not None
+            assert not area.verticalScrollBar().maximum(), where  # all is in sight
+            walk(window, qtbot)
+        assert walked == [stop.title for stop in stops]
+    app.close()
+    gc.disable()  # again: see ``nothing_left``
+
+
+def is_open(window: MainWindow, path: Path) -> bool:
+    lesson = window.lessons.lesson
+    return lesson is not None and lesson.path == str(path)
+
+
+def at_rest(window: MainWindow) -> bool:
+    """Tell whether a stop is set, with all that its view asks for."""
+    state, lessons = window.session.state, window.lessons
+    waits = state.busy or state.awaiting.side_requests
+    return lessons._settled and not waits and not lessons._flash.isActive()
 
 
 def test_markup_is_shown_as_it_is_meant(window: MainWindow) -> None:

@@ -211,8 +211,9 @@ class LargePlace(QStackedWidget):
 
     def be_brief(self, *, brief: bool) -> None:
         """Leave the sentence out, where something else says what is seen."""
-        self._brief = brief
-        self.explain(self._sentence)
+        if brief != self._brief:
+            self._brief = brief
+            self.explain(self._sentence)
 
     def mark(self, words: str) -> None:
         """Say below the large picture that the run is not the model's own."""

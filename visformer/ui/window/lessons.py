@@ -16,7 +16,7 @@ from visformer.errors import InputError
 from visformer.language import _, ngettext, tag
 from visformer.pictures.selection import AttentionCell
 from visformer.pictures.token_names import word
-from visformer.session.lesson import SUFFIX, Lesson, LessonStop
+from visformer.session.lesson import SUFFIX, Lesson, LessonStop, Setting
 from visformer.session.lesson_walk import is_done, is_there, look, on_rails, run_stop
 from visformer.session.state import State
 from visformer.ui.bars.lesson_panel import LessonPanel, StopWords, Subtitle
@@ -43,7 +43,8 @@ class LessonWalk(QObject):
         self.panel, self.subtitle = LessonPanel(), Subtitle()
         self._walked: Sequence[int] = ()  # numbers of the stops, from 0
         self._at = 0  # in them
-        self._settled = False  # the run is there, and is looked at as the stop says
+        self._setting: Setting | None = None  # the stop's, or that of its task
+        self._settled = False  # its run is there, and is looked at as it says
         self._rails: tuple[object, ...] = ()  # of the State as the stop has left it
         self._open = False  # a question is not answered yet
         self._hidden = False  # what is not yet written, as long as that answers it
@@ -81,7 +82,7 @@ class LessonWalk(QObject):
         if self._hidden:
             self._open = False
             self._look()
-        self.lesson = None
+        self.lesson = self._setting = None
         self._flash.stop()
         self._dress()
 
@@ -127,10 +128,15 @@ class LessonWalk(QObject):
         stop = self.stop
         assert stop is not None
         self._flash.stop()
-        self._settled, self._answer = False, ""
+        self._answer = ""
         self._open, self._done = bool(stop.ask), False
-        window, setting = self._window, stop.setting
-        window.transport.pause()
+        self._window.transport.pause()
+        self._set(stop.setting)
+
+    def _set(self, setting: Setting) -> None:
+        """Begin to set the window; what needs the run follows once that is there."""
+        self._setting, self._settled = setting, False
+        window = self._window
         if setting.recorded:
             if not is_there(window.session.state, setting, window.shown_file()):
                 window.open(setting.path)
@@ -143,13 +149,14 @@ class LessonWalk(QObject):
         self._later.start()
 
     def _look(self) -> None:
-        """Look at the run as the stop says; a question hides the row of its answer."""
-        stop = self.stop
+        """Look at the run as is said; a question hides the row of its answer."""
+        stop, setting = self.stop, self._setting
         assert stop is not None
-        steps, answer = stop.setting.looked.steps, stop.answer
+        assert setting is not None
+        steps, answer = setting.looked.steps, stop.answer
         hides = self._open and answer is not None and answer.step is not None
         session = self._window.session
-        state = look(session.state, stop.setting, steps - hides if steps else None)
+        state = look(session.state, setting, steps - hides if steps else None)
         ahead = state.look.ahead or self._hidden
         self._hidden = hides and ahead
         look_now = replace(state.look, ahead=ahead and not hides)
@@ -159,20 +166,21 @@ class LessonWalk(QObject):
 
     def _settle(self) -> None:
         """Look at the run once it is there; then notice what the user does."""
-        stop, window = self.stop, self._window
+        stop, setting, window = self.stop, self._setting, self._window
         state = window.session.state
-        if stop is None:
+        if stop is None or setting is None:
             return
         if not self._settled:
-            if not is_there(state, stop.setting, window.shown_file()):
+            if not is_there(state, setting, window.shown_file()):
                 return
             self._settled = True
+            self._done |= stop.do is not None and setting is stop.do.setting
             try:
-                stop.setting.looked.fit(state)
+                setting.looked.fit(state)
             except InputError as error:
                 window.session.set(error=str(error))
             self._look()
-            self._enlarge(stop)
+            self._enlarge(setting)
         elif self._open and stop.answer is not None and state.locked is not None:
             self._reveal(state.locked)
         elif stop.do is not None and self._does and not self._open:
@@ -181,12 +189,12 @@ class LessonWalk(QObject):
                 self._rails = on_rails(state)
         self._dress()
 
-    def _enlarge(self, stop: LessonStop) -> None:
+    def _enlarge(self, setting: Setting) -> None:
         window = self._window
         if self._presentation.on:
             return
         view = window.tabs.shown
-        if not stop.setting.large or view is None:
+        if not setting.large or view is None:
             window.large.restore()
             return
         picture = view.main_picture() or next(iter(window.large.pictures()), None)
@@ -254,12 +262,10 @@ class LessonWalk(QObject):
         task = stop.do
         if task.setting is None:
             session.set(step=self._begun + task.steps)
-            self._done = True
+            self._done = True  # also where the run ends before
+            self._dress()
         else:
-            session.do(run_stop, task.setting)
-            session.go(look(session.state, task.setting))
-        self._rails = on_rails(session.state)
-        self._later.start()
+            self._set(task.setting)
 
     # ---- shown -------------------------------------------------------------------
 
@@ -270,10 +276,8 @@ class LessonWalk(QObject):
 
     def _turned(self) -> None:
         """Follow the presentation, which has begun or ended."""
-        stop, presenting = self.stop, self._presentation.on
-        self._window.large.be_brief(brief=presenting and stop is not None)
-        if stop is not None and self._settled:
-            self._enlarge(stop)
+        if self._setting is not None and self._settled:
+            self._enlarge(self._setting)
         self._dress()
 
     def _dress(self) -> None:
@@ -282,6 +286,7 @@ class LessonWalk(QObject):
         elsewhere = presenting and self._presentation.elsewhere
         self.panel.setVisible(stop is not None and (elsewhere or not presenting))
         self.subtitle.setVisible(stop is not None and presenting)
+        self._window.large.be_brief(brief=stop is not None and presenting)
         if stop is None:
             return
         words = self._words(stop, notes=elsewhere)
