@@ -228,10 +228,10 @@ def run(
     interrupts: list[Interrupts] = []
     QTimer.singleShot(0, lambda: interrupts.append(Interrupts(app.qt)))
     app.window.show()
-    app.start(path, text, overrides or None, handed=handed)
-    app.window.files.offer()
     if handed is None:
         show_first_steps(app.window)
+    app.start(path, text, overrides or None, handed=handed)
+    app.window.files.offer()
     app.window.tabs.load_ahead()
     code = app.qt.exec()
     for listening in interrupts:

@@ -21,6 +21,7 @@ from visformer import paths
 from visformer.app import App
 from visformer.pictures.selection import AttentionCell
 from visformer.session.lesson import parsed
+from visformer.ui.bars.first_steps import show_first_steps
 from visformer.ui.look.theme import set_motion
 from visformer.ui.window import presenting
 from visformer.ui.window.window import MainWindow
@@ -113,6 +114,15 @@ def walk(window: MainWindow, qtbot: QtBot, key: Qt.Key = KEY.Key_PageDown) -> No
     qtbot.keyClick(window, key)
     for _turn in range(5):
         QApplication.processEvents()
+
+
+def test_a_lesson_leads_alone(window: MainWindow) -> None:
+    card = show_first_steps(window)
+    assert card is not None
+    assert card.isVisible()
+    open_lesson(window)
+    assert not card.isVisible()
+    assert show_first_steps(window)  # at another start it is there again
 
 
 def test_a_click_is_the_guess(window: MainWindow, qtbot: QtBot) -> None:

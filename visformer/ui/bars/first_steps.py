@@ -43,6 +43,10 @@ class FirstSteps(QFrame):
     def dismiss(self) -> None:
         """Close it, also at every later start."""
         self._memory.keep(SEEN, 1)
+        self.remove()
+
+    def remove(self) -> None:
+        """Close it until the next start."""
         self.hide()
         self.deleteLater()
 
@@ -56,6 +60,12 @@ def set_first_steps_aside(window: WindowParts, aside: bool) -> None:
     """Hide the card while an audience looks on, or show it again."""
     for card in window.findChildren(FirstSteps):
         card.setHidden(aside)
+
+
+def remove_first_steps(window: WindowParts) -> None:
+    """Close the card until the next start, where something else leads the user."""
+    for card in window.findChildren(FirstSteps):
+        card.remove()
 
 
 def close_first_steps(window: WindowParts) -> bool:

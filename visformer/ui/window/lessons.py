@@ -19,6 +19,7 @@ from visformer.pictures.token_names import word
 from visformer.session.lesson import SUFFIX, Lesson, LessonStop, Setting
 from visformer.session.lesson_walk import is_done, is_there, look, on_rails, run_stop
 from visformer.session.state import State
+from visformer.ui.bars.first_steps import remove_first_steps
 from visformer.ui.bars.lesson_panel import LessonPanel, StopWords, Subtitle
 from visformer.ui.changed import Changed
 from visformer.ui.layout import SingleShot
@@ -66,6 +67,7 @@ class LessonWalk(QObject):
     def begin(self, lesson: Lesson) -> None:
         """Walk a lesson from its first stop."""
         self.lesson = lesson
+        remove_first_steps(self._window)
         minutes = {
             at: ngettext("{n} minute", "{n} minutes", at) for at in sorted(lesson.plans)
         }
