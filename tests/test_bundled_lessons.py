@@ -43,6 +43,7 @@ def test_every_stop_is_checked_and_short(lesson: Lesson) -> None:
     assert lesson.language == Path(lesson.path).parent.name
     for stop in lesson.stops:
         assert stop.expects, stop.title
+        assert not stop.ask or stop.after or stop.answer, stop.title
         ends = re.findall(r"[.?!:](?=\s|$)|[。？！：]", stop.text)
         assert 1 <= len(ends) <= 6, stop.title
 
@@ -80,3 +81,15 @@ def test_the_lecture_has_a_plan_for_45_minutes() -> None:
         assert set(lesson.plans[45]) < set(lesson.plans[90])
         assert sum(bool(stop.ask) for stop in lesson.stops) >= 5
         assert all(stop.notes or stop.ask for stop in lesson.stops[:5])
+
+
+@pytest.mark.parametrize(
+    ("language", "guide"), [("en", "lecturing.md"), ("zh", "lecturing.zh-CN.md")]
+)
+def test_the_guide_shows_every_stop(language: str, guide: str) -> None:
+    lesson = read_lesson(paths.resource(f"lessons/{language}/lecture.lesson.md"))
+    file = paths.resource("guide") / guide
+    shown = re.findall(r"!\[(.+)\]\((.+)\)", file.read_text("utf-8"))
+    assert [title for title, _picture in shown] == [s.title for s in lesson.stops]
+    for _title, picture in shown:
+        assert 0 < (file.parent / picture).stat().st_size < 60_000

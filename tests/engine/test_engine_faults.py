@@ -22,8 +22,7 @@ from tests.engine.listener import (
     request,
 )
 from tests.formats.folders import write_letters
-from tests.models import tiny_checkpoint, tiny_model
-from tests.other_device import DEVICE
+from tests.models import tiny_model
 from visformer.core.decoding import Decoding
 from visformer.engine import process
 from visformer.engine.handle import Engine
@@ -128,22 +127,6 @@ def test_memory_that_runs_out_is_a_sentence() -> None:
         (refused,) = sent
         assert isinstance(refused, Refused)
         assert refused.reason.startswith("There is not enough memory for this")
-
-
-def test_of_a_gpu_the_cpu_is_offered() -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        error = torch.OutOfMemoryError("CUDA out of memory.")
-        patch.setitem(process.HANDLERS, Batch, failing(error))
-        sent: list[Answer] = []
-        near, _far = multiprocessing.Pipe()
-        server = process.Server(near)
-        checkpoint = tiny_checkpoint()
-        checkpoint.model.to(DEVICE)
-        server.model, server.send = checkpoint, sent.append
-        server.answer(Numbered(1, Batch(sources=("a",))))
-    (refused,) = sent
-    assert isinstance(refused, Refused)
-    assert refused.reason.startswith("meta has not enough memory for this: choose cpu")
 
 
 def failing(error: Exception) -> process.Handler:

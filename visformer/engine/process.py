@@ -222,13 +222,6 @@ class Server:
         """Return what to tell about an error that no code of ours raised."""
         if is_memory(error):
             traceback.clear_frames(error.__traceback__)  # they hold what was too much
-            device = "cpu" if self.model is None else self.model.facts.device
-            if device != "cpu" and not self.is_serving:
-                return _(
-                    "{device} has not enough memory for this: choose cpu under Device "
-                    "in the menu, or a shorter sentence.",
-                    device=device,
-                )
             return _(
                 "There is not enough memory for this: try a shorter sentence or a "
                 "smaller model, or close other programs."
