@@ -100,7 +100,8 @@ def clauses(parts: Iterable[str]) -> str:
 
 def sentences(parts: Iterable[str]) -> str:
     """Return whole sentences in one line, without those that are empty."""
-    return ("" if _tag == "zh-CN" else " ").join(filter(None, parts))
+    text = "\0".join(filter(None, parts))
+    return re.sub("(?<=[。！？])\0", "", text).replace("\0", " ")
 
 
 def ngettext(one: str, many: str, n: int, /, **fields: object) -> str:

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from visformer.language import N_, _
+from visformer.language import N_, _, sentences
 from visformer.pictures.picture import Label, Table
 from visformer.pictures.token_names import candidate, marks
 from visformer.values.beam_search import BeamSearch, EndedBeam
@@ -179,7 +179,7 @@ def node_words(tree: BeamTree, node: Node) -> str:
         length=length,
         score=number(node.logprob / math.pow(length, search.length_penalty)),
     )
-    return f"{what} {fate}"
+    return sentences((what, fate))
 
 
 def step_words(tree: BeamTree, step: int) -> str:
@@ -251,5 +251,5 @@ def penalty_words(search: BeamSearch) -> str:
             own=number(search.length_penalty),
         )
     if len(search.given) > search.prompt:
-        said += " " + _("What was forced before does not count.")
-    return f"{said} {then}"
+        said = sentences((said, _("What was forced before does not count.")))
+    return sentences((said, then))

@@ -8,7 +8,7 @@ from typing import cast
 
 import numpy as np
 
-from visformer.language import N_, _
+from visformer.language import N_, _, clauses, sentences
 from visformer.pictures.attention.maps import labels
 from visformer.pictures.picture import (
     AttentionRole,
@@ -78,7 +78,7 @@ def kept_words(trace: Trace | None) -> str:
             rows=rows,
         )
     if why:
-        return f"{why} {_(WOULD)}"
+        return sentences((why, _(WOULD)))
     if rows == 1:
         said.append(_("Step 1 makes the first key and value, which are kept."))
     elif rows:
@@ -96,7 +96,7 @@ def kept_words(trace: Trace | None) -> str:
                 "encoder's output, and used at every step."
             )
         )
-    return " ".join(said) or _("Nothing is decoded yet. Step forward.")
+    return sentences(said) or _("Nothing is decoded yet. Step forward.")
 
 
 def cache_maps(trace: Trace, layer: int, head: int) -> dict[tuple[Kind, str], Matrix]:
@@ -169,7 +169,7 @@ def sizes(trace: Trace) -> tuple[Numbers | None, str]:
     rows = _("one layer"), _("all layers"), _("new at this step")
     words = _(
         "{products}: {numbers:,.0f} float32 numbers, {memory:,.0f} bytes.",
-        products="; ".join(products),
+        products=clauses(products),
         numbers=lines[1][-2],
         memory=lines[1][-1],
     )

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from visformer.language import N_, _
+from visformer.language import N_, _, sentences
 from visformer.pictures.output import current_row, known_rows
 from visformer.pictures.picture import Label, Matrix
 from visformer.pictures.token_names import candidate, chosen_name, marks
@@ -56,7 +56,7 @@ def how_words(model: ModelFacts) -> str:
             "Logit lens: each layer's stream through the model's own final norm, if it "
             "has one, its output projection and softmax."
         )
-        return " ".join((how, _(_ROWS)))
+        return sentences((how, _(_ROWS)))
     config = model.config
     projection = _("the output projection")
     if config.output_bias:
@@ -79,7 +79,7 @@ def how_words(model: ModelFacts) -> str:
             "then {projection}, then softmax.",
             projection=projection,
         )
-    return " ".join((how, _(_ROWS)))
+    return sentences((how, _(_ROWS)))
 
 
 def step_lens(trace: Trace | None, lens: LensRows | None) -> Written | None:

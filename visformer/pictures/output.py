@@ -339,7 +339,7 @@ def _sampling_words(step: Step, lens: LensRows, look: LensRow, logit: float) -> 
         total=decimals(total),
         drawn=probability(math.exp(logit / heat - total)),
     )
-    return f"{sampling} {draw_words(step.drawn)}"
+    return sentences((sampling, draw_words(step.drawn)))
 
 
 def unknown_words(trace: Trace, lens: LensRows | None) -> str:

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from visformer.language import N_, _
+from visformer.language import N_, _, sentences
 from visformer.pictures.comparison import text_words
 from visformer.pictures.picture import Matrix, Numbers, signed_shade
 from visformer.pictures.positions import ends, heat_picture
@@ -284,7 +284,9 @@ def shuffle_words(baseline: Trace, shuffled: Trace, order: tuple[int, ...]) -> s
         decoder=number(decoder, 2),
         size=number(size, 2),
     )
-    return " ".join((how, differences, _(_VERDICTS[_verdict(baseline, shuffled, bag)])))
+    return sentences(
+        (how, differences, _(_VERDICTS[_verdict(baseline, shuffled, bag)]))
+    )
 
 
 _VERDICTS = {

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from visformer.errors import InputError
-from visformer.language import N_, _, ngettext
+from visformer.language import N_, _, ngettext, sentences
 from visformer.pictures.picture import (
     Label,
     Matrix,
@@ -227,7 +227,7 @@ def table_words(table: Floats, *, waves: Waves, model: ModelFacts | None = None)
         template = _LEARNED
     words = _(template, count=count, width=width, half=width // 2)
     axis = model.config.position_axis if model is not None else "time"
-    return words if axis == "time" else " ".join((words, _(AXIS_WORDS[axis])))
+    return words if axis == "time" else sentences((words, _(AXIS_WORDS[axis])))
 
 
 _TABLE_WORDS: dict[Waves, str] = {

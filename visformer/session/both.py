@@ -7,7 +7,7 @@ from dataclasses import replace
 from weakref import WeakKeyDictionary, ref
 
 from visformer.errors import InputError
-from visformer.language import _
+from visformer.language import _, sentences
 from visformer.pictures.side_by_side import (
     By,
     RunComparison,
@@ -113,7 +113,7 @@ def beside_words(state: State) -> str:
     if found is None or state.visible is None:
         return ""
     said = parted_words(found), step_words(found, len(state.visible))
-    return " ".join(filter(None, (*said, aligned_words(found))))
+    return sentences((*said, aligned_words(found)))
 
 
 def show_beside(state: State) -> Next:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import PurePath
 
 from visformer.engine.messages import Asked, Closed, Decode, Open, Opened, Refused
-from visformer.language import _
+from visformer.language import _, sentences
 from visformer.pictures.words.about import opened_words, readable
 from visformer.pictures.words.run_notices import kept_pass_notice
 from visformer.session.pending import (
@@ -207,7 +207,7 @@ def opened(state: State, event: Opened) -> Next:
         asked_for=state.asked_for if superseded else None,
         awaiting=awaiting,
         busy=state.busy if waiting else "",
-        notice=" ".join(filter(None, said)),
+        notice=sentences(said),
         runs=state.without("batch").runs,
         parameters=(),
         views=replace(state.views, positions=None, token=""),  # of another table
@@ -236,7 +236,7 @@ def _damage(state: State, model: ModelFacts) -> str:
         return ""
     steps = "" if same_model(trace.model, model) else kept_pass_notice(trace)
     said = (one for one in (trace.missing, steps) if one and one in state.notice)
-    return " ".join(said)
+    return sentences(said)
 
 
 def _still_said(state: State, before: State) -> State:

@@ -127,7 +127,7 @@ def show_runs(
             pinned=None if baseline is None else runs[baseline].key,
             step=first_step(trace, selection),
             error="",
-            notice=" ".join(filter(None, (trace.missing, kept_pass_notice(trace)))),
+            notice=sentences((trace.missing, kept_pass_notice(trace))),
             intervention=NO_CHANGES,
             history=History(),
         )

@@ -179,7 +179,7 @@ def reading(
         return None
     done = done_words(trace, selection, look, kind)
     if kind == "cross" and (share := share_words(trace, selection, look)):
-        done = f"{done}; {share}"
+        done = clauses((done, share))
     signed = look.summary == "gradient"
     shown = replace(shown, values=weights, done=done, signed=signed)
     if not look.raw:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from visformer.language import _, ngettext, p_
+from visformer.language import _, ngettext, p_, sentences
 from visformer.pictures.computation.scale_stage import (
     added_to,
     head_of,
@@ -44,7 +44,7 @@ def product_stage(subject: Subject) -> StagePicture:
     return StagePicture(
         formula=_("QKᵀ: the dot product of every query with every key"),
         maps=maps,
-        words=" ".join(
+        words=sentences(
             filter(
                 None,
                 (f"q·k = {terms(q, k)} = {number(total)}.", sharing_words(subject)),
@@ -133,7 +133,7 @@ def _mask_words(subject: Subject, score: float, allowed: Bools) -> str:
             score=number(score),
             value=masked_value_text(subject.facts.masked_value),
         )
-    return f"{outcome} {reads}"
+    return sentences((outcome, reads))
 
 
 def softmax_stage(subject: Subject) -> StagePicture:

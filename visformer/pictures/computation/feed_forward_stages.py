@@ -222,8 +222,8 @@ def feed_residual_stage(subject: Subject) -> StagePicture:
     changes = subject.trace.intervention.here(*here, "stream")
     if changes:
         then = _("Then the stream is changed by {changes}.", changes=changes)
-        check = f"{then} {check}"
-    return replace(picture, words=f"{picture.words} {check}")
+        check = sentences((then, check))
+    return replace(picture, words=sentences((picture.words, check)))
 
 
 def sublayers_stage(subject: Subject) -> StagePicture:

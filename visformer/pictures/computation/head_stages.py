@@ -8,7 +8,7 @@ import numpy as np
 
 from visformer.analysis.formulas import cosine, size
 from visformer.analysis.sublayers import Residual
-from visformer.language import N_, _, listed
+from visformer.language import N_, _, listed, sentences
 from visformer.pictures.computation.norms import norm_numbers, norm_steps, norm_words
 from visformer.pictures.computation.scale_stage import is_root
 from visformer.pictures.computation.stage_picture import (
@@ -97,7 +97,7 @@ def _weighted_formula(subject: Subject) -> str:
 def _weighted_words(subject: Subject, words: str) -> str:
     changes = subject.changed("heads", "output")
     then = _("Then z is changed by {changes}.", changes=changes) if changes else ""
-    return " ".join(filter(None, (words, then, sharing_words(subject))))
+    return sentences((words, then, sharing_words(subject)))
 
 
 def concat_stage(subject: Subject) -> StagePicture:
@@ -231,6 +231,6 @@ def residual_picture(
     return StagePicture(
         formula=formula,
         maps=tuple(maps),
-        words=f"{sizes} {normed}",
+        words=sentences((sizes, normed)),
         table=vectors(subject, "model", names, values),
     )

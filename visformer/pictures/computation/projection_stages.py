@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from visformer.analysis.formulas import size
-from visformer.language import N_, _, p_
+from visformer.language import N_, _, p_, sentences
 from visformer.pictures.computation.norms import norm_steps, norm_words
 from visformer.pictures.computation.stage_picture import (
     StageMap,
@@ -67,7 +67,7 @@ def input_stage(subject: Subject) -> StagePicture:
     return StagePicture(
         formula=_input_formula(subject),
         maps=tuple(maps),
-        words=f"{_input_words(subject)} {sizes}",
+        words=sentences((_input_words(subject), sizes)),
         table=vectors(subject, "model", names, values),
     )
 

@@ -71,8 +71,8 @@ def of_both(
         for side, name in enumerate(names)
         for pair in pairs[first : first + columns]
     ]
-    said = (f"{name}: {of.words}" for name, of in zip(names, (one, other), strict=True))
-    words = "\n".join(said)
+    said = zip(names, (one, other), strict=True)
+    words = "\n".join(_("{run}: {words}", run=run, words=of.words) for run, of in said)
     return replace(other, maps=tuple(rows), words=words, columns=columns, both=True)
 
 

@@ -183,14 +183,14 @@ def _about(said: str, stacks: Stacks) -> tuple[list[Box], list[str]]:
         boxes.append(text(*at, label, small=True))
     left = [words for words in about(stacks.model) if words]
     wide, y = encoder.width + BUS / 2 - 2, MARGIN / 2
-    part = paragraph(MARGIN, y, wide, said, strong=True)
+    part = paragraph(MARGIN, y, wide, words := said, strong=True)
     while part[-1].y + part[-1].height <= room:
         boxes += part
         y = part[-1].y + part[-1].height + 0.15
         if not left:
             return boxes, []
-        part = paragraph(MARGIN, y, wide, left.pop(0))
-    return boxes, [" ".join(line.title for line in part), *left]
+        part = paragraph(MARGIN, y, wide, words := left.pop(0))
+    return boxes, [words, *left]
 
 
 def _below(

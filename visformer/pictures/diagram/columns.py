@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 import unicodedata
 from collections.abc import Mapping
@@ -252,9 +253,20 @@ def paragraph(
     ]
 
 
+# what is not broken: a word, or a Chinese character, with its brackets and stops
+_PIECE = re.compile(r"\s*[（“]*(?:[^\s\u2e80-\uffef“”]+|.)[，。：；？！、）”…]*")
+
+
 @lru_cache(maxsize=256)  # most words recur from step to step
 def _wrapped(words: str, width: int) -> tuple[str, ...]:
-    return tuple(textwrap.wrap(words, width))
+    if characters(words) == len(words):
+        return tuple(textwrap.wrap(words, width))
+    lines = [""]
+    for piece in _PIECE.findall(words):
+        if lines[-1] and characters(lines[-1] + piece) > width:
+            lines.append("")
+        lines[-1] += piece if lines[-1] else piece.lstrip()
+    return tuple(lines)
 
 
 def characters(token: str) -> int:

@@ -206,7 +206,7 @@ def sentence(trace: Trace | None) -> str:
             len(trace.source),
         )
     first = len(trace) == 1
-    return " ".join((_reads(trace), choice_sentence(trace), _(_USES[first])))
+    return sentences((_reads(trace), choice_sentence(trace), _(_USES[first])))
 
 
 _USES = {  # by whether it is the first step

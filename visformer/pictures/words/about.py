@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 from visformer.engine.messages import Opened
-from visformer.language import N_, _, ngettext
+from visformer.language import N_, _, ngettext, sentences
 from visformer.values.config import ModelConfig
 from visformer.values.facts import WATCHED
 from visformer.values.finding import Finding
@@ -47,7 +47,7 @@ def opened_words(opened: Opened, *, changed: bool = False) -> str:
         said.append(str(sorted(opened.findings, key=lambda x: x.severity)[0]))
     if len(opened.findings) > 1:
         said.append(_("More under “{button}”.", button=count_words(opened.findings)))
-    return " ".join(said)
+    return sentences(said)
 
 
 def source_hint(opened: Opened | None) -> str:

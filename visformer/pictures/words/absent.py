@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from visformer.language import N_, _, listed, ngettext
+from visformer.language import N_, _, clauses, listed, ngettext
 from visformer.values.facts import KINDS, Kind, ModelFacts, SentenceSide
 from visformer.values.reading_order import LEAST, unshown
 from visformer.values.trace import Trace
@@ -58,7 +58,7 @@ def weights_words(trace: Trace, kind: Kind, layers: range) -> str:
     if (on := unshown(trace, kind, layers)) > LEAST:
         share = percent(on)
         said += [_("rows read later tokens, not shown: {share} at most", share=share)]
-    return "; ".join(said)
+    return clauses(said)
 
 
 def has_target(trace: Trace) -> bool:

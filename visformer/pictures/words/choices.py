@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 
-from visformer.language import N_, _, listed
+from visformer.language import N_, _, listed, sentences
 from visformer.pictures.picture import Label
 from visformer.pictures.token_names import (
     FED_SIGN,
@@ -155,7 +155,7 @@ def choice_sentence(trace: Trace, row: int = -1) -> str:
             **fields,
         )
     said = _(_SENTENCES[step.origin, is_best(step)], **fields)
-    return said if step.drawn is None else f"{said} {draw_words(step.drawn)}"
+    return said if step.drawn is None else sentences((said, draw_words(step.drawn)))
 
 
 def marked_token(trace: Trace, row: int) -> Label:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from visformer.analysis.leaks import Leak, forbidden, leaks
-from visformer.language import _, ngettext
+from visformer.language import _, ngettext, sentences
 from visformer.pictures.masks import (
     MaskPart,
     attends_to_nothing,
@@ -69,7 +69,7 @@ def leak_words(trace: Trace | None) -> str:
     more = len(all_leaks) - MOST_NAMED
     if more > 0:
         said.append(ngettext("And {n:,} more.", "And {n:,} more.", more))
-    return " ".join(said)
+    return sentences(said)
 
 
 def empty_row_words(trace: Trace | None, head: int) -> str:
@@ -99,7 +99,7 @@ def empty_row_words(trace: Trace | None, head: int) -> str:
                 if differ
                 else _("{kind}: {sentence}", **fields)
             )
-    return " ".join(words)
+    return sentences(words)
 
 
 def run_words(trace: Trace | None) -> str:
@@ -116,7 +116,7 @@ def batch_words(trace: Trace | None, head: int, *, modified: bool) -> str:
     """
     note = _("A batch is run without your changes.") if modified else ""
     said = leak_words(trace), empty_row_words(trace, head), note
-    return " ".join(filter(None, said))
+    return sentences(said)
 
 
 def _no_leak_words(trace: Trace) -> str:

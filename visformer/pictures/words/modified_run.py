@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from visformer.analysis.change_report import no_effect_words
-from visformer.language import N_, _, listed, ngettext, signed
+from visformer.language import N_, _, clauses, listed, ngettext, signed
 from visformer.pictures.token_names import marks
 from visformer.pictures.words.choices import short_choice, told_token
 from visformer.values.arrays import SUMS_TO_ONE
@@ -42,7 +42,9 @@ def modified_words(
     if baseline is None or trace is None:
         return _("Modified run: {changes}", changes=shown)
     effect = effect_words(trace, baseline, step)
-    changes = f"{shown} ({effect})" if effect else shown
+    changes = str(shown)
+    if effect:
+        changes = _("{changes} ({effect})", changes=changes, effect=effect)
     if baseline.text == trace.text:
         return _("Modified run: {changes}. The text stays the same.", changes=changes)
     words, eos = _ORIGINAL[True], baseline.model.eos
@@ -145,7 +147,7 @@ def _proof_words(report: ChangeReport) -> str:
                 report.lacking,
             )
         )
-    return "; ".join(said)
+    return clauses(said)
 
 
 def export_words(trace: Trace | None) -> str:
@@ -153,7 +155,7 @@ def export_words(trace: Trace | None) -> str:
     if trace is None:
         return ""
     said = [change_words(trace), *_fed_words(trace)]
-    return "; ".join(filter(None, said))
+    return clauses(said)
 
 
 def change_words(trace: Trace | None) -> str:
@@ -174,7 +176,7 @@ def _fed_words(trace: Trace) -> tuple[str, str]:
     if origins and origins[-1] == "reference":
         choice = short_choice(trace)
         now = _("step {step}, {choice}", step=len(trace), choice=choice)
-        fed = "; ".join((fed, now))
+        fed = clauses((fed, now))
     named = listed(
         _("{step}: {token}", step=row + 1, token=told_token(trace, row))
         for row in forced[:MOST_NAMED]

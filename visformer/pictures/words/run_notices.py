@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from visformer.language import _, ngettext
+from visformer.language import _, ngettext, sentences
 from visformer.pictures.attention.mosaic import is_large
 from visformer.pictures.teacher_forcing import is_taught
 from visformer.pictures.words.choices import is_fed
@@ -55,7 +55,7 @@ def source_notice(trace: Trace) -> str:
 
     def made() -> str:
         said = (_cut(trace), _unknown(trace), _strange(trace), _several(trace))
-        return " ".join(filter(None, said))
+        return sentences(said)
 
     name = "notice", trace.source_text, trace.truncated_from
     return trace.memo.made((trace.source,), name, made)

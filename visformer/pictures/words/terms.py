@@ -14,7 +14,7 @@ from visformer.analysis.head_measures import (
     neighbour,
     place_correlation,
 )
-from visformer.language import N_, _
+from visformer.language import N_, _, sentences
 from visformer.pictures.attention.maps import layer_and_head
 from visformer.pictures.attention.ranking import order_words
 from visformer.pictures.attention.weights import head_weights
@@ -132,7 +132,8 @@ def _order(scene: Scene) -> str:
     left_out = _("Rows of NaN are left out.") if np.isnan(weights).any() else ""
     sums = weights.sum(-1)
     if order == "entropy" and (np.abs(sums - 1) > SUMS_TO_ONE).any():
-        said += " " + _("Rows that do not sum to 1 are divided by their sum.")
+        rest = _("Rows that do not sum to 1 are divided by their sum.")
+        said = sentences((said, rest))
     return "\n".join(filter(None, (said, left_out, words)))
 
 
@@ -213,7 +214,7 @@ def _probability(scene: Scene) -> str:
             "If a model is trained with label smoothing ε (often 0.1), the goal of the "
             "right token is about 1 − ε, so that p near 1 is rare."
         )
-    return " ".join(filter(None, (best, why)))
+    return sentences((best, why))
 
 
 def _limit(scene: Scene) -> str:
@@ -229,7 +230,7 @@ def _limit(scene: Scene) -> str:
     now = _(
         "With S = {length:,}, 2 S + 50 = {sum:,}.", length=length, sum=2 * length + 50
     )
-    return " ".join((said, now))
+    return sentences((said, now))
 
 
 def _temperature(scene: Scene) -> str:
@@ -288,7 +289,7 @@ def _cosine(scene: Scene) -> str:
     if scene.near is None or len(scene.near.tokens) < 2:
         return said
     value = number(float(scene.near.cosines[1]))
-    return " ".join((said, _("Of the nearest token it is {value}.", value=value)))
+    return sentences((said, _("Of the nearest token it is {value}.", value=value)))
 
 
 def _component(scene: Scene) -> str:
@@ -299,7 +300,7 @@ def _component(scene: Scene) -> str:
     if scene.near is None:
         return said
     share = percent(sum(scene.near.shares))
-    return " ".join((said, _("Both hold {share} of it here.", share=share)))
+    return sentences((said, _("Both hold {share} of it here.", share=share)))
 
 
 TERMS: dict[Term, Callable[[Scene], str]] = {

@@ -214,7 +214,7 @@ class ComputationView(Dressed, View):
             if isinstance(made, StagePicture) and len(made.maps) == len(shown.maps):
                 return of_both(made, shown, called)
             said = made if isinstance(made, str) else _("This stage is another there.")
-            said = f"{called[0]}: {said}"
+            said = _("{run}: {words}", run=called[0], words=said)
         return replace(shown, words=f"{said}\n{shown.words}")
 
     def _draw_maps(self) -> None:
