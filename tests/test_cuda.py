@@ -24,9 +24,11 @@ from visformer.cli import main
 from visformer.core.check import check
 from visformer.core.decoding import Decoding
 from visformer.core.model import Transformer
+from visformer.errors import is_memory
 from visformer.training import loop
 from visformer.training.loop import Progress, Trainer
 from visformer.values.facts import KINDS
+from visformer.values.strategy import StrategyName
 
 D, H = 32, 2  # a head of 16: what flash kernels take as it is
 CLOSE = 1e-4
@@ -101,13 +103,14 @@ def drawn(*sizes: int, device: torch.device) -> Tensor:
     return torch.randn(sizes, generator=torch.Generator().manual_seed(1)).to(device)
 
 
+@pytest.mark.parametrize("strategy", ["greedy", "beam", "sample"])
 def test_decoding_gives_the_tokens_and_the_attention_of_the_cpu(
-    device: torch.device,
+    device: torch.device, strategy: StrategyName
 ) -> None:
     checkpoint, plain = tiny_checkpoint(), tiny_checkpoint()
     checkpoint.model.to(device)
-    trace = Decoding(checkpoint, "abcde", limit=12).finish()
-    expected = Decoding(plain, "abcde", limit=12).finish()
+    trace = Decoding(checkpoint, "abcde", strategy=strategy, limit=12).finish()
+    expected = Decoding(plain, "abcde", strategy=strategy, limit=12).finish()
     assert trace.target_ids.tolist() == expected.target_ids.tolist()
     assert trace.model.device == str(next(checkpoint.model.parameters()).device)
     for kind in KINDS:
@@ -116,6 +119,49 @@ def test_decoding_gives_the_tokens_and_the_attention_of_the_cpu(
             np.testing.assert_allclose(ours, theirs, atol=CLOSE)
     np.testing.assert_allclose(trace.logits, expected.logits, atol=1e-3)
     assert check(checkpoint)["passed"]
+
+
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
+def test_a_step_waits_for_the_gpu_once(device: torch.device) -> None:
+    if device.type == "cpu":
+        pytest.skip("tests/test_other_device.py counts what is read without a GPU")
+    checkpoint = tiny_checkpoint()
+    checkpoint.model.to(device)
+    decoding = Decoding(checkpoint, "abcde", limit=12)
+    decoding.step(2)
+    torch.cuda.set_sync_debug_mode("warn")
+    try:
+        with pytest.warns(UserWarning, match="synchronizing") as waits:
+            decoding.step()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert len(waits) == 1, [f"{wait.filename}:{wait.lineno}" for wait in waits]
+
+
+def test_after_memory_has_run_out_the_cpu_goes_on_at_the_same_step(
+    device: torch.device,
+) -> None:
+    checkpoint = tiny_checkpoint()
+    checkpoint.model.to(device)
+    decoding = Decoding(checkpoint, "abcde", limit=12)
+    before = decoding.step(5)
+    if device.type == "cuda":
+        total = torch.cuda.mem_get_info()[1]
+        torch.cuda.empty_cache()
+        torch.cuda.set_per_process_memory_fraction(
+            (torch.cuda.memory_reserved() + (2 << 20)) / total
+        )
+        try:
+            with pytest.raises(torch.OutOfMemoryError) as full:
+                torch.empty(1 << 28, device=device)
+        finally:
+            torch.cuda.set_per_process_memory_fraction(1.0)
+        assert is_memory(full.value)
+    checkpoint.model.to("cpu")
+    there = Decoding(checkpoint, "abcde", limit=12)
+    after = there.follow([step.choice for step in before.steps])
+    assert after.target_ids.tolist() == before.target_ids.tolist()
+    np.testing.assert_allclose(after.logits, before.logits, atol=1e-3)
 
 
 @pytest.mark.parametrize("training", [False, True], ids=["eval", "train"])

@@ -385,9 +385,12 @@ class DecoderRows:
         cache.shorten(first)
         cache.whole_pass, length = self.fed, cache.length
         # passes may have made rows that it lacks
-        fresh = ids[:, length:].to(self._memory.device)  # [N, T - length]
+        device = self._memory.device
+        fresh = ids[:, length:].to(device, non_blocking=True)  # [N, T - length]
         seen = ids != self._checkpoint.tokenizer.pad  # [N, T]
-        visible = None if bool(seen.all()) else seen[:, length:].to(fresh.device)
+        visible = None
+        if not bool(seen.all()):
+            visible = seen[:, length:].to(device, non_blocking=True)
         return cache.extend(fresh, visible)[:, first - length :], None
 
     def _pass(self, ids: Tensor) -> tuple[StackRecord, LayeredMasks]:
