@@ -95,7 +95,7 @@ def test_short_texts_have_room(qapp: QApplication, pairs: list[Pair]) -> None:
     if not set(CHINESE) & set(QFontDatabase.families()):
         pytest.skip("no font with Chinese characters is installed")
     font = qapp.font()
-    font.setFamilies([font.family(), *CHINESE])
+    font.setFamilies([*CHINESE, font.family()])
     metrics = QFontMetricsF(font)
     wide = []
     for one in pairs:

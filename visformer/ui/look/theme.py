@@ -34,7 +34,8 @@ TITLE, CAPTION, WORD = 1.3, 0.85, 2.2  # sizes of type, relative to the body's
 MIN_ZOOM, MAX_ZOOM = 60, 300  # percent
 # properties of the application: the system's font
 BASE_SIZE, BASE_FAMILY = "points of text at 100 %", "family"
-# of Windows, macOS and Linux; without them signs may have the shapes of Japan
+# of Windows, macOS and Linux; without them signs may have the shapes of Japan. They
+# come first: Chinese signs are cut off in lines as high as another font's letters
 CHINESE = (
     *("Microsoft YaHei UI", "PingFang SC"),
     *("Noto Sans CJK SC", "WenQuanYi Micro Hei"),
@@ -75,7 +76,7 @@ def apply_theme(app: QApplication, name: str, zoom: int = 100) -> None:
     font = QFont(app.font())
     font.setPointSizeF(app.property(BASE_SIZE) * zoom / 100)
     own = app.property(BASE_FAMILY)
-    font.setFamilies([own, *CHINESE] if tag() == "zh-CN" else [own])
+    font.setFamilies([*CHINESE, own] if tag() == "zh-CN" else [own])
     app.setPalette(palette(THEMES[name]))
     app.setFont(font)
     for window in app.topLevelWidgets():
