@@ -209,7 +209,8 @@ def scenes(run: SweptRun) -> Iterator[Scene]:
         for at, selection in enumerate(_selections(trace, cells)):
             # one head's own weights, and those of a look, of each in turn
             selection = replace(selection, attributions=run.measured)
-            for look in dict.fromkeys((Look(), looks[at % len(looks)])):
+            turns = looks[at % len(looks)]
+            for look in (turns,) if fine else dict.fromkeys((Look(), turns)):
                 if look.raw or fine or shown:
                     yield Scene(
                         trace=trace,
@@ -226,12 +227,17 @@ def scenes(run: SweptRun) -> Iterator[Scene]:
 
 
 def _selections(trace: Trace, few: int | None) -> Iterator[Selection]:
-    """Yield kinds, layers and heads, with ``few`` cells of each; None: with all."""
+    """Yield kinds, layers and heads, with ``few`` cells of each.
+
+    None: all cells of every other head, which are the others at the next step.
+    """
     for kind in trace.kinds:
         queries, keys = (len(tokens) for tokens in trace.tokens(kind))
         for layer in range(trace.layers(kind)):
             heads = range(trace.heads(kind))
-            for head in heads if few is None else heads[layer % 2 :][:1] or heads[:1]:
+            first = heads[layer % 2 :][:1] or heads[:1]
+            turns = heads[(layer + len(trace)) % 2 :: 2] or heads
+            for head in turns if few is None else first:
                 selection = Selection(kind=kind, layer=layer, head=head)
                 yield selection
                 cells = [(q, k) for q in range(queries) for k in range(keys)]

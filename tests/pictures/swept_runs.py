@@ -78,7 +78,7 @@ class SweptRun:
     search: BeamSearch | None = None  # whose best hypothesis it is
     beside: Trace | None = None  # the run that it is compared with
     measured: Attributions | None = None  # what its tokens do
-    fine: bool = False  # heard of every step, head and cell
+    fine: bool = False  # heard of every step and cell, of the heads by turns
 
     @cached_property
     def table(self) -> Floats | None:

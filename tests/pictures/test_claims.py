@@ -70,7 +70,7 @@ OFTEN = (  # of the changes: one of each sort, and what broke once
 )
 SELDOM = (TWICE | {"drawn, hot and cut", "masked by -1e9", *CHANGES}) - {*OFTEN}
 OFTEN_SWEPT = [name for name in RUNS if name not in SELDOM]
-# swept at every step, head and cell, which takes some 20 s each
+# swept at every step and cell, of the heads by turns
 FINE = ("causal off by masks", "marian, padded", "drawn, causal off", "NaN", "prompt")
 
 
