@@ -102,6 +102,7 @@ def test_training_reads_sources_as_the_program_does() -> None:
         ({"layout": "torch"}, "must be one of handout, d2l, labml, modular, scratch"),
         ({"layout": "labml", "norm_first": False}, "Leave --post-norm out"),
         ({"layout": "d2l", "task": None, "start": Path("x")}, "fresh weights"),
+        ({"layout": "labml", "batch_tokens": 10_002}, "at most 10,000"),
     ],
 )
 def test_layouts_that_cannot_be_trained(

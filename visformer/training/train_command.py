@@ -635,3 +635,11 @@ def _check_layout(options: TrainCommand) -> None:
             "The norms of {layout} stand before the sublayers. Leave --post-norm out.",
             layout=options.layout,
         )
+    along_batch = spec.choices.get("position_axis") == "batch"
+    if along_batch and options.batch_tokens // 2 > options.max_positions:
+        raise InputError(
+            "A sentence of a batch has a position of its own in {layout}: give "
+            "--batch-tokens of at most {most:,}, or more --max-positions.",
+            layout=options.layout,
+            most=2 * options.max_positions,
+        )
