@@ -15,7 +15,7 @@ os.environ["VISFORMER_LANGUAGE"] = "en"
 # logs, settings and examples never reach the user's folders or this one
 _folder = tempfile.TemporaryDirectory(prefix="visformer-tests-")
 atexit.register(_folder.cleanup)
-for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
+for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"):
     os.environ[name] = os.path.join(_folder.name, name)
 os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = os.path.join(_folder.name, "hypothesis")
 # on a busy machine data are drawn slowly, which is no fault of a test

@@ -80,7 +80,10 @@ ARROWS = {  # room -> all of ours that it may import
         *(*ENGINE, "errors", "files", "language", "paths", "pictures", "text"),
         *("trace_file", "values", "words"),
     ),
-    "program": (*("errors", "language", "paths", "session", "values"),),
+    "program": (
+        *("commands.shared", "errors", "files", "language", "paths", "session"),
+        *("trace_file", "values"),
+    ),
     "ui": (
         *(*ENGINE, "errors", "files", "language", "paths", "pictures", "program"),
         *("session", "text", "trace_file", "values", "words"),

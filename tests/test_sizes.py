@@ -21,6 +21,7 @@ ALONE = {  # pattern of such files -> why each is a file of its own
     "engine/reasons.py": "sentences alone, beside a handle full of threads",
     "pictures/notebook.py": "a picture, which its importer may not know of before",
     "pictures/token_bars.py": "a picture, which ui draws",
+    "program/desktop.py": "a command, imported by its name when it is called",
     "program/plain_imports.py": "runs before anything else is imported",
     "session/receive.py": "pure, while its importer is a widget",
     "ui/bars/status.py": "a bar of the window is a file",

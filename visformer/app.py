@@ -34,6 +34,7 @@ from PySide6.QtCore import (
     Signal,
     qInstallMessageHandler,
 )
+from PySide6.QtGui import QIcon
 from PySide6.QtWidgets import QApplication
 
 from visformer import paths
@@ -96,6 +97,7 @@ class App:
         self.qt = existing if isinstance(existing, QApplication) else QApplication(argv)
         self.qt.setApplicationName("visformer")
         self.qt.setDesktopFileName("visformer")
+        self.qt.setWindowIcon(QIcon(str(paths.resource(paths.ICON))))
         self.bridge = Bridge()
         # what is imported stays: without it all is collected in 3 ms, not in 50
         gc.freeze()

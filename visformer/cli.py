@@ -66,6 +66,10 @@ COMMANDS = {
             "torchrun, it uses every process."
         ),
     ),
+    "desktop": Command(
+        "visformer.program.desktop",
+        N_("Put Visformer into the menu of a Linux desktop, or take it out."),
+    ),
     "bench": Command(
         "visformer.bench.bench_command",
         N_("Measure speed and memory on this computer, against named peers."),

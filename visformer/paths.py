@@ -8,6 +8,7 @@ import platformdirs
 
 _PACKAGE = Path(__file__).parent
 DEFAULT_CHECKPOINT = "tatoeba-en-fr"
+ICON = "visformer.svg"
 FIRST_TRACE = "first.vis"  # the sample sentence, decoded by the default checkpoint
 
 
@@ -43,6 +44,11 @@ def settings_file() -> Path:
     """Return the file that keeps the window's state."""
     folder = Path(platformdirs.user_config_dir("visformer", appauthor=False))
     return folder / "window.ini"
+
+
+def data_home() -> Path:
+    """Return the folder in which a Linux desktop looks for the user's programs."""
+    return Path(platformdirs.user_data_dir())
 
 
 def sessions_folder() -> Path:

@@ -16,7 +16,7 @@ import pytest
 import torch
 from PySide6.QtCore import QMimeData, QPointF, QSettings, Qt, QTimer, QUrl
 from PySide6.QtGui import QDropEvent
-from PySide6.QtWidgets import QApplication, QLineEdit
+from PySide6.QtWidgets import QApplication, QLineEdit, QMessageBox
 from pytestqt.qtbot import QtBot
 
 import visformer
@@ -33,6 +33,7 @@ from visformer.session.side_requests import batch
 from visformer.ui.views.computation.computation import ComputationView
 from visformer.ui.views.masks.mask_lab import MaskLab
 from visformer.ui.views.masks.masks import MasksView
+from visformer.ui.window import actions
 from visformer.ui.window.window import MainWindow
 from visformer.values.intervention import NO_CHANGES
 
@@ -55,6 +56,22 @@ def app(qtbot: QtBot, tmp_path: Path) -> Iterator[App]:
     app.close()
     gc.disable()  # again: see ``nothing_left``
     QApplication.sendPostedEvents(None, 52)  # DeferredDelete
+
+
+def test_it_has_a_face_in_the_window_the_dock_and_About(app: App) -> None:
+    icon = app.window.windowIcon().pixmap(16).toImage()
+    assert (
+        icon.pixelColor(7, 11).lightness()
+        > 180
+        > 100
+        > icon.pixelColor(7, 3).lightness()
+    )
+    actions._show_limits(app.window)
+    (box,) = app.window.findChildren(QMessageBox)
+    assert box.iconPixmap().width() == actions.ICON
+    for words in (f"Visformer {visformer.__version__}", "MIT licence", "What is new"):
+        assert words in box.text()
+    box.close()
 
 
 def process_id(app: App) -> int:

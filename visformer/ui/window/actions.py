@@ -41,6 +41,7 @@ from visformer.values.facts import KINDS
 from visformer.values.intervention import NO_CHANGES
 from visformer.values.questions import OTHER, TARGET_TOKENIZER, Overrides
 
+ICON = 64  # points that the icon in About is wide
 ABOUT_LINES = 32  # lines of text that it is wide
 ABOUT = (
     N_("Visformer shows every number of an encoder-decoder Transformer at work."),
@@ -49,6 +50,10 @@ ABOUT = (
         "a token, and how much of each; it does not show why the model chose a word. "
         "Values also pass through projections, feed-forward layers and residuals: "
         "attention is not attribution."
+    ),
+    N_(
+        "What is new: lessons in Markdown, “what if” changes of a run, the tree of a "
+        "beam search, web pages as hand-outs, Chinese, and “visformer desktop install”."
     ),
     N_("Tatoeba sentences: CC BY 2.0 FR. Visformer: MIT licence. Qt: LGPL 3."),
 )
@@ -343,15 +348,12 @@ def _show_keys(window: WindowParts) -> None:
 
 def _show_limits(window: WindowParts) -> None:
     title = _("Visformer {version}", version=version_of("visformer"))
-    _tell(window, title, "\n\n".join((title, *map(_, ABOUT))))
-
-
-def _tell(window: WindowParts, title: str, text: str) -> None:
     box = QMessageBox(window)
+    box.setIconPixmap(QGuiApplication.windowIcon().pixmap(ICON))
     box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     box.setWindowTitle(title)
     box.setTextFormat(Qt.TextFormat.PlainText)
-    box.setText(text)
+    box.setText("\n\n".join((title, *map(_, ABOUT))))
     grid = box.layout()
     if isinstance(grid, QGridLayout):  # Qt gives a large text no more width
         wide = min(ABOUT_LINES * window.fontMetrics().height(), window.width() * 4 // 5)
