@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import combinations
 from pathlib import Path
 
@@ -40,7 +40,7 @@ def box(word: Word) -> QRectF:
     return word.turned.mapRect(cover).translated(word.x, word.y)
 
 
-def collisions(words: tuple[Word, ...]) -> list[tuple[str, str]]:
+def collisions(words: Iterable[Word]) -> list[tuple[str, str]]:
     boxes = [(word.text, box(word)) for word in words if word.text.strip()]
     found = []
     for (one, here), (other, there) in combinations(boxes, 2):

@@ -25,7 +25,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from visformer.ui.look.theme import gap
+from visformer.ui.look.theme import gap, letter_width
 
 L = TypeVar("L", bound=QBoxLayout)
 Part = QWidget | QLayout | None  # None: a stretch
@@ -283,7 +283,7 @@ LEAST_CHARACTERS, LEAST_LINES = 34, 18  # of a map with its labels
 def set_least(picture: QWidget, lines: int = LEAST_LINES) -> None:
     """Keep a map's cells visible below labels of its font's size."""
     metrics = picture.fontMetrics()
-    width = max(240, LEAST_CHARACTERS * metrics.averageCharWidth())
+    width = max(240, LEAST_CHARACTERS * letter_width(metrics))
     picture.setMinimumSize(width, lines * metrics.lineSpacing())
 
 

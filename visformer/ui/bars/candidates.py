@@ -69,6 +69,7 @@ from visformer.ui.look.theme import (
     Dressed,
     fed_colour,
     gap,
+    letter_width,
     loss_colour,
     sized,
 )
@@ -446,7 +447,7 @@ class CandidateBars(QTableView):
         metrics, room = QFontMetrics(self.chosen_font), self.viewport().width()
         rank = metrics.horizontalAdvance(self._widest()) + 2 * theme.gap(self)
         value = metrics.horizontalAdvance("0.0e−00") + theme.gap(self)
-        narrow = room - rank - value < LEAST_TOKEN * metrics.averageCharWidth()
+        narrow = room - rank - value < LEAST_TOKEN * letter_width(metrics)
         rank = 1 if narrow else rank  # the rows stand in the order of the ranks
         for column, width in enumerate((rank, max(1, room - rank - value), value)):
             self.setColumnWidth(column, width)

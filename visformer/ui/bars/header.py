@@ -25,7 +25,7 @@ from visformer.session.state import State
 from visformer.ui.bars.source_box import SourceBox
 from visformer.ui.layout import fill
 from visformer.ui.look import icons, theme
-from visformer.ui.look.theme import FONT_PALETTE, Dressed
+from visformer.ui.look.theme import FONT_PALETTE, Dressed, letter_width
 from visformer.ui.widgets.controls import tool_button
 from visformer.ui.widgets.plain_label import cut_to_room, plain_tip
 from visformer.values.facts import KINDS, ModelFacts
@@ -73,7 +73,7 @@ class Header(Dressed, QWidget):
 
     def _show_name(self) -> None:
         metrics = self.model.fontMetrics()
-        room = MOST_NAME * metrics.averageCharWidth()
+        room = MOST_NAME * letter_width(metrics)
         cut = cut_to_room(self._name, metrics, room)
         self.model.setText(cut.replace("&", "&&"))
 
@@ -194,7 +194,7 @@ def show_about(parent: QWidget, name: str, text: str) -> None:
     column.addWidget(buttons)
     metrics = dialog.fontMetrics()
     dialog.resize(
-        min(metrics.averageCharWidth() * COLUMNS, parent.width() * 19 // 20),
+        min(letter_width(metrics) * COLUMNS, parent.width() * 19 // 20),
         min(metrics.height() * LINES, parent.height() * 19 // 20),
     )
     dialog.open()

@@ -27,6 +27,7 @@ from visformer.engine.messages import Asked
 from visformer.language import _
 from visformer.session.state import State
 from visformer.ui.layout import fill, scrolled
+from visformer.ui.look.theme import letter_width
 from visformer.ui.widgets.controls import ComboBox
 from visformer.ui.widgets.plain_label import paragraph
 from visformer.values.questions import GUESSED, OTHER, Question, Value
@@ -178,7 +179,7 @@ class OpenForm(QDialog):
         self._area.updateGeometry()  # the size that it had when it was empty is kept
         most = self._behind.size() * 0.95
         unit = self.fontMetrics()
-        width = min(unit.averageCharWidth() * COLUMNS, most.width())
+        width = min(letter_width(unit) * COLUMNS, most.width())
         bar = self._area.verticalScrollBar().sizeHint().width()
         margins = self._column.contentsMargins()
         room = width - margins.left() - margins.right() - bar

@@ -32,6 +32,7 @@ from visformer.pictures.attention.strips import Chip
 from visformer.pictures.picture import raw_label
 from visformer.ui.bars.chip_painter import REACH, SIZED, ChipLook, ChipPainter, look_of
 from visformer.ui.look import icons
+from visformer.ui.look.theme import letter_width
 from visformer.ui.widgets.controls import Offer, add_offers, keeps
 from visformer.ui.widgets.plain_label import plain_tip, written
 from visformer.words import number, probability
@@ -223,7 +224,7 @@ class TokenStrip(QScrollArea):
 
     def _fit(self) -> None:
         self.setFixedHeight(self.row.sizeHint().height())
-        self.setMinimumWidth(LEAST * self.fontMetrics().averageCharWidth())
+        self.setMinimumWidth(LEAST * letter_width(self.fontMetrics()))
 
 
 def _looks(chips: tuple[Chip, ...]) -> list[ChipLook]:

@@ -17,7 +17,7 @@ from visformer.pictures.words.absent import has_target
 from visformer.session.state import State
 from visformer.ui.layout import fill, in_line
 from visformer.ui.look.icons import dress
-from visformer.ui.look.theme import FONT_PALETTE, Dressed
+from visformer.ui.look.theme import FONT_PALETTE, Dressed, letter_width
 from visformer.ui.widgets.controls import (
     chooser,
     number_field,
@@ -118,7 +118,7 @@ class Transport(Dressed, QWidget):
             said, room = (_("step {n}", n=number) for number in (step, widest))
         metrics = self.fontMetrics()
         wide = max(metrics.horizontalAdvance(text) for text in (said, room))
-        self._where.setFixedSize(wide + metrics.averageCharWidth(), metrics.height())
+        self._where.setFixedSize(wide + letter_width(metrics), metrics.height())
         self._where.setText(said)
 
     @property

@@ -12,7 +12,14 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, ClassVar
 
 from PySide6.QtCore import QEvent, QObject, Qt, QVariantAnimation
-from PySide6.QtGui import QColor, QCursor, QFont, QPalette, QShowEvent
+from PySide6.QtGui import (
+    QColor,
+    QCursor,
+    QFont,
+    QFontMetrics,
+    QPalette,
+    QShowEvent,
+)
 from PySide6.QtWidgets import QApplication, QToolTip, QWidget
 from shiboken6 import isValid
 
@@ -174,6 +181,14 @@ def sized(font: QFont, size: float, *, bold: bool = False) -> QFont:
     if bold:
         result.setWeight(QFont.Weight.DemiBold)
     return result
+
+
+def letter_width(metrics: QFontMetrics) -> int:
+    """Return how wide a letter is on average.
+
+    A Chinese font's own average is that of its characters, twice as wide as an "n".
+    """
+    return min(metrics.averageCharWidth(), metrics.horizontalAdvance("n"))
 
 
 def gap(widget: QWidget, halves: int = 1) -> int:

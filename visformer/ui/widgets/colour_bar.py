@@ -20,6 +20,7 @@ from PySide6.QtWidgets import QPushButton, QSizePolicy, QWidget
 
 from visformer.language import _
 from visformer.pictures.picture import HIGH, LOW, MASKED, NAN, Bytes, Matrix
+from visformer.ui.look.theme import letter_width
 from visformer.ui.widgets.colour_map import nan_crosses
 from visformer.ui.widgets.plain_label import cut_to_room, plain_tip, write_in
 
@@ -80,7 +81,7 @@ class ColourBar(QWidget):
         self.update()
 
     def sizeHint(self) -> QSize:
-        wide = 20 * self.fontMetrics().averageCharWidth()
+        wide = 20 * letter_width(self.fontMetrics())
         return QSize(wide, self.heightForWidth(self.width() or wide))
 
     def heightForWidth(self, width: int) -> int:
@@ -120,13 +121,13 @@ class ColourBar(QWidget):
 
     def _ramp_room(self, width: int) -> float:
         """Return the width of the colours: the ends' numbers come first."""
-        letter = self.fontMetrics().averageCharWidth()
+        letter = letter_width(self.fontMetrics())
         numbers = sum(self._wide(end) for end in self._ends) + letter
         return max(2.0 * letter, min(RAMP * letter, width / 4, width - numbers))
 
     def _first_line(self, width: int) -> float:
         """Return how much of the first line the ends and the keys take."""
-        letter = self.fontMetrics().averageCharWidth()
+        letter = letter_width(self.fontMetrics())
         ends = self._ramp_room(width) + sum(self._wide(end) for end in self._ends)
         ends = 0 if self._boolean else ends
         keys = sum(self._wide(text) + 0.8 * self._line() for text, _ in self._keys)
@@ -176,7 +177,7 @@ class ColourBar(QWidget):
             return
         painter = QPainter(self)
         painter.setPen(self.palette().color(QPalette.ColorRole.WindowText))
-        gap = self.fontMetrics().averageCharWidth()
+        gap = letter_width(self.fontMetrics())
         x = 0.0 if self._boolean else self._scale(painter, self._table)
         for text, code in self._keys:
             x = self._key(painter, x, text, code) + gap
@@ -186,7 +187,7 @@ class ColourBar(QWidget):
         self._text(painter, x, self._said(self.width() - x))
 
     def _scale(self, painter: QPainter, table: Bytes) -> float:
-        gap, line = self.fontMetrics().averageCharWidth(), self._line()
+        gap, line = letter_width(self.fontMetrics()), self._line()
         x = self._text(painter, 0, self._ends[0]) + gap / 2
         box = QRectF(x, line * 0.2, self._ramp_room(self.width()), line * 0.6)
         painter.setRenderHint(QPainter.RenderHint.LosslessImageRendering)

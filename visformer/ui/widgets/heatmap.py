@@ -34,6 +34,7 @@ from visformer.ui.look.theme import (
     gap,
     has_motion,
     hue,
+    letter_width,
 )
 from visformer.ui.widgets.canvas import ZOOM_STEP, Canvas
 from visformer.ui.widgets.cell_value import CellValue, description, is_inside
@@ -252,7 +253,7 @@ class HeatMap(Dressed, QWidget):
     # ---- where things are ------------------------------------------------------
 
     def sizeHint(self) -> QSize:
-        side = 30 * self.fontMetrics().averageCharWidth()
+        side = 30 * letter_width(self.fontMetrics())
         return QSize(side, side)
 
     def _arrange(self) -> None:
@@ -290,7 +291,7 @@ class HeatMap(Dressed, QWidget):
         """
         edge, top = gap(self) // 2, self.heading.height()
         metrics = self.fontMetrics()
-        line, letter = metrics.height() + 2, metrics.averageCharWidth()
+        line, letter = metrics.height() + 2, letter_width(metrics)
         bar = self.bar.heightForWidth(self.width() - 2 * edge)
         bottom = self.height() - bar - 2 * edge
         whole = QRect(QPoint(edge, top), QPoint(self.width() - edge, bottom))
@@ -492,7 +493,7 @@ class MapHeading(QWidget):
         edge, text = gap(self) // 2, self.title.text()
         wide, body, left = width - 2 * edge, self.fontMetrics(), edge
         side = 0 if self._sign.isHidden() else self._sign.sizeHint().height()
-        left += side + body.averageCharWidth() if side else 0
+        left += side + letter_width(body) if side else 0
         room = wide + edge - left
         face = title_font(self.font(), text, room)
         self.title.setFont(face)
@@ -505,9 +506,9 @@ class MapHeading(QWidget):
         self._sign.setGeometry(edge, edge + (line - side) // 2, side, side)
         self.title.setGeometry(left, edge, title, high)
         off = metrics.ascent() - body.ascent()  # one baseline
-        left += title + body.averageCharWidth()
+        left += title + letter_width(body)
         place = QRect(left, edge + off, max(0, wide - left), body.height() + 2)
-        if self._has_gist and place.width() < LONG * body.averageCharWidth():
+        if self._has_gist and place.width() < LONG * letter_width(body):
             place = QRect(edge, edge + high, wide, body.height() + 2)
             high += place.height()
         self.gist.setGeometry(place)

@@ -21,7 +21,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QWidget
 
 from visformer.pictures.picture import AttentionRole, Label
-from visformer.ui.look.theme import CAPTION, TITLE, hue, sized
+from visformer.ui.look.theme import CAPTION, TITLE, hue, letter_width, sized
 from visformer.ui.widgets.plain_label import cut_to_room, plain_tip, written
 
 ROUNDING = 0.01  # of a pixel or a label
@@ -325,13 +325,13 @@ class Labels(QWidget):
         if self._rows:
             box = QRectF(0, middle - high / 2, self.width() - high // 5, high)
             return box, RIGHT
-        wide = max(self._fit.pitch, float(metrics.averageCharWidth()))
+        wide = max(self._fit.pitch, float(letter_width(metrics)))
         if self.brief or are_numbers(self._labels):
             text = self._texts[index]
             font = label_font(self._fit.face, text)
             font = sized(font, 1.0, bold=index == self._current)
             wide = QFontMetricsF(font).horizontalAdvance(text)
-            wide += metrics.averageCharWidth() / 2
+            wide += letter_width(metrics) / 2
         left = middle - wide / 2
         if self.brief:
             left = max(0.0, min(left, self.width() - wide))

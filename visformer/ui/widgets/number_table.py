@@ -40,7 +40,7 @@ from PySide6.QtWidgets import (
 from visformer import words
 from visformer.language import N_, _
 from visformer.pictures.picture import HIGH, LOW, Numbers, Table, is_same
-from visformer.ui.look.theme import Dressed
+from visformer.ui.look.theme import Dressed, letter_width
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.colour_map import colour_table
 from visformer.ui.widgets.export import CSV, Export
@@ -293,7 +293,7 @@ class NumberTable(Dressed, QTableView):
         """Size rows and columns; asking Qt to would measure every cell."""
         numbers = self._sized
         metrics = self.fontMetrics()
-        space = metrics.averageCharWidth()
+        space = letter_width(metrics)
         widest = max(map(metrics.horizontalAdvance, ("−0.0000", "−0.0e−00")))
         least = widest + round(1.5 * space)
         across = self.horizontalHeader()

@@ -16,6 +16,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QApplication, QLabel, QSizePolicy, QToolTip, QWidget
 
 from visformer.pictures.picture import raw_label
+from visformer.ui.look.theme import letter_width
 
 MOST_CHARACTERS = 40  # whose room a label asks for
 MOST_SHOWN = 2000  # characters that are measured, painted or told
@@ -30,7 +31,7 @@ class PlainLabel(QLabel):
 
     def minimumSizeHint(self) -> QSize:
         hint = super().minimumSizeHint()
-        most = MOST_CHARACTERS * self.fontMetrics().averageCharWidth()
+        most = MOST_CHARACTERS * letter_width(self.fontMetrics())
         return QSize(min(hint.width(), most), hint.height())
 
     @property

@@ -23,7 +23,7 @@ from visformer.pictures.attention.arcs import Arcs, arcs
 from visformer.pictures.attention.maps import Marks
 from visformer.pictures.picture import Matrix
 from visformer.pictures.selection import TokenRole
-from visformer.ui.look.theme import Dressed, hue
+from visformer.ui.look.theme import Dressed, hue, letter_width
 from visformer.ui.widgets.labels import axis_ink, label_font, labels_width, short
 from visformer.ui.widgets.plain_label import cut_to_room, written
 from visformer.words import share
@@ -139,7 +139,7 @@ class ArcsCanvas(Dressed, TokenCanvas):
         return written(matrix.rows), written(matrix.columns)
 
     def _letter(self) -> int:
-        return self.fontMetrics().averageCharWidth()
+        return letter_width(self.fontMetrics())
 
     # ---- painting --------------------------------------------------------------
 
@@ -227,7 +227,7 @@ class ArcsCanvas(Dressed, TokenCanvas):
         painter.setPen(self.palette().windowText().color())
         for place, value in zip(ends, values, strict=True):
             text = share(value)
-            wide, gap = metrics.horizontalAdvance(text), metrics.averageCharWidth() / 2
+            wide, gap = metrics.horizontalAdvance(text), letter_width(metrics) / 2
             x = edges[1] - wide - gap if at_keys else edges[0] + gap
             y = self.line_of(place) - self._line() / 2
             box = QRectF(x, y, wide, self._line())
@@ -281,7 +281,7 @@ class ArcsCanvas(Dressed, TokenCanvas):
         marked: bool,
     ) -> None:
         (start, end), (side, index) = edges, at
-        gap, line = self.fontMetrics().averageCharWidth(), self._line()
+        gap, line = letter_width(self.fontMetrics()), self._line()
         top = self.line_of(index) - line / 2
         align = Qt.AlignmentFlag.AlignVCenter
         if side == 0:

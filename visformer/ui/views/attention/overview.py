@@ -36,7 +36,7 @@ from visformer.pictures.attention.mosaic import Mosaic
 from visformer.pictures.attention.ranking import Ranking, order_words
 from visformer.pictures.picture import NAN, NOTHING, Table
 from visformer.pictures.selection import ORDERS, Order
-from visformer.ui.look.theme import Dressed, sized
+from visformer.ui.look.theme import Dressed, letter_width, sized
 from visformer.ui.widgets.cell_pixels import new_parts, paint_pixels
 from visformer.ui.widgets.colour_map import NAN_COLOUR, colour_table, image_of
 from visformer.ui.widgets.controls import keeps
@@ -494,7 +494,7 @@ class HeadsHeader(QWidget):
         self._place()
 
     def _letter(self) -> int:
-        return self.fontMetrics().averageCharWidth()
+        return letter_width(self.fontMetrics())
 
     def _bold(self) -> QFont:
         return sized(self.font(), 1.0, bold=True)
@@ -538,6 +538,6 @@ class HeadsHeader(QWidget):
         box = QRectF(line.x(), line.y(), 1.2 * metrics.height(), line.height())
         inside = box.adjusted(0, 0.25 * line.height(), 0, -0.25 * line.height())
         painter.fillRect(inside, QColor(NAN_COLOUR))
-        line = line.adjusted(box.width() + metrics.averageCharWidth(), 0, 0, 0)
+        line = line.adjusted(box.width() + letter_width(metrics), 0, 0, 0)
         painter.drawText(line, Qt.AlignmentFlag.AlignVCenter, word)
         return line.x() + metrics.horizontalAdvance(word + "  ")

@@ -15,7 +15,14 @@ from visformer.pictures.computation.subject import Room
 from visformer.pictures.picture import Axis, Matrix, is_same
 from visformer.ui.changed import Changed
 from visformer.ui.layout import SingleShot
-from visformer.ui.look.theme import Dressed, animation, gap, has_motion, is_over
+from visformer.ui.look.theme import (
+    Dressed,
+    animation,
+    gap,
+    has_motion,
+    is_over,
+    letter_width,
+)
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.labels import longest
@@ -227,11 +234,11 @@ class StageMaps(Dressed, QWidget):
 
     def _least(self) -> QSize:
         metrics = self.fontMetrics()
-        width = max(200, CHARACTERS * metrics.averageCharWidth())
+        width = max(200, CHARACTERS * letter_width(metrics))
         if self._for_all:  # its text is large already
             several = sum(one.sign.endswith("=") for one in self._shown) > 1
             letters = NARROWEST if several else ABREAST
-            width = letters * metrics.averageCharWidth()
+            width = letters * letter_width(metrics)
         rows = -(-len(self._shown) // self._columns) if self._columns else 1
         lines = COMPARED_LINES.get(rows, LINES)
         return QSize(width, lines * metrics.lineSpacing())

@@ -19,7 +19,7 @@ from visformer.pictures.words.absent import has_source, has_target
 from visformer.session.runs import fixed_words
 from visformer.session.state import State
 from visformer.ui.layout import LeastColumn, fill
-from visformer.ui.look.theme import Dressed
+from visformer.ui.look.theme import Dressed, letter_width
 from visformer.ui.widgets.controls import chooser, titled
 from visformer.ui.widgets.number_table import Role, TableModel, TitleRow
 from visformer.ui.widgets.plain_label import paragraph, written
@@ -210,7 +210,7 @@ class _SideTable(Dressed, QWidget):
         height = 2 * metrics.lineSpacing() + metrics.height() // 3
         self._table.verticalHeader().setDefaultSectionSize(height)
         header = self._table.horizontalHeader()
-        usual = 9 * metrics.averageCharWidth()
+        usual = 9 * letter_width(metrics)
         fitted = self._model.columnCount() <= MOST_FITTED
         if header.defaultSectionSize() != usual or not fitted:
             header.setDefaultSectionSize(usual)  # all columns become as wide
@@ -241,7 +241,7 @@ class _SideTable(Dressed, QWidget):
         if self._picture is None:
             return
         metrics, known = self.fontMetrics(), self._measured
-        around = 2 * metrics.averageCharWidth()
+        around = 2 * letter_width(metrics)
         rows = zip(self._picture.tokens, self._picture.ids.tolist(), strict=True)
         count = self._model.columnCount()
         widths = [metrics.horizontalAdvance(str(count)) + around] * count

@@ -36,7 +36,7 @@ from visformer.pictures.words.leak_words import mask_and_leaks
 from visformer.ui.changed import Changed
 from visformer.ui.layout import LeastColumn, LeastRow, fill, laid_out_once
 from visformer.ui.look import theme
-from visformer.ui.look.theme import Dressed, is_over
+from visformer.ui.look.theme import Dressed, is_over, letter_width
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.colour_map import colour_table, image_of
 from visformer.ui.widgets.heatmap import HeatMap
@@ -79,7 +79,7 @@ class _LargeMask(Dressed, QWidget):
 
     def _dress(self) -> None:
         metrics = self.fontMetrics()
-        wide = CHARACTERS * metrics.averageCharWidth()
+        wide = CHARACTERS * letter_width(metrics)
         # where it is presented nothing scrolls
         most = self.screen().availableGeometry().height() * 2 // 3
         self._map.setMinimumSize(wide, min(LINES * metrics.lineSpacing(), most))

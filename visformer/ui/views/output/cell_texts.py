@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QWidget
 
 from visformer.pictures.logit_lens import Text
 from visformer.pictures.picture import NOTHING, Bytes, Matrix, codes
+from visformer.ui.look.theme import letter_width
 from visformer.ui.widgets.canvas import Canvas
 from visformer.ui.widgets.colour_map import colour_table, inks
 from visformer.ui.widgets.plain_label import cut_to_room, written
@@ -112,7 +113,7 @@ class _Writer:
         """``widths``: those known of texts, to be added to; a cell's size in pixels."""
         self._painter, self._widths = painter, widths
         self._metrics = QFontMetricsF(painter.font())
-        self._letter = painter.fontMetrics().averageCharWidth()
+        self._letter = letter_width(painter.fontMetrics())
         self._line = painter.fontMetrics().height()
         self._room, self._high = wide - self._letter, high
 

@@ -57,7 +57,7 @@ from visformer.session.both import names
 from visformer.session.state import Session, State
 from visformer.ui.layout import LeastColumn, fill, laid_out_once, paint_later
 from visformer.ui.look import theme
-from visformer.ui.look.theme import Dressed, fed_colour
+from visformer.ui.look.theme import Dressed, fed_colour, letter_width
 from visformer.ui.views.output.cache import CachePage
 from visformer.ui.views.output.cell_texts import CellTexts
 from visformer.ui.views.output.search_page import SearchPage
@@ -446,7 +446,7 @@ class BarChart(QWidget):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         line, em = self._line(), metrics.height()
         number = metrics.horizontalAdvance("0.0e−00") + em // 2
-        most = min(LONGEST_NAME * metrics.averageCharWidth(), self.width() // 3)
+        most = min(LONGEST_NAME * letter_width(metrics), self.width() // 3)
         names = [
             cut_to_room(name, metrics, most)
             for name in written(tuple(bar.name for bar in self.bars))

@@ -34,7 +34,7 @@ from visformer.pictures.positions import (
 )
 from visformer.program.ahead import import_in_pieces
 from visformer.ui.layout import LeastColumn, TurningRow, fill
-from visformer.ui.look.theme import FONT_PALETTE, Dressed
+from visformer.ui.look.theme import FONT_PALETTE, Dressed, letter_width
 from visformer.ui.widgets.controls import titled
 from visformer.ui.widgets.export import Export
 from visformer.ui.widgets.plain_label import paragraph
@@ -152,7 +152,7 @@ class Curves(Dressed, QWidget):
                 item.clear()
         metrics = self.fontMetrics()
         self._plot.widget.setMinimumSize(
-            30 * metrics.averageCharWidth(), 8 * metrics.lineSpacing()
+            30 * letter_width(metrics), 8 * metrics.lineSpacing()
         )
         self._plot.box.setXRange(*self._range, padding=0.01)
         self._fill_legend(self._drawn, styles)

@@ -29,7 +29,7 @@ from visformer.ui.layout import (
     fill,
     set_least,
 )
-from visformer.ui.look.theme import FONT_PALETTE, Dressed
+from visformer.ui.look.theme import FONT_PALETTE, Dressed, letter_width
 from visformer.ui.views.positions.curves import Plot, pens
 from visformer.ui.views.view import View
 from visformer.ui.widgets.canvas import MapCell
@@ -116,10 +116,10 @@ class PositionInput(Dressed, View):
         for heat_map in self.maps:
             set_least(heat_map)
         metrics = self.fontMetrics()
-        self.about.setMinimumWidth(LEAST_WORDS * metrics.averageCharWidth())
+        self.about.setMinimumWidth(LEAST_WORDS * letter_width(metrics))
         for plot in (self._fingerprint, self._distance):
             plot.widget.setMinimumSize(
-                30 * metrics.averageCharWidth(), 9 * metrics.lineSpacing()
+                30 * letter_width(metrics), 9 * metrics.lineSpacing()
             )
 
     def main_picture(self) -> QWidget | None:

@@ -36,7 +36,7 @@ from visformer.ui.layout import (
     paint_later,
     set_least,
 )
-from visformer.ui.look.theme import Dressed
+from visformer.ui.look.theme import Dressed, letter_width
 from visformer.ui.views.positions.curves import Curves, plotting_in_pieces
 from visformer.ui.views.positions.position_input import PositionInput
 from visformer.ui.views.positions.position_lab import PositionLab
@@ -90,7 +90,7 @@ class PositionTable(Dressed, View):
 
     def _dress(self) -> None:
         set_least(self._heat_map)
-        letter = self.fontMetrics().averageCharWidth()
+        letter = letter_width(self.fontMetrics())
         self._hover.setMinimumWidth(LEAST_WORDS * letter)
 
     def main_picture(self) -> QWidget | None:
