@@ -23,7 +23,8 @@ from visformer.pictures.selection import AttentionCell
 from visformer.session.lesson import parsed
 from visformer.ui.bars.first_steps import show_first_steps
 from visformer.ui.look.theme import set_motion
-from visformer.ui.window import presenting
+from visformer.ui.window import lesson_menu, presenting
+from visformer.ui.window.lesson_menu import LessonEditor
 from visformer.ui.window.window import MainWindow
 from visformer.values.trace import Trace
 
@@ -416,7 +417,7 @@ def test_the_menu_offers_what_is_bundled(pair: Pair) -> None:
     menu.aboutToShow.emit()
     titles = [action.text() for action in menu.actions()]
     found = [*paths.resource("lessons").joinpath("en").glob("*.lesson.md")]
-    assert len(titles) == len(found) + 3
+    assert len(titles) == len(found) + 4
     menu.aboutToShow.emit()
     assert [action.text() for action in menu.actions()] == titles
 
@@ -424,3 +425,71 @@ def test_the_menu_offers_what_is_bundled(pair: Pair) -> None:
 def test_a_newer_lesson_is_said_to_be_one(window: MainWindow) -> None:
     open_lesson(window, HEAD.replace("lesson: 1", "lesson: 2") + BODY)
     assert "newer version" in window.session.state.notice
+
+
+# ---- written in the window -------------------------------------------------------
+
+
+@pytest.fixture
+def editor(window: MainWindow) -> LessonEditor:
+    return window.findChildren(LessonEditor)[0]
+
+
+def test_the_view_on_screen_becomes_a_stop_that_leads_back_to_it(
+    window: MainWindow, editor: LessonEditor, tmp_path: Path, qtbot: QtBot
+) -> None:
+    window.lessons.close()
+    look = replace(window.session.state.look, form="arcs", order="entropy")
+    window.session.set(tab="attention", layer=2, head=1, step=4, look=look)
+    seen = window.session.state.place
+    editor.begin(None)
+    assert editor.fault.text() == ""
+    lesson = parsed(editor.text.toPlainText(), tmp_path / "a.lesson.md")
+    (stop,) = lesson.stops
+    assert stop.expects[0].text.startswith("darkest cross L3H2 step 4 = ")
+    assert stop.expects[0].holds(stop.expects[0].found(TRACE))
+    window.session.set(tab="masks", layer=0, head=0, step=1)
+    editor.show_stop()
+    qtbot.waitUntil(lambda: window.session.state.place == seen)
+    assert window.session.state.look == look
+    assert label(window, "title of the stop").text() == "A new stop"
+    editor.close()
+
+
+def test_stops_are_added_checked_and_saved(
+    window: MainWindow,
+    editor: LessonEditor,
+    tmp_path: Path,
+    qtbot: QtBot,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = tmp_path / "own.lesson.md"
+    monkeypatch.setattr(lesson_menu, "ask_where", lambda *_: str(path))
+    for _page in range(3):
+        walk(window, qtbot)
+    assert window.lessons.lesson is not None
+    own = replace(window.lessons.lesson, path=str(paths.resource("lessons") / "x"))
+    editor.begin(own)  # the lesson that is open goes on, under another name
+    text = editor.text.toPlainText()
+    assert text.startswith(HEAD + BODY.rstrip())
+    assert text.count("\n## ") == 4
+    editor.text.setPlainText(text.replace("view: masks", "view: moon"))
+    qtbot.waitUntil(lambda: "line 16: view is moon" in editor.fault.text())
+    assert not editor.preview.isEnabled()
+    editor.text.setPlainText(text)
+    qtbot.waitUntil(editor.preview.isEnabled)
+    qtbot.mouseClick(editor.save, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(path.exists)
+    qtbot.waitUntil(lambda: "own.lesson.md" in window.session.state.notice)
+    assert path.read_text("utf-8") == text
+    editor.close()
+
+
+def test_a_newer_lesson_is_not_edited(window: MainWindow, editor: LessonEditor) -> None:
+    newer = HEAD.replace("lesson: 1", "lesson: 2") + BODY
+    open_lesson(window, newer)
+    editor.begin(window.lessons.lesson)
+    assert editor.text.toPlainText() == newer
+    assert editor.text.isReadOnly()
+    assert not editor.save.isEnabled()
+    editor.close()

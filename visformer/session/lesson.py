@@ -63,7 +63,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -155,6 +155,7 @@ class Lesson:
     """A lesson that was read."""
 
     path: str
+    written: str  # as its file has it
     title: str
     language: str
     stops: tuple[LessonStop, ...]
@@ -197,7 +198,7 @@ class _LessonReader:
 
     def read(self, text: str) -> Lesson:
         try:
-            return self._lesson(text.splitlines())
+            return replace(self._lesson(text.splitlines()), written=text)
         except VisformerError as error:
             raise InputError(
                 "{file}, line {line}: {fault}",
@@ -226,6 +227,7 @@ class _LessonReader:
             raise InputError("There is no stop: begin one with “## ” and its title.")
         return Lesson(
             path=str(self._path),
+            written="",
             title=head["title"],
             language=head.get("language", "en"),
             stops=tuple(stops),

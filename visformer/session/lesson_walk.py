@@ -5,13 +5,20 @@ Every function here is pure; what the user sees of a lesson is the window's.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
+from visformer import paths
 from visformer.session import openings, tree
+from visformer.session.expectation import Expectation
 from visformer.session.lesson import LessonTask, Setting
+from visformer.session.looked import Looked
 from visformer.session.run import EditedRun
 from visformer.session.runs import is_answered, look_at_telling_head, remembered
 from visformer.session.state import Next, State
+from visformer.values.strategy import GREEDY, strategy_text
+from visformer.values.trace import Trace
 
 
 def run_stop(state: State, setting: Setting) -> Next:
@@ -116,3 +123,81 @@ def is_done(state: State, task: LessonTask, begun: int) -> bool:
         return False
     run = {"text", "checkpoint", "reference", "strategy", "change"} & said
     return not run or (_is_run(state, setting) and is_answered(state))
+
+
+# ---- written ---------------------------------------------------------------------
+
+
+def written_head(state: State, title: str) -> str:
+    """Return the head of a new lesson on the run on screen."""
+    lines = ["---", "visformer-lesson: 1", f"title: {title}"]
+    if state.opened is not None:
+        lines.append(f"checkpoint: {_file(state.opened.path)}")
+    return "\n".join([*lines, f"sentence: {state.wish.sentence}", "---", ""])
+
+
+def written_stop(state: State, before: Setting | None, title: str, file: str) -> str:
+    """Return the view on screen as a stop, which follows what is set ``before`` it.
+
+    ``file`` is the path of a trace that is on screen. Tokens that were forced are not
+    written: no stop has them.
+    """
+    look = state.look
+    parts = [state.tab]
+    if page := state.views.pages.get(state.tab):
+        parts.append(f"page {page}")
+    if state.tab == "computation":
+        parts.append(f"stage {state.stage}")
+    place = f"head L{state.layer + 1}H{state.head + 1}"
+    parts += [f"kind {state.kind}", place, f"step {state.step}"]
+    chosen = {"form": look.form, "summary": look.summary, "order": look.order}
+    usual = Looked()
+    parts += [f"{n} {v}" for n, v in chosen.items() if v != getattr(usual, n)]
+    if hidden := [*sorted(look.hide), *["renormalise"] * look.renormalise]:
+        parts.append(f"hide {', '.join(hidden)}")
+    parts += ["words"] * look.words
+    if state.recorded and file:
+        parts.append(f"trace {_file(file)}")
+    else:
+        parts += _written_run(state, before)
+    lines = [f"## {title}", f"<!-- view: {'; '.join(parts)} -->"]
+    if state.intervention:
+        lines.append(f"<!-- change: {state.intervention} -->")
+    if state.tab == "attention" and look.raw and state.visible and state.step:
+        lines += _written_answer(state, state.visible)
+    return "\n".join((*lines, ""))
+
+
+def _written_run(state: State, before: Setting | None) -> Iterator[str]:
+    """Write what of the run differs from the one before, or is of this stop alone."""
+    wish, opened = state.wish, state.opened
+    if opened is not None and before is not None and opened.path != before.path:
+        yield f"checkpoint {_file(opened.path)}"
+    if before is not None and wish.sentence != before.run.sentence:
+        yield f'text "{wish.sentence}"'
+    if wish.reference and wish.fed:
+        yield f'reference "{wish.reference}"'
+    if wish.strategy != GREEDY:
+        yield f"strategy {strategy_text(wish.strategy)}"
+
+
+def _written_answer(state: State, trace: Trace) -> Iterator[str]:
+    """Write which key is the darkest of the row on screen, to be checked."""
+    row = f"step {state.step}"
+    if state.kind == "encoder":
+        cell = state.locked
+        if cell is None or cell.kind != "encoder":
+            return
+        row = f"from token {cell.query + 1}"
+    head = f"{state.kind} L{state.layer + 1}H{state.head + 1}"
+    one = Expectation.read(f"darkest {head} {row} = ?")
+    found = one.found(trace)
+    assert isinstance(found, tuple)
+    shown = found[0] if " " not in found[0] else f'"{found[0]}"'
+    yield f"<!-- expect: darkest {head} {row} = {shown} -->"
+
+
+def _file(path: str) -> str:
+    """Return the name of a bundled model, or that of a file beside the lesson."""
+    small = Path(path).parent == paths.checkpoint("lessons")
+    return f"lessons/{Path(path).name}" if small else Path(path).name

@@ -49,6 +49,15 @@ class Strategy:
 GREEDY = Strategy()
 
 
+def strategy_text(strategy: Strategy) -> str:
+    """Return what ``read_strategy`` reads: what differs from the default of a name."""
+    usual = Strategy(strategy.name)
+    fields = "beams", "temperature", "top_k", "top_p", "seed"
+    given = {name: getattr(strategy, name) for name in fields}
+    written = [f"{n} {v}" for n, v in given.items() if v != getattr(usual, n)]
+    return " ".join((strategy.name, *written))
+
+
 def read_strategy(text: str) -> Strategy:
     """Read “greedy”, “beam beams 4” or “sample temperature 0.7 seed 3”.
 

@@ -63,6 +63,8 @@ def marked_label(name: str) -> QLabel:
 
 def markup(text: str, font: QFont) -> str:
     """Return a lesson's Markdown as a label shows it: without HTML and tables."""
+    if not text:
+        return ""
     document, features = QTextDocument(), QTextDocument.MarkdownFeature
     document.setDefaultFont(font)
     plain = features.MarkdownNoHTML | features.MarkdownDialectCommonMark

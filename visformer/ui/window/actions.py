@@ -33,7 +33,8 @@ from visformer.ui.views import VIEWS
 from visformer.ui.widgets.export import PICTURES, ask_where, save_picture
 from visformer.ui.window.appearance import Appearance
 from visformer.ui.window.keys_page import KeysPage
-from visformer.ui.window.lessons import LessonWalk, build_lessons_menu
+from visformer.ui.window.lesson_menu import build_lessons_menu
+from visformer.ui.window.lessons import LessonWalk
 from visformer.ui.window.presenting import Presentation
 from visformer.ui.window.session_files import NOTHING, SessionFiles, choose_session
 from visformer.ui.window.window_parts import WindowParts
@@ -102,7 +103,7 @@ def build_menus(
         lambda: _enable((original,), bool(window.session.state.intervention))
     )
     _build_view_menu(window, bar.addMenu(_("&View")), ways, appearance, presentation)
-    build_lessons_menu(window, lessons, bar.addMenu(_("&Lessons")))
+    build_lessons_menu(window, files, lessons, bar.addMenu(_("&Lessons")))
     help_menu = bar.addMenu(_("&Help"))
     _add(help_menu, p_("keyboard", "&Keys"), lambda: _show_keys(window), "F1")
     _add(help_menu, _("&About Visformer"), lambda: _show_limits(window))

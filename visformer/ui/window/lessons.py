@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
-from pathlib import Path
 
 from PySide6.QtCore import QObject, QTimer
-from PySide6.QtGui import QAction
-from PySide6.QtWidgets import QFileDialog, QMenu
 
-from visformer import paths
 from visformer.errors import InputError
-from visformer.language import _, ngettext, tag
+from visformer.language import _, ngettext
 from visformer.pictures.selection import AttentionCell
 from visformer.pictures.token_names import word
-from visformer.session.lesson import SUFFIX, Lesson, LessonStop, Setting
+from visformer.session.lesson import Lesson, LessonStop, Setting
 from visformer.session.lesson_walk import is_done, is_there, look, on_rails, run_stop
 from visformer.session.state import State
 from visformer.ui.bars.first_steps import remove_first_steps
@@ -31,7 +26,6 @@ from visformer.values.trace import Trace
 from visformer.words import probability
 
 FLASH_MS, FLASHES = 220, 6  # the true cell: shown, not shown, ...
-LANGUAGES = "lessons"  # a folder of the resources, with one for each language
 
 
 class LessonWalk(QObject):
@@ -64,15 +58,15 @@ class LessonWalk(QObject):
 
     # ---- opened and closed -------------------------------------------------------
 
-    def begin(self, lesson: Lesson) -> None:
-        """Walk a lesson from its first stop."""
+    def begin(self, lesson: Lesson, at: int = 0) -> None:
+        """Walk a lesson from a stop on."""
         self.lesson = lesson
         remove_first_steps(self._window)
         minutes = {
             at: ngettext("{n} minute", "{n} minutes", at) for at in sorted(lesson.plans)
         }
         self.panel.name(lesson.title, {0: _("all stops"), **minutes})
-        self._plan(0)
+        self._plan(0, at)
         if lesson.newer:
             words = _(
                 "This lesson is of a newer version: what is not known here is left out."
@@ -88,11 +82,11 @@ class LessonWalk(QObject):
         self._flash.stop()
         self._dress()
 
-    def _plan(self, minutes: int) -> None:
+    def _plan(self, minutes: int, at: int = 0) -> None:
         assert self.lesson is not None
         whole = range(len(self.lesson.stops))
         self._walked = self.lesson.plans.get(minutes, whole)
-        self._go(0)
+        self._go(at)
 
     @property
     def stop(self) -> LessonStop | None:
@@ -346,55 +340,3 @@ def _answer_words(
         other=other,
         less=less,
     )
-
-
-# ---- the menu --------------------------------------------------------------------
-
-
-def build_lessons_menu(window: WindowParts, walk: LessonWalk, menu: QMenu) -> None:
-    """Offer the lessons that are bundled, in the language in use, and any other."""
-    opened = menu.addAction(_("&Open a lesson…"))
-    opened.triggered.connect(lambda _checked=False: choose_lesson(window))
-    closed = menu.addAction(_("&Close the lesson"))
-    closed.triggered.connect(lambda _checked=False: walk.close())
-    first = menu.insertSeparator(opened)
-    bundled: list[QAction] = []
-
-    def show() -> None:
-        closed.setEnabled(walk.lesson is not None)
-        for entry in bundled:
-            menu.removeAction(entry)
-        bundled[:] = []
-        for path in bundled_lessons():
-            entry = QAction(_title(path).replace("&", "&&"), menu)
-            act = partial(window.open, str(path))
-            entry.triggered.connect(lambda _checked=False, act=act: act())
-            menu.insertAction(first, entry)
-            bundled.append(entry)
-
-    menu.aboutToShow.connect(show)
-
-
-def bundled_lessons() -> list[Path]:
-    """Return the bundled lessons of the language in use, or the English ones."""
-    folder, language = paths.resource(LANGUAGES), tag().partition("-")[0]
-    found = sorted((folder / language).glob(f"*{SUFFIX}"))
-    return found or sorted((folder / "en").glob(f"*{SUFFIX}"))
-
-
-def _title(path: Path) -> str:
-    """Return a lesson's title without reading all of it."""
-    with path.open(encoding="utf-8") as file:
-        for line, _at in zip(file, range(10), strict=False):
-            if line.startswith("title:"):
-                return line.partition(":")[2].strip()
-    return path.name
-
-
-def choose_lesson(window: WindowParts) -> None:
-    """Ask for a lesson, and open it."""
-    path, _kind = QFileDialog.getOpenFileName(
-        window, _("Open a lesson"), "", f"*{SUFFIX}"
-    )
-    if path:
-        window.open(path)

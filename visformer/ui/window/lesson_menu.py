@@ -1,0 +1,189 @@
+"""The menu of lessons, and lessons that are written in the window."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from PySide6.QtGui import QAction, QTextCursor
+from PySide6.QtWidgets import (
+    QDialog,
+    QFileDialog,
+    QHBoxLayout,
+    QMenu,
+    QPlainTextEdit,
+    QPushButton,
+    QVBoxLayout,
+)
+
+from visformer import paths
+from visformer.errors import InputError
+from visformer.files import save_result
+from visformer.language import _, tag
+from visformer.session.lesson import SUFFIX, Lesson, parsed
+from visformer.session.lesson_walk import written_head, written_stop
+from visformer.ui.layout import SingleShot, fill
+from visformer.ui.look import theme
+from visformer.ui.widgets.export import ask_where
+from visformer.ui.widgets.plain_label import paragraph
+from visformer.ui.window.lessons import LessonWalk
+from visformer.ui.window.session_files import NOTHING, SessionFiles
+from visformer.ui.window.window_parts import WindowParts
+
+IDLE_MS = 300  # without typing, until the text is read
+LINES, LETTERS = 24, 44  # that are in sight
+LESSONS = "lessons"  # a folder of the resources, with one for each language
+NEW = "new.lesson.md"  # where no file is known yet
+
+
+class LessonEditor(QDialog):
+    """The text of a lesson; the window beside it stays in use."""
+
+    def __init__(
+        self, window: WindowParts, files: SessionFiles, walk: LessonWalk
+    ) -> None:
+        super().__init__(window)
+        self._window, self._files, self._walk = window, files, walk
+        self._path = ""
+        self.setWindowTitle(_("Write a lesson"))
+        self.text = QPlainTextEdit()
+        self.text.setAccessibleName(_("text of the lesson"))
+        self.text.setTabChangesFocus(True)
+        self.fault = paragraph(_("what is wrong"))
+        self.add = QPushButton(_("&Add this view as a stop"))
+        self.preview = QPushButton(_("&Preview"))
+        self.save = QPushButton(_("&Save"))
+        self._idle = SingleShot(self, self._check, IDLE_MS)
+        self.text.textChanged.connect(self._idle.start)
+        self.add.clicked.connect(self.add_view)
+        self.preview.clicked.connect(self.show_stop)
+        self.save.clicked.connect(lambda: window.guarded(self._save))
+        for button in (self.add, self.preview, self.save):
+            button.setAutoDefault(False)
+        row = fill(QHBoxLayout(), self.add, None, self.preview, self.save, spacing=6)
+        column = QVBoxLayout(self)
+        column.addWidget(self.text, 1)
+        column.addWidget(self.fault)
+        column.addLayout(row)
+        line = self.fontMetrics().height()
+        self.resize(LETTERS * theme.gap(self, 2), LINES * line)
+
+    def begin(self, lesson: Lesson | None) -> None:
+        """Add the view on screen to a lesson, or begin a new one with it."""
+        if not self.isVisible():
+            new = written_head(self._window.session.state, _("A new lesson"))
+            self.text.setPlainText(new if lesson is None else lesson.written)
+            own = lesson is not None and not _is_bundled(lesson.path)
+            self._path = lesson.path if lesson is not None and own else ""
+        newer = lesson is not None and lesson.newer
+        self.text.setReadOnly(newer)
+        for button in (self.add, self.save):
+            button.setEnabled(not newer)
+        if not newer:
+            self.add_view()
+        self.show()
+
+    def add_view(self) -> None:
+        """Write the view on screen as the last stop."""
+        state, file = self._window.session.state, self._window.shown_file()
+        if state.trace is None:
+            self._window.session.set(error=_(NOTHING))
+            return
+        lesson = self._check()
+        before = None if lesson is None else lesson.stops[-1].setting
+        stop = written_stop(state, before, _("A new stop"), file)
+        words = _("Two or three sentences on what is seen.")
+        text = self.text.toPlainText().rstrip("\n")
+        self.text.setPlainText(f"{text}\n\n{stop}{words}\n")
+        self.text.moveCursor(QTextCursor.MoveOperation.End)
+        self._check()
+
+    def show_stop(self) -> None:
+        """Set the window as the stop at the cursor says."""
+        lesson = self._check()
+        if lesson is not None:
+            line = self.text.textCursor().blockNumber() + 1
+            before = [at for at, stop in enumerate(lesson.stops) if stop.line <= line]
+            self._walk.begin(lesson, before[-1] if before else 0)
+
+    def _check(self) -> Lesson | None:
+        """Read the text; say what is wrong with it."""
+        lesson, fault = None, ""
+        try:
+            lesson = parsed(self.text.toPlainText(), Path(self._path or NEW))
+        except InputError as error:
+            fault = str(error)
+        self.fault.setText(fault)
+        self.preview.setEnabled(lesson is not None)
+        return lesson
+
+    def _save(self) -> None:
+        """Write the text to its file, also where it is not finished."""
+        path = self._path or ask_where(self, _("Save the lesson"), NEW)
+        if not path:
+            return
+        if not path.endswith(SUFFIX):
+            raise InputError("The name of a lesson ends with “.lesson.md”.")
+        self._path, text = path, self.text.toPlainText()
+        self._files.write(path, lambda: save_result(Path(path), text.encode()))
+
+
+# ---- the menu --------------------------------------------------------------------
+
+
+def build_lessons_menu(
+    window: WindowParts, files: SessionFiles, walk: LessonWalk, menu: QMenu
+) -> None:
+    """Offer the lessons that are bundled, in the language in use, and any other."""
+    opened = menu.addAction(_("&Open a lesson…"))
+    opened.triggered.connect(lambda _checked=False: choose_lesson(window))
+    editor = LessonEditor(window, files, walk)
+    added = menu.addAction(_("&Add this view as a stop…"))
+    added.triggered.connect(lambda _checked=False: editor.begin(walk.lesson))
+    closed = menu.addAction(_("&Close the lesson"))
+    closed.triggered.connect(lambda _checked=False: walk.close())
+    first = menu.insertSeparator(opened)
+    bundled: list[QAction] = []
+
+    def show() -> None:
+        closed.setEnabled(walk.lesson is not None)
+        for entry in bundled:
+            menu.removeAction(entry)
+        bundled[:] = []
+        for path in bundled_lessons():
+            entry = QAction(_title(path).replace("&", "&&"), menu)
+            act = partial(window.open, str(path))
+            entry.triggered.connect(lambda _checked=False, act=act: act())
+            menu.insertAction(first, entry)
+            bundled.append(entry)
+
+    menu.aboutToShow.connect(show)
+
+
+def bundled_lessons() -> list[Path]:
+    """Return the bundled lessons of the language in use, or the English ones."""
+    folder, language = paths.resource(LESSONS), tag().partition("-")[0]
+    found = sorted((folder / language).glob(f"*{SUFFIX}"))
+    return found or sorted((folder / "en").glob(f"*{SUFFIX}"))
+
+
+def _is_bundled(path: str) -> bool:
+    return Path(path).is_relative_to(paths.resource(LESSONS))
+
+
+def _title(path: Path) -> str:
+    """Return a lesson's title without reading all of it."""
+    with path.open(encoding="utf-8") as file:
+        for line, _at in zip(file, range(10), strict=False):
+            if line.startswith("title:"):
+                return line.partition(":")[2].strip()
+    return path.name
+
+
+def choose_lesson(window: WindowParts) -> None:
+    """Ask for a lesson, and open it."""
+    path, _kind = QFileDialog.getOpenFileName(
+        window, _("Open a lesson"), "", f"*{SUFFIX}"
+    )
+    if path:
+        window.open(path)
