@@ -38,7 +38,7 @@ LONGER = 0.4  # of a template's letters
 PLAIN = "abcdefghijklnoprstuwyzABCDEFGHIJKLNOPRSTUWYZ"
 ACCENTED = "áƀćđéƒĝĥíĵķĺñóþŕšťúŵýžÁƁĆĐÉƑĜĤÍĴĶĹÑÓÞŔŠŤÚŴÝŽ"
 ACCENTS = str.maketrans(PLAIN, ACCENTED)
-FIELD = re.compile(r"(\{\{|\}\}|\{[^{}]*\}|%\(\w+\)s)")  # the last: argparse's
+FIELD = re.compile(r"(\{\{|\}\}|\{[^{}]*\}|%(?:\(\w+\))?[sr])")  # the last: argparse's
 
 
 class _Sentences(Catalog):

@@ -18,10 +18,8 @@ from visformer.errors import VisformerError
 from visformer.pictures.positions import parse_dimensions
 from visformer.values.change_text import parse
 
-ARGPARSE = "usage options positional arguments show this help message and exit program"
 GRAMMAR = "causal off hide cell cross multiply masked score positions layer"
 ALLOWED = {
-    *WORD.findall(f"{ARGPARSE}'s version number"),
     "visformer",
     "COMMAND",
     *COMMANDS,

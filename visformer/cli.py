@@ -20,7 +20,7 @@ from visformer.commands.shared import check_text, complain, explained_qt
 from visformer.errors import InputError, VisformerError, is_memory
 from visformer.files import exists, short
 from visformer.formats.foreign import remote_words
-from visformer.language import LANGUAGES, N_, _, use
+from visformer.language import LANGUAGES, N_, _, sentences, use
 from visformer.screen import check_screen
 from visformer.values.questions import OPTIONS
 
@@ -172,6 +172,21 @@ def _run(given: list[str]) -> int:
     return _window(window_parser().parse_args(given))
 
 
+ARGPARSE = (  # its words
+    *(N_("usage: "), N_("positional arguments"), N_("options")),
+    N_("show this help message and exit"),
+    N_("unrecognized arguments: %s"),
+    N_("the following arguments are required: %s"),
+    N_("argument %(argument_name)s: %(message)s"),
+    N_("invalid choice: %(value)r (choose from %(choices)s)"),
+    N_("invalid %(type)s value: %(value)r"),
+    *(N_("expected one argument"), N_("expected at least one argument")),
+    N_("not allowed with argument %s"),
+    N_("one of the arguments %s is required"),
+)
+vars(argparse)["_"] = _  # it would ask a catalogue of the system's
+
+
 class _Parser(argparse.ArgumentParser):
     """Bad arguments are bad input: one line, exit code 2."""
 
@@ -188,7 +203,7 @@ class _Parser(argparse.ArgumentParser):
 def command_parser(name: str) -> argparse.ArgumentParser:
     """Return a command's parser; InputError for bad arguments."""
     command = COMMANDS[name]
-    words = " ".join(_(part) for part in (command.does, command.more) if part)
+    words = sentences(_(part) for part in (command.does, command.more) if part)
     parser = _Parser(prog=f"visformer {name}", description=words)
     importlib.import_module(command.module).add_options(parser)
     return parser
@@ -219,7 +234,8 @@ def window_parser() -> argparse.ArgumentParser:
         choices=tuple(LANGUAGES),
         help=_("language of the program, with any command; else the system's"),
     )
-    parser.add_argument("--version", action="version", version=__version__)
+    said = _("show program's version number and exit")
+    parser.add_argument("--version", action="version", version=__version__, help=said)
     add_overrides(parser)
     return parser
 
