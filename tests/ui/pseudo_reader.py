@@ -59,6 +59,7 @@ TOKENS = (
 ALLOWED = {  # what no translation changes, and what Qt and pyqtgraph say themselves
     *("Ctrl", "Enter", "Esc", "Space", "Home", "End", "Up", "Down", "Left", "Right"),
     *("PgUp", "PgDown"),
+    "English",  # as the language names itself in the menu
     *(
         "Visformer",
         "softmax",

@@ -70,12 +70,11 @@ class OpenForm(QDialog):
         self._area = scrolled()
         self._area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self._area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        kinds = QDialogButtonBox.StandardButton
-        self._buttons = QDialogButtonBox(kinds.Open | kinds.Cancel)
-        self.open_button = self._buttons.button(kinds.Open)
-        self.open_button.setText(_("Open"))
+        # standard buttons would take Qt's words whenever its language is set
+        roles, self._buttons = QDialogButtonBox.ButtonRole, QDialogButtonBox()
+        self.open_button = self._buttons.addButton(_("Open"), roles.AcceptRole)
         self.open_button.setDefault(True)
-        self._buttons.button(kinds.Cancel).setText(_("Cancel"))
+        self._buttons.addButton(_("Cancel"), roles.RejectRole)
         self._buttons.accepted.connect(self.accept)
         self._buttons.rejected.connect(self.reject)
         column = self._column = QVBoxLayout(self)
