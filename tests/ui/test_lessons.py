@@ -319,6 +319,7 @@ def test_a_task_with_another_run_is_looked_at_once_that_is_there(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_every_bundled_lesson_is_walked_with_page_down_alone(
     language: str, qtbot: QtBot, tmp_path: Path
