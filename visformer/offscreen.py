@@ -18,17 +18,19 @@ from PySide6.QtCore import (
     QTemporaryDir,
     QTimer,
 )
-from PySide6.QtGui import QCursor
+from PySide6.QtGui import QCursor, QImage
 from PySide6.QtWidgets import QApplication, QWidget
 
 from visformer.app import App, NoEngine, log_qt
 from visformer.errors import InputError
 from visformer.files import check_suffix, save_result, short
 from visformer.pictures.web_page import web_page
+from visformer.session.lesson import Lesson
 from visformer.session.looked import Looked, check_choice
 from visformer.session.runs import force, look_at_telling_head
 from visformer.session.state import State
 from visformer.trace_file.trace_file import trace_bytes
+from visformer.ui.lesson_pages import lesson_page, lesson_pdf
 from visformer.ui.look import theme
 from visformer.ui.views.view import View
 from visformer.ui.widgets.export import (
@@ -47,6 +49,7 @@ from visformer.values.intervention import Intervention
 from visformer.values.questions import Overrides
 
 PAGE = ".html"
+LESSON_SIZE = QSize(1280, 800)  # of the window whose pictures a hand-out has
 MOVING_PICTURES = ".gif", ".webp"
 LONGEST_SIDE = 8192
 SECONDS = 300  # to wait for the model; then the window is drawn as it is
@@ -134,6 +137,23 @@ class Studio:
             self._settle(view)
             yield step
 
+    def stops(self, lesson: Lesson) -> Iterator[QImage]:
+        """Draw each stop's view, or its large picture; its question is answered."""
+        window, walk = self.window, self.window.lessons
+        window.resize(LESSON_SIZE)
+        QCursor.setPos(BESIDE)
+        window.show()
+        for at, stop in enumerate(lesson.stops):
+            walk.begin(lesson, at)
+            _wait(lambda: walk.is_settled and _finished(window.session.state))
+            if stop.ask:
+                walk.forward()
+            view = window.tabs.view(window.session.state.tab)
+            self._settle(view)
+            alone = window.large.picture
+            words = window.large.words.text()
+            yield image_of(figure(alone, words) if alone else drawing(view), 1.5)
+
     def clear(self) -> None:
         """Empty the window for the next picture."""
         window = self.window
@@ -166,6 +186,22 @@ def close() -> None:
     """End the window."""
     while _studios:
         _studios.popitem()[1].close()
+
+
+def print_lesson(lesson: Lesson, *, pdf: bool) -> bytes:
+    """Return a lesson as a PDF file or a web page, with the picture of each stop.
+
+    Raises InputError for a stop whose run cannot be made.
+    """
+    dress = argparse.Namespace(theme="light", zoom=100, text=lesson.title)
+    studio = Studio(dress)
+    try:
+        pictures = [*studio.stops(lesson)]
+    finally:
+        studio.close()
+    return (
+        lesson_pdf(lesson, pictures) if pdf else lesson_page(lesson, pictures).encode()
+    )
 
 
 def _save_page(path: Path, state: State, attach: bool) -> None:

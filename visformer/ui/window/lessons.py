@@ -95,6 +95,11 @@ class LessonWalk(QObject):
             return None
         return self.lesson.stops[self._walked[self._at]]
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether the stop's run is there, and is looked at as the stop says."""
+        return self._settled
+
     # ---- walked ------------------------------------------------------------------
 
     def forward(self) -> None:

@@ -1,17 +1,17 @@
-"""``visformer lesson``: checks what lessons say against the numbers of their runs."""
+"""``visformer lesson``: checks what lessons say against their runs, or prints one."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from visformer.commands.shared import results
+from visformer.commands.shared import explained_qt, results
 from visformer.errors import InputError, VisformerError
-from visformer.files import short
+from visformer.files import check_suffix, save_result, short
 from visformer.language import _
 from visformer.session.expectation import Expectation, found_words
 from visformer.session.lesson import Lesson, Setting, read_lesson
@@ -19,6 +19,7 @@ from visformer.text import visible
 from visformer.trace_file.trace_file import read_session
 from visformer.values.trace import Trace
 
+PRINTED = ".pdf", ".html"
 if TYPE_CHECKING:
     from visformer.core.checkpoint import Checkpoint
     from visformer.core.decoding import Decoding
@@ -28,19 +29,28 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``visformer lesson``."""
     parser.add_argument(
         "action",
-        choices=["check"],
-        help=_("check: compare every “expect” with the numbers of the run"),
+        choices=["check", "print"],
+        help=_(
+            "check: compare every “expect” with the numbers of the run; print: make a "
+            "plan and a hand-out with a picture of each stop"
+        ),
     )
     parser.add_argument("file", nargs="+", help=_("a lesson (*.lesson.md)"))
     parser.add_argument(
         "--all", action="store_true", help=_("print also what holds, with its numbers")
     )
+    parser.add_argument("-o", "--output", help=_("the file to print to: .pdf or .html"))
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print what does not hold; returns 0 where all holds, else 1."""
+    """Check lessons, or print one; returns 1 where something does not hold, else 0."""
+    lessons = [read_lesson(Path(file)) for file in options.file]
+    if options.action == "print":
+        return _print(lessons, options.output)
+    if options.output:
+        raise InputError("--output is for “visformer lesson print”: leave it out.")
     output, failed = results(), 0
-    for lesson in [read_lesson(Path(file)) for file in options.file]:
+    for lesson in lessons:
         told = [*checked(lesson)]
         wrong = [line for line, holds in told if not holds]
         failed += len(wrong)
@@ -54,6 +64,22 @@ def run(options: argparse.Namespace) -> int:
         )
         print(words, file=output)
     return 1 if failed else 0
+
+
+def _print(lessons: Sequence[Lesson], output: str | None) -> int:
+    if output is None or len(lessons) != 1:
+        raise InputError("Name one lesson, and with -o a file (.pdf or .html).")
+    to = Path(output)
+    check_suffix(to, *PRINTED)
+    if to.suffix.lower() not in PRINTED or not to.resolve().parent.is_dir():
+        raise InputError(
+            "{path} cannot be written: name a .pdf or .html in a folder that exists.",
+            path=short(output),
+        )
+    with explained_qt():
+        from visformer.offscreen import print_lesson  # sets Qt's platform first
+    save_result(to, print_lesson(lessons[0], pdf=to.suffix.lower() == ".pdf"))
+    return 0
 
 
 def checked(lesson: Lesson) -> Iterator[tuple[str, bool]]:
