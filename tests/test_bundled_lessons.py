@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from visformer import paths
-from visformer.commands.lesson import checked
+from visformer.commands.lesson_command import checked
 from visformer.formats.layouts import TUTORIALS
 from visformer.session.lesson import Lesson, LessonStop, read_lesson
 

@@ -54,7 +54,7 @@ COMMANDS = {
         N_("The exit code is 0 where they are equal, 1 where they differ."),
     ),
     "lesson": Command(
-        "visformer.commands.lesson",
+        "visformer.commands.lesson_command",
         N_("Check what a lesson says against the numbers of its runs, or print it."),
         N_("The exit code is 1 where an expectation does not hold."),
     ),
