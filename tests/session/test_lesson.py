@@ -12,6 +12,7 @@ from tests.traces import make_trace
 from visformer import paths
 from visformer.errors import InputError
 from visformer.session.lesson import Lesson, parsed, read_lesson
+from visformer.session.lesson_walk import moved_stop, stop_titles
 from visformer.session.looked import PAGES, Looked
 from visformer.ui.views import VIEWS
 from visformer.values.strategy import Strategy
@@ -115,6 +116,46 @@ def test_plans_name_stops() -> None:
     head = HEAD.replace("---\nvis", "---\nplan-45: 1-2, 4\nplan-90: 1-4\nvis")
     made = lesson("## A\n## B\n## C\n## D\n", head)
     assert made.plans == {45: (0, 1, 3), 90: (0, 1, 2, 3)}
+
+
+@pytest.mark.parametrize(
+    ("stop", "to", "titles", "plans"),
+    [
+        (0, 2, "BCAD", ("1,2, 3-4", "3", "1-2, 4", '"3-4"', "4, 3")),
+        (3, 0, "DABC", ("1,2, 3-4", "2", "1, 3-4", '"1-2"', "1-2")),
+        (1, 2, "ACBD", ("1,2, 3-4", "1", "2-4", '"1, 4"', "4, 1")),
+        (2, 2, "ABCD", ("1,2, 3-4", "1", "2-4", '"1, 4"', "4, 1")),
+    ],
+)
+def test_a_stop_is_moved_and_plans_name_the_same_stops(
+    stop: int, to: int, titles: str, plans: tuple[str, ...]
+) -> None:
+    def written(titles: str, plans: tuple[str, ...]) -> str:
+        named = "".join(f"plan-{n}: {plan}\n" for n, plan in enumerate(plans, 1))
+        first, second, third, fourth = (sections[title] for title in titles)
+        head = HEAD.replace("---\nvis", f"---\n{named}vis")
+        return f"{head}# Top\n{first}\n{second}\n\n\n{third}\n\n{fourth}"
+
+    sections = {
+        "A": "## A\n<!-- notes: one\n## none\n-->\nText, plan-9: 1.",
+        "B": "## B\n\n```\n<!-- no comment\n## none\n```\nMore.",
+        "C": "##  C",
+        "D": "## D\n### Smaller\nplan-45: 1-2",
+    }
+    before = written("ABCD", ("1,2, 3-4", "1", "2-4", '"1, 4"', "4, 1"))
+    assert moved_stop(before, stop, to) == written(titles, plans)
+
+
+def test_a_plan_that_cannot_be_read_stays() -> None:
+    head = HEAD.replace("---\nvis", "---\nplan-45: 1-3\nvis")
+    assert moved_stop(f"{head}## A\n## B\n", 0, 1) == f"{head}## B\n## A\n"
+
+
+def test_stops_are_cut_where_they_are_read() -> None:
+    for path in paths.resource("lessons").rglob("*.lesson.md"):
+        read = read_lesson(path)
+        stops = [(stop.line - 1, stop.title) for stop in read.stops]
+        assert stop_titles(read.written) == stops
 
 
 def test_pages_are_those_of_the_views() -> None:
@@ -271,3 +312,4 @@ def test_hostile_text_is_read_in_no_time() -> None:
     ):
         with contextlib.suppress(InputError):
             lesson(body)
+    assert stop_titles("<!--\n" * 50_000) == stop_titles("```" * 50_000) == []

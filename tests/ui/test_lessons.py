@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QMimeData, QPointF, QSettings, Qt, QUrl
+from PySide6.QtCore import QMimeData, QModelIndex, QPointF, QSettings, Qt, QUrl
 from PySide6.QtGui import QDropEvent
 from PySide6.QtWidgets import QApplication, QLabel, QMenu, QScrollArea
 from pytestqt.qtbot import QtBot
@@ -486,6 +486,43 @@ def test_stops_are_added_checked_and_saved(
     editor.close()
 
 
+def titles(editor: LessonEditor) -> list[str]:
+    """Return the titles in the list, which are those of the text."""
+    written = parsed(editor.text.toPlainText(), Path("/nowhere/x.lesson.md"))
+    listed = [editor.stops.item(at).text() for at in range(editor.stops.count())]
+    assert listed == [stop.title for stop in written.stops]
+    return listed
+
+
+def test_stops_are_moved_in_their_list(
+    window: MainWindow, editor: LessonEditor, qtbot: QtBot
+) -> None:
+    editor.begin(window.lessons.lesson)
+    editor.activateWindow()
+    qtbot.waitUntil(editor.isActiveWindow)
+    begun, stops = editor.text.toPlainText(), editor.stops
+    assert titles(editor) == ["One", "Two", "Three", "A new stop"]
+    assert stops.currentRow() == 3
+    place = stops.visualItemRect(stops.item(1)).center()
+    qtbot.mouseClick(stops.viewport(), Qt.MouseButton.LeftButton, pos=place)
+    assert editor.text.textCursor().block().text() == "## Two"
+    qtbot.keyClick(stops, KEY.Key_Down, Qt.KeyboardModifier.AltModifier)
+    assert titles(editor) == ["One", "Three", "Two", "A new stop"]
+    assert "plan-45: 1-2\n" in editor.text.toPlainText()
+    assert editor.text.textCursor().block().text() == "## Two"
+    qtbot.keyClick(stops, KEY.Key_Z, Qt.KeyboardModifier.ControlModifier)
+    assert editor.text.toPlainText() == begun
+    assert titles(editor) == ["One", "Two", "Three", "A new stop"]
+
+    nowhere = QModelIndex()  # without a screen Qt drags nothing: what a drop does
+    stops.model().moveRow(nowhere, 0, nowhere, 3)
+    assert titles(editor) == ["Two", "Three", "One", "A new stop"]
+    assert "plan-45: 2-3\n" in editor.text.toPlainText()
+    editor.text.undo()
+    assert editor.text.toPlainText() == begun
+    editor.close()
+
+
 def test_a_newer_lesson_is_not_edited(window: MainWindow, editor: LessonEditor) -> None:
     newer = HEAD.replace("lesson: 1", "lesson: 2") + BODY
     open_lesson(window, newer)
@@ -493,4 +530,5 @@ def test_a_newer_lesson_is_not_edited(window: MainWindow, editor: LessonEditor) 
     assert editor.text.toPlainText() == newer
     assert editor.text.isReadOnly()
     assert not editor.save.isEnabled()
+    assert not editor.stops.isEnabled()
     editor.close()

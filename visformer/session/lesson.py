@@ -189,6 +189,18 @@ def parsed(text: str, path: Path) -> Lesson:
     return _LessonReader(path).read(text)
 
 
+def planned(text: str, stops: int) -> list[int]:
+    """Return the stops, from 0, that “1-6, 8” names; none where it cannot be read."""
+    walked: list[int] = []
+    for part in text.split(","):
+        ends = re.fullmatch(r"\s*(\d{1,3})(?:-(\d{1,3}))?\s*", part)
+        first, last = (int(end or ends[1]) for end in ends.groups()) if ends else (0, 0)
+        if not 1 <= first <= last <= stops:
+            return []
+        walked += range(first - 1, last)
+    return walked
+
+
 class _LessonReader:
     """Reads one file; ``_line`` is where it is, for what is wrong there."""
 
@@ -281,19 +293,12 @@ class _LessonReader:
         for self._line, (name, text) in enumerate(head.items(), 2):
             if not name.startswith("plan-"):
                 continue
-            walked: list[int] = []
-            for part in text.split(","):
-                ends = re.fullmatch(r"\s*(\d{1,3})(?:-(\d{1,3}))?\s*", part)
-                first, last = (
-                    (int(end or ends[1]) for end in ends.groups()) if ends else (0, 0)
+            if not (walked := planned(text, stops)):
+                raise InputError(
+                    "“{plan}” must name stops from 1 to {n}, such as “1-3, 5”.",
+                    plan=short(name),
+                    n=stops,
                 )
-                if not 1 <= first <= last <= stops:
-                    raise InputError(
-                        "“{plan}” must name stops from 1 to {n}, such as “1-3, 5”.",
-                        plan=short(name),
-                        n=stops,
-                    )
-                walked += range(first - 1, last)
             if not re.fullmatch(r"plan-[1-9]\d{0,2}", name):
                 raise _unknown(name, ("plan-45",))
             plans[int(name.removeprefix("plan-"))] = tuple(walked)

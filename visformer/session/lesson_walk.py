@@ -5,6 +5,7 @@ Every function here is pure; what the user sees of a lesson is the window's.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,13 +13,20 @@ from pathlib import Path
 from visformer import paths
 from visformer.session import openings, tree
 from visformer.session.expectation import Expectation
-from visformer.session.lesson import LessonTask, Setting
+from visformer.session.lesson import MOST_TITLE, LessonTask, Setting, planned
 from visformer.session.looked import Looked
 from visformer.session.run import EditedRun
 from visformer.session.runs import is_answered, look_at_telling_head, remembered
 from visformer.session.state import Next, State
 from visformer.values.strategy import GREEDY, strategy_text
 from visformer.values.trace import Trace
+
+# a block of code, a comment, also one without an end; or the title of a stop
+_CUT = re.compile(
+    r"^[^\S\n]*(?:```.*?(?:\n[^\S\n]*```|\Z)|<!--.*?(?:-->|\Z))|^## +([^\n]+)",
+    re.MULTILINE | re.DOTALL,
+)
+_PLAN = re.compile(r'^(\s*plan-\d+\s*:\s*"?)(\d[\d\s,-]*)(?<!\s)')
 
 
 def run_stop(state: State, setting: Setting) -> Next:
@@ -201,3 +209,48 @@ def _file(path: str) -> str:
     """Return the name of a bundled model, or that of a file beside the lesson."""
     small = Path(path).parent == paths.checkpoint("lessons")
     return f"lessons/{Path(path).name}" if small else Path(path).name
+
+
+# ---- moved -----------------------------------------------------------------------
+
+
+def stop_titles(text: str) -> list[tuple[int, str]]:
+    """Return the line, from 0, on which each stop of a text begins, and its title."""
+    found = (one for one in _CUT.finditer(text) if 0 < len(one[1] or "") <= MOST_TITLE)
+    return [(text.count("\n", 0, one.start()), one[1].strip()) for one in found]
+
+
+def moved_stop(text: str, stop: int, to: int) -> str:
+    """Return a lesson's text with a stop moved to another place; both count from 0.
+
+    Blank lines between stops stay where they are. Plans name the same stops as before,
+    and walk them in the order of the text if they did.
+    """
+    lines, starts = text.split("\n"), [line for line, _title in stop_titles(text)]
+    ends = zip(starts, [*starts[1:], None], strict=True)
+    written = ["\n".join(lines[start:end]) for start, end in ends]
+    stops = [one.rstrip("\n") for one in written]
+    order = [*range(len(stops))]
+    order.insert(to, order.pop(stop))
+    head = lines[: starts[0]]
+    parts = [_PLAN.sub(lambda it: it[1] + _plan(it[2], order), line) for line in head]
+    for place, at in enumerate(order):
+        parts.append(stops[at] + written[place][len(stops[place]) :])
+    return "\n".join(parts)
+
+
+def _plan(text: str, order: list[int]) -> str:
+    """Return a plan that names the same stops in another order of them."""
+    walked = planned(text, len(order))
+    now = [order.index(at) for at in walked]
+    if walked == sorted(walked):
+        now.sort()
+    if now == walked:
+        return text
+    ends: list[list[int]] = []
+    for at in now:
+        if ends and at == ends[-1][1] + 1:
+            ends[-1][1] = at
+        else:
+            ends.append([at, at])
+    return ", ".join(f"{a + 1}" if a == b else f"{a + 1}-{b + 1}" for a, b in ends)

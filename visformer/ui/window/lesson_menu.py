@@ -5,11 +5,15 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from PySide6.QtGui import QAction, QTextCursor
+from PySide6.QtCore import QModelIndex, QSignalBlocker, Qt
+from PySide6.QtGui import QAction, QKeySequence, QShortcut, QTextCursor
 from PySide6.QtWidgets import (
+    QAbstractItemView,
     QDialog,
     QFileDialog,
     QHBoxLayout,
+    QListWidget,
+    QListWidgetItem,
     QMenu,
     QPlainTextEdit,
     QPushButton,
@@ -21,7 +25,12 @@ from visformer.errors import InputError
 from visformer.files import save_result
 from visformer.language import _, tag
 from visformer.session.lesson import SUFFIX, Lesson, parsed
-from visformer.session.lesson_walk import written_head, written_stop
+from visformer.session.lesson_walk import (
+    moved_stop,
+    stop_titles,
+    written_head,
+    written_stop,
+)
 from visformer.ui.layout import SingleShot, fill
 from visformer.ui.look import theme
 from visformer.ui.widgets.export import ask_where
@@ -31,7 +40,7 @@ from visformer.ui.window.session_files import NOTHING, SessionFiles
 from visformer.ui.window.window_parts import WindowParts
 
 IDLE_MS = 300  # without typing, until the text is read
-LINES, LETTERS = 24, 44  # that are in sight
+LINES, LETTERS = 24, 58  # that are in sight, with the list
 LESSONS = "lessons"  # a folder of the resources, with one for each language
 NEW = "new.lesson.md"  # where no file is known yet
 
@@ -49,12 +58,15 @@ class LessonEditor(QDialog):
         self.text = QPlainTextEdit()
         self.text.setAccessibleName(_("text of the lesson"))
         self.text.setTabChangesFocus(True)
+        self.stops = self._stop_list()
         self.fault = paragraph(_("what is wrong"))
         self.add = QPushButton(_("&Add this view as a stop"))
         self.preview = QPushButton(_("&Preview"))
         self.save = QPushButton(_("&Save"))
         self._idle = SingleShot(self, self._check, IDLE_MS)
         self.text.textChanged.connect(self._idle.start)
+        self.text.textChanged.connect(self._list)
+        self.text.cursorPositionChanged.connect(self._list)
         self.add.clicked.connect(self.add_view)
         self.preview.clicked.connect(self.show_stop)
         self.save.clicked.connect(lambda: window.guarded(self._save))
@@ -62,11 +74,35 @@ class LessonEditor(QDialog):
             button.setAutoDefault(False)
         row = fill(QHBoxLayout(), self.add, None, self.preview, self.save, spacing=6)
         column = QVBoxLayout(self)
-        column.addWidget(self.text, 1)
+        both = fill(QHBoxLayout(), (self.stops, 1), (self.text, 3), spacing=6)
+        column.addLayout(both, 1)
         column.addWidget(self.fault)
         column.addLayout(row)
         line = self.fontMetrics().height()
         self.resize(LETTERS * theme.gap(self, 2), LINES * line)
+
+    def _stop_list(self) -> QListWidget:
+        """Return the list of the stops' titles, in which they are moved."""
+        stops = QListWidget()
+        stops.setAccessibleName(_("stops"))
+        stops.setToolTip(_("Drag a stop to move it, or press Alt+Up or Alt+Down."))
+        stops.setDragDropMode(QAbstractItemView.DragDropMode.InternalMove)
+        stops.setWordWrap(True)
+        stops.setSpacing(2)
+        stops.model().rowsMoved.connect(self._moved)
+        stops.currentRowChanged.connect(self._go_to)
+        stops.itemClicked.connect(lambda item: self._go_to(stops.row(item)))
+        keys = {
+            QKeySequence("Alt+Up"): lambda: self._shift(-1),
+            QKeySequence("Alt+Down"): lambda: self._shift(1),
+            QKeySequence(QKeySequence.StandardKey.Undo): self.text.undo,
+            QKeySequence(QKeySequence.StandardKey.Redo): self.text.redo,
+        }
+        for key, act in keys.items():
+            shortcut = QShortcut(key, stops)
+            shortcut.setContext(Qt.ShortcutContext.WidgetShortcut)
+            shortcut.activated.connect(act)
+        return stops
 
     def begin(self, lesson: Lesson | None) -> None:
         """Add the view on screen to a lesson, or begin a new one with it."""
@@ -77,8 +113,8 @@ class LessonEditor(QDialog):
             self._path = lesson.path if lesson is not None and own else ""
         newer = lesson is not None and lesson.newer
         self.text.setReadOnly(newer)
-        for button in (self.add, self.save):
-            button.setEnabled(not newer)
+        for part in (self.add, self.save, self.stops):
+            part.setEnabled(not newer)
         if not newer:
             self.add_view()
         self.show()
@@ -94,7 +130,7 @@ class LessonEditor(QDialog):
         stop = written_stop(state, before, _("A new stop"), file)
         words = _("Two or three sentences on what is seen.")
         text = self.text.toPlainText().rstrip("\n")
-        self.text.setPlainText(f"{text}\n\n{stop}{words}\n")
+        self._write(f"{text}\n\n{stop}{words}\n")
         self.text.moveCursor(QTextCursor.MoveOperation.End)
         self._check()
 
@@ -102,9 +138,49 @@ class LessonEditor(QDialog):
         """Set the window as the stop at the cursor says."""
         lesson = self._check()
         if lesson is not None:
-            line = self.text.textCursor().blockNumber() + 1
-            before = [at for at, stop in enumerate(lesson.stops) if stop.line <= line]
-            self._walk.begin(lesson, before[-1] if before else 0)
+            self._walk.begin(lesson, max(0, self.stops.currentRow()))
+
+    # ---- the list of the stops ---------------------------------------------------
+
+    def _list(self) -> None:
+        """List the titles of the text, and choose that of the stop at the cursor."""
+        found = stop_titles(self.text.toPlainText())
+        listed = [self.stops.item(at).text() for at in range(self.stops.count())]
+        with QSignalBlocker(self.stops):
+            if listed != [title for _line, title in found]:
+                self.stops.clear()
+                for _line, title in found:
+                    item = QListWidgetItem(title, self.stops)
+                    # another is dropped before or after it, not on it
+                    item.setFlags(item.flags() & ~Qt.ItemFlag.ItemIsDropEnabled)
+            line = self.text.textCursor().blockNumber()
+            self.stops.setCurrentRow(sum(at <= line for at, _title in found) - 1)
+
+    def _go_to(self, row: int) -> None:
+        """Put the cursor on the title of a stop."""
+        line, _title = stop_titles(self.text.toPlainText())[row]
+        block = self.text.document().findBlockByNumber(line)
+        self.text.setTextCursor(QTextCursor(block))
+        self.text.centerCursor()
+
+    def _shift(self, by: int) -> None:
+        """Move the chosen stop up (-1) or down (1)."""
+        row, nowhere = self.stops.currentRow(), QModelIndex()
+        self.stops.model().moveRow(nowhere, row, nowhere, row + max(by, 2 * by))
+
+    def _moved(
+        self, _from: QModelIndex, row: int, _last: int, _to: QModelIndex, before: int
+    ) -> None:
+        """Move a stop's text as its title was: to ``before`` what was another row."""
+        to = before - (before > row)
+        self._write(moved_stop(self.text.toPlainText(), row, to))
+        self._go_to(to)
+
+    def _write(self, text: str) -> None:
+        """Replace the text, which undo brings back."""
+        cursor = QTextCursor(self.text.document())
+        cursor.select(QTextCursor.SelectionType.Document)
+        cursor.insertText(text)
 
     def _check(self) -> Lesson | None:
         """Read the text; say what is wrong with it."""
