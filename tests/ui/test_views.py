@@ -19,6 +19,7 @@ from tests.traces import make_trace
 from tests.ui.windows import make_window
 from visformer.cli import main
 from visformer.program import ahead
+from visformer.session.looked import PAGES
 from visformer.session.state import Session, State
 from visformer.ui import views
 from visformer.ui.views.view import View
@@ -43,6 +44,7 @@ class LengthView(View):
 @pytest.fixture
 def added(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(views, "VIEWS", (*views.VIEWS, LengthView))
+    monkeypatch.setitem(PAGES, "length", ())
 
 
 @pytest.mark.usefixtures("added")

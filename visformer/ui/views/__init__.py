@@ -1,7 +1,8 @@
 """Views: each paints the picture of its name.
 
 The tabs stand in the order of the data. Adding one is one entry in ``VIEWS``: its
-name, its title, and its class.
+name, its title, and its class; and its name and pages in ``looked.PAGES``, which is
+read without Qt.
 """
 
 from __future__ import annotations
