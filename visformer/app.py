@@ -47,7 +47,6 @@ from visformer.errors import InputError, VisformerError
 from visformer.language import N_, VARIABLE, _, use
 from visformer.program.diagnostics import Health
 from visformer.screen import check_screen
-from visformer.session.lesson import SUFFIX
 from visformer.session.runs import NO_MODEL
 from visformer.trace_file.saved_session import SavedRun, SavedSession
 from visformer.trace_file.trace_file import read_session
@@ -56,6 +55,7 @@ from visformer.ui.window.window import MainWindow
 from visformer.values.questions import Overrides
 
 log = logging.getLogger(__name__)
+LANGUAGE = "language"  # in the settings: the one that was chosen
 GARBAGE_MS = 1000
 FULL_EVERY = 60  # collections: the last of these is of all objects
 
@@ -84,7 +84,7 @@ class App:
             str(paths.settings_file()), QSettings.Format.IniFormat
         )
         self._keep = keep
-        chosen = str(self.settings.value("language", ""))
+        chosen = str(self.settings.value(LANGUAGE, ""))
         if chosen and not os.environ.get(VARIABLE):
             use(chosen)  # the engine's process inherits it
         self.bridge: Bridge | None = None
@@ -121,7 +121,7 @@ class App:
         old, bridge = self.window, self.bridge
         if bridge is None:
             return
-        self.settings.setValue("language", language)
+        self.settings.setValue(LANGUAGE, language)
         use(language)
         forget_words()
         self.qt.setQuitOnLastWindowClosed(False)
@@ -168,7 +168,7 @@ class App:
         if not window.session.state.led:
             # the first run, too, is looked at where it says most
             window.session.set(led=NO_MODEL)
-        if path is not None and path.endswith(SUFFIX):
+        if path is not None and path.endswith(paths.LESSON):
             window.open(path)  # which opens its model
             return
         if path is not None and path.endswith(".vis"):

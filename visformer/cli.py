@@ -21,6 +21,7 @@ from visformer.errors import InputError, VisformerError, is_memory
 from visformer.files import exists, short
 from visformer.formats.foreign import remote_words
 from visformer.language import LANGUAGES, N_, _, sentences, use
+from visformer.paths import LESSON
 from visformer.screen import check_screen
 from visformer.values.questions import OPTIONS
 
@@ -263,7 +264,7 @@ def _window(options: argparse.Namespace) -> int:
             )
     if text is not None:
         check_text(text)
-    if path is not None and path.endswith(".lesson.md"):
+    if path is not None and path.endswith(LESSON):
         from visformer.session.lesson import read_lesson
 
         read_lesson(Path(path))  # what is wrong with it is said here, before a window

@@ -9,6 +9,7 @@ import platformdirs
 _PACKAGE = Path(__file__).parent
 DEFAULT_CHECKPOINT = "tatoeba-en-fr"
 ICON = "visformer.svg"
+LESSON = ".lesson.md"  # how the name of a lesson ends
 FIRST_TRACE = "first.vis"  # the sample sentence, decoded by the default checkpoint
 
 

@@ -23,6 +23,7 @@ from visformer.core.model import Transformer
 from visformer.core.passes import run
 from visformer.formats.layouts import LAYOUTS
 from visformer.formats.names import their_name
+from visformer.values.config import ModelConfig
 from visformer.values.facts import KINDS, Kind
 from visformer.values.trace import Trace
 
@@ -81,10 +82,9 @@ TUTORIALS = {
 }
 
 
-def tutorial(checkpoint: Checkpoint, *given: Any, **choices: Any) -> Any:
-    """Return the layout's own program with a checkpoint's weights, in eval mode."""
-    config, names = checkpoint.config, LAYOUTS[checkpoint.layout].names
-    sizes = Sizes(
+def sizes_of(config: ModelConfig, *, dropout: float = 0.1) -> Sizes:
+    """Return the sizes of a model as its tutorial's own program takes them."""
+    return Sizes(
         source=config.source_vocabulary,
         target=config.target_vocabulary,
         width=config.d_model,
@@ -93,8 +93,14 @@ def tutorial(checkpoint: Checkpoint, *given: Any, **choices: Any) -> Any:
         decoder=config.decoder_layers,
         feed=config.feed_forward,
         length=config.max_positions,
-        dropout=0.0,
+        dropout=dropout,
     )
+
+
+def tutorial(checkpoint: Checkpoint, *given: Any, **choices: Any) -> Any:
+    """Return the layout's own program with a checkpoint's weights, in eval mode."""
+    config, names = checkpoint.config, LAYOUTS[checkpoint.layout].names
+    sizes = sizes_of(config, dropout=0.0)
     made = TUTORIALS[checkpoint.layout](sizes, *given, **choices)
     own = {
         name: value for name, value in made.state_dict().items() if name[-3:] != ".pe"

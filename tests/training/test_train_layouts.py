@@ -9,6 +9,7 @@ import pytest
 from safetensors.torch import load_file
 from torch import nn
 
+from tests.core.variants import sizes_of
 from tests.training.toys import TASK, TOY
 from tests.tutorials.d2l import D2l
 from tests.tutorials.handout import Handout
@@ -41,19 +42,7 @@ def trained(out: Path, layout: str) -> tuple[Path, Checkpoint]:
 
 def own_module(layout: str, checkpoint: Checkpoint) -> nn.Module:
     """Return the tutorial's model in the checkpoint's sizes."""
-    config = checkpoint.config
-    return MODULES[layout](
-        Sizes(
-            source=config.source_vocabulary,
-            target=config.target_vocabulary,
-            width=config.d_model,
-            heads=config.heads,
-            encoder=config.encoder_layers,
-            decoder=config.decoder_layers,
-            feed=config.feed_forward,
-            length=config.max_positions,
-        )
-    )
+    return MODULES[layout](sizes_of(checkpoint.config))
 
 
 @pytest.mark.parametrize("layout", TUTORIALS)

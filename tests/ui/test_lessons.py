@@ -433,7 +433,7 @@ def test_a_newer_lesson_is_said_to_be_one(window: MainWindow) -> None:
 
 @pytest.fixture
 def editor(window: MainWindow) -> LessonEditor:
-    return window.findChildren(LessonEditor)[0]
+    return LessonEditor(window, window.files, window.lessons)
 
 
 def test_the_view_on_screen_becomes_a_stop_that_leads_back_to_it(

@@ -396,15 +396,17 @@ class Decoding:
     def _describe(self, rows: NextTokens, first: int, known: list[Choice]) -> None:
         """Make the steps of the rows from ``first`` on."""
         vocabulary, prompt = self.checkpoint.vocabulary, len(self._prompt)
+
+        def token(id: int) -> str:
+            return vocabulary.pieces([id])[0]
+
         ids = [choice.id for choice in known[prompt:]]
         del self._steps[first:]
         for at, choice in enumerate(known[first:], first):
             text = vocabulary.text(ids[: max(at + 1 - prompt, 0)])
-            step = rows.step(
-                at - first, choice, text, lambda id: vocabulary.pieces([id])[0]
-            )
+            step = rows.step(at - first, choice, text, token)
             self._steps.append(step)
-            broken = math.isnan(self._steps[-1].probability) and at >= prompt
+            broken = math.isnan(step.probability) and at >= prompt
             (self._broken.add if broken else self._broken.discard)(at + 1 - prompt)
         if self._broken and not self._warned:
             self._warned = True

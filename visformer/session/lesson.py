@@ -77,7 +77,6 @@ from visformer.text import visible
 from visformer.values.change_text import parse
 from visformer.values.strategy import Strategy, read_strategy
 
-SUFFIX = ".lesson.md"
 VERSION = 1
 MOST_BYTES = 1 << 18
 MOST_STOPS, MOST_EXPECTED = 200, 50  # of a lesson, of a stop

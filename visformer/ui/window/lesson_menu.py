@@ -24,7 +24,7 @@ from visformer import paths
 from visformer.errors import InputError
 from visformer.files import save_result
 from visformer.language import _, tag
-from visformer.session.lesson import SUFFIX, Lesson, parsed
+from visformer.session.lesson import Lesson, parsed
 from visformer.session.lesson_walk import (
     moved_stop,
     stop_titles,
@@ -198,7 +198,7 @@ class LessonEditor(QDialog):
         path = self._path or ask_where(self, _("Save the lesson"), NEW)
         if not path:
             return
-        if not path.endswith(SUFFIX):
+        if not path.endswith(paths.LESSON):
             raise InputError("The name of a lesson ends with “.lesson.md”.")
         self._path, text = path, self.text.toPlainText()
         self._files.write(path, lambda: save_result(Path(path), text.encode()))
@@ -213,9 +213,13 @@ def build_lessons_menu(
     """Offer the lessons that are bundled, in the language in use, and any other."""
     opened = menu.addAction(_("&Open a lesson…"))
     opened.triggered.connect(lambda _checked=False: choose_lesson(window))
-    editor = LessonEditor(window, files, walk)
     added = menu.addAction(_("&Add this view as a stop…"))
-    added.triggered.connect(lambda _checked=False: editor.begin(walk.lesson))
+
+    def write() -> None:
+        editor = window.findChild(LessonEditor) or LessonEditor(window, files, walk)
+        editor.begin(walk.lesson)
+
+    added.triggered.connect(lambda _checked=False: write())
     closed = menu.addAction(_("&Close the lesson"))
     closed.triggered.connect(lambda _checked=False: walk.close())
     first = menu.insertSeparator(opened)
@@ -239,8 +243,8 @@ def build_lessons_menu(
 def bundled_lessons() -> list[Path]:
     """Return the bundled lessons of the language in use, or the English ones."""
     folder, language = paths.resource(LESSONS), tag().partition("-")[0]
-    found = sorted((folder / language).glob(f"*{SUFFIX}"))
-    return found or sorted((folder / "en").glob(f"*{SUFFIX}"))
+    found = sorted((folder / language).glob(f"*{paths.LESSON}"))
+    return found or sorted((folder / "en").glob(f"*{paths.LESSON}"))
 
 
 def _is_bundled(path: str) -> bool:
@@ -259,7 +263,7 @@ def _title(path: Path) -> str:
 def choose_lesson(window: WindowParts) -> None:
     """Ask for a lesson, and open it."""
     path, _kind = QFileDialog.getOpenFileName(
-        window, _("Open a lesson"), "", f"*{SUFFIX}"
+        window, _("Open a lesson"), "", f"*{paths.LESSON}"
     )
     if path:
         window.open(path)

@@ -13,6 +13,7 @@ from pathlib import Path
 from PySide6.QtCore import QObject, Qt, Signal, SignalInstance
 from PySide6.QtWidgets import QFileDialog
 
+from visformer import paths
 from visformer.errors import InputError, VisformerError, brief, stack_words
 from visformer.files import check_suffix, save_result
 from visformer.language import N_, _, ngettext
@@ -30,7 +31,7 @@ from visformer.session.kept import (
     session_of,
     settled,
 )
-from visformer.session.lesson import SUFFIX, Lesson, read_lesson
+from visformer.session.lesson import Lesson, read_lesson
 from visformer.session.recipe import Recipe, read_recipe, written
 from visformer.session.runs import first_step
 from visformer.session.sharing import runs_json, saved
@@ -444,7 +445,7 @@ class TraceOpener(QObject):
     def _read(self, number: int, path: str, kind: Kind) -> None:
         found: SavedSession | Lesson | VisformerError
         try:
-            if path.endswith(SUFFIX):
+            if path.endswith(paths.LESSON):
                 found = read_lesson(Path(path))
             else:
                 found = read_session(Path(path))

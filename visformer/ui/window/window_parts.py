@@ -8,6 +8,7 @@ from typing import Concatenate, ParamSpec
 
 from PySide6.QtWidgets import QMainWindow, QMenu
 
+from visformer import paths
 from visformer.errors import VisformerError
 from visformer.pictures.attention.reading import move
 from visformer.pictures.computation.stages import neighbour
@@ -16,7 +17,6 @@ from visformer.pictures.words.absent import missing_kinds_words
 from visformer.program.diagnostics import Health
 from visformer.program.memory import Memory
 from visformer.session import openings, runs
-from visformer.session.lesson import SUFFIX
 from visformer.session.state import Next, Session, State
 from visformer.trace_file.saved_session import SavedRun, SavedSession
 from visformer.ui.bars.candidates import CandidatesPanel
@@ -75,7 +75,7 @@ class WindowParts(QMainWindow):
         then: str = "",
     ) -> None:
         """Open a checkpoint, a Trace or a lesson; see ``open_checkpoint``."""
-        if path.endswith((".vis", SUFFIX)):
+        if path.endswith((".vis", paths.LESSON)):
             self.open_trace(path)
             return
         self.session.do(
