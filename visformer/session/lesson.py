@@ -14,7 +14,7 @@ It reads well in any viewer; what the program needs stands in a head and comment
     <!-- view: attention; kind cross; head L2H1; step 15; form map; large -->
     <!-- expect: darkest cross L2H1 step 15 = it -->
     The decoder is about to write **il**. The row shows where it looks.
-    <!-- ask: Which source word will be darkest? -->
+    <!-- ask: Which source word will this head read most? -->
     It is *it*: the pronoun that *il* translates.
     <!-- do: press Right once -->
     <!-- notes: Wait for three guesses. -->
