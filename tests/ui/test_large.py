@@ -21,8 +21,10 @@ def window(pair: Pair) -> MainWindow:
     return decoded(pair)
 
 
-# the tree of runs is a list, and no picture
-@pytest.mark.parametrize("tab", [view.name for view in VIEWS if view.name != "runs"])
+LISTS = "runs", "diagnosis"  # whose first pages are no pictures
+
+
+@pytest.mark.parametrize("tab", [v.name for v in VIEWS if v.name not in LISTS])
 def test_every_picture_becomes_large_and_goes_back(
     window: MainWindow, tab: str
 ) -> None:

@@ -78,9 +78,9 @@ def test_render_takes_it_and_names_it(
     assert picture.read_bytes().startswith(b"\x89PNG")
     with pytest.raises(SystemExit):
         main(["render", "--help"])
-    assert "runs, length" in " ".join(capsys.readouterr().out.split())
+    assert "diagnosis, length" in " ".join(capsys.readouterr().out.split())
     assert main([*arguments, "--view", "longth", "-o", str(picture)]) != 0
-    assert "runs, length." in capsys.readouterr().err
+    assert "diagnosis, length." in capsys.readouterr().err
 
 
 def test_names_and_titles_are_there_once() -> None:

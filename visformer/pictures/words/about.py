@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
 from visformer.engine.messages import Opened
@@ -75,6 +75,11 @@ def count_words(findings: Sequence[Finding]) -> str:
     return ngettext("{n} finding", "{n} findings", count) if count else _("About")
 
 
+def findings_text(findings: Iterable[Finding]) -> str:
+    """Return what is unusual or wrong, as paragraphs; that there is nothing, if so."""
+    return "\n\n".join(map(_finding, findings)) or _("Nothing.")
+
+
 def about_text(opened: Opened) -> str:
     """Return everything known about the model, as paragraphs of plain text."""
     nothing = _("Nothing.")
@@ -84,7 +89,7 @@ def about_text(opened: Opened) -> str:
         _("ASSUMED (not stated in the file or by you)"),
         "\n".join(opened.assumed) or nothing,
         _("UNUSUAL OR WRONG"),
-        "\n\n".join(map(_finding, opened.findings)) or nothing,
+        findings_text(opened.findings),
     )
     return "\n\n".join(parts) + "\n"
 
@@ -102,7 +107,7 @@ def watched_text(trace: Trace) -> str:
         _("NOT SHOWN"),
         "\n".join(certificate.missed) or nothing,
         _("UNUSUAL OR WRONG"),
-        "\n\n".join(map(_finding, certificate.findings)) or nothing,
+        findings_text(certificate.findings),
     )
     return "\n\n".join(parts) + "\n"
 

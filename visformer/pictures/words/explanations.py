@@ -518,6 +518,10 @@ def _compare(_scene: Scene) -> str:
     )
 
 
+def _checks(_scene: Scene) -> str:
+    return _("What is unusual or wrong with the model, what follows, and what to do.")
+
+
 EXPLAINED: dict[TabPage, Callable[[Scene], str]] = {
     ("attention",): _attention,
     ("architecture",): _architecture,
@@ -533,4 +537,5 @@ EXPLAINED: dict[TabPage, Callable[[Scene], str]] = {
     ("output", "cache"): _cache,
     ("runs", "tree"): _tree,
     ("runs", "compare"): _compare,
+    ("diagnosis", "checks"): _checks,
 }

@@ -109,4 +109,10 @@ VIEWS: tuple[LazyView, ...] = (
         "RunsView",
         N_("What was run so far, what was changed, and how two runs differ."),
     ),
+    LazyView(
+        "diagnosis",
+        N_("Diagnosis"),
+        "DiagnosisView",
+        N_("What is unusual or wrong with the model, and where to look for it."),
+    ),
 )

@@ -75,7 +75,7 @@ COLUMNS: tuple[tuple[tuple[str, tuple[KeyEntry, ...]], ...], ...] = (
         (
             N_("What is looked at"),
             (
-                (N_("Ctrl+1 to 7"), N_("the tabs, from Architecture to Runs")),
+                (N_("Ctrl+1 to 8"), N_("the tabs, from Architecture to Diagnosis")),
                 ("1, 2, 3", N_("encoder self, decoder self, cross attention")),
                 ("M, A, T", N_("attention as a map, as arcs, as tinted text")),
                 (N_("Ctrl+arrows"), N_("move through heads and layers")),

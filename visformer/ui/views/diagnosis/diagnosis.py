@@ -1,0 +1,22 @@
+"""The Diagnosis tab: what is wrong with a model, page by page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from visformer.ui.views.diagnosis.checks_page import ChecksPage
+from visformer.ui.views.view import PagedView
+
+
+class DiagnosisView(PagedView):
+    """Its pages; each asks its own question about the model."""
+
+    name = "diagnosis"
+    pages = (ChecksPage,)
+    fills = True  # with tables that need all of the width
+
+    @classmethod
+    def imports(cls) -> Iterator[object]:
+        """Import what the pages need."""
+        for page in cls.pages:
+            yield from page.imports()
