@@ -26,6 +26,7 @@ from visformer.pictures.selection import (
     ViewOptions,
 )
 from visformer.pictures.words.scene import Scene
+from visformer.session.breakpoints import Breakpoints
 from visformer.session.pending import (
     Answers,
     Awaiting,
@@ -187,6 +188,7 @@ class State:
     locked: AttentionCell | None = None  # a click locks, Escape unlocks
     hovered_dimensions: Dimensions = field(default_factory=dict)
     locked_dimensions: Dimensions = field(default_factory=dict)
+    breakpoints: Breakpoints = field(default_factory=Breakpoints)  # of play
     silence: str = ""  # how long the engine has not answered, in words
     busy: str = ""  # what the engine is doing, in words; empty when idle
     step_ms: float | None = None  # milliseconds per step of the last decode

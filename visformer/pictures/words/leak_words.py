@@ -57,7 +57,7 @@ def leak_words(trace: Trace | None) -> str:
         return ""
     all_leaks = leaks(trace)
     if not all_leaks:
-        return _no_leak_words(trace)
+        return _noleak_sentence(trace)
     said = [
         ngettext(
             "{n:,} leak.",
@@ -65,7 +65,7 @@ def leak_words(trace: Trace | None) -> str:
             len(all_leaks),
         )
     ]
-    said += [_leak_words(trace, leak) for leak in all_leaks[:MOST_NAMED]]
+    said += [leak_sentence(trace, leak) for leak in all_leaks[:MOST_NAMED]]
     more = len(all_leaks) - MOST_NAMED
     if more > 0:
         said.append(ngettext("And {n:,} more.", "And {n:,} more.", more))
@@ -119,7 +119,7 @@ def batch_words(trace: Trace | None, head: int, *, modified: bool) -> str:
     return sentences(said)
 
 
-def _no_leak_words(trace: Trace) -> str:
+def _noleak_sentence(trace: Trace) -> str:
     if not has_target(trace):
         return _("No leak: no token reads a pad.")
     layers = range(trace.layers("decoder"))
@@ -146,7 +146,8 @@ def _no_leak_words(trace: Trace) -> str:
     return _("No leak: only padding reads later tokens, and nothing else reads a pad.")
 
 
-def _leak_words(trace: Trace, leak: Leak) -> str:
+def leak_sentence(trace: Trace, leak: Leak) -> str:
+    """Say who reads what it must not, and by how much."""
     fields = {
         "kind": _(KIND_NAMES[leak.kind]),
         "query": row_placed(trace, leak.kind, leak.query),

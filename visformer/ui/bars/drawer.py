@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QFormLayout, QFrame, QWidget
 
 from visformer.language import _
 from visformer.pictures.teacher_forcing import is_taught
+from visformer.session.breakpoints import Breakpoints
 from visformer.session.state import State
 from visformer.ui.look import icons, theme
 from visformer.ui.look.theme import FONT_PALETTE, Dressed
@@ -32,7 +33,9 @@ class Drawer(Dressed, QFrame):
         self.setAutoFillBackground(True)
         self.setFrameShape(QFrame.Shape.StyledPanel)
         self.setAccessibleName(_("how the run is made and played"))
-        self.button = tool_button(_("Reference, sampling, limit, speed (Ctrl+D)"))
+        self.button = tool_button(
+            _("Reference, sampling, limit, speed, breakpoints (Ctrl+D)")
+        )
         self.button.setCheckable(True)
         self.button.setAccessibleName(_("how the run is made and played"))
         self.button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
@@ -89,4 +92,6 @@ def _in_use(state: State) -> list[str]:
         words.append(_("limit {n}", n=state.wish.limit))
     if state.wish.reference and not is_taught(state.trace):  # the transport says it
         words.append(_("reference"))
+    if state.breakpoints != Breakpoints():
+        words.append(_("breakpoints"))
     return words

@@ -43,7 +43,7 @@ from visformer.ui.bars.source_box import SourceBox
 from visformer.ui.bars.source_line import SourceLine
 from visformer.ui.bars.status import StatusLine
 from visformer.ui.bars.strips import Strips
-from visformer.ui.bars.transport import StrategyControls, Transport
+from visformer.ui.bars.transport import BreakpointFields, StrategyControls, Transport
 from visformer.ui.layout import SingleShot, TurningRow, in_line
 from visformer.ui.widgets.export import MODIFIED
 from visformer.ui.widgets.plain_label import plain_tip, show_raw
@@ -132,7 +132,12 @@ class MainWindow(WindowParts):
         self.sentence = Sentence()
         self.transport = Transport()
         self.transport.moved.connect(lambda step: self.session.set(step=step))
+        self.transport.played.connect(self._stop_at)
         self.strategy = StrategyControls()
+        self.breakpoints = BreakpointFields()
+        self.breakpoints.changed.connect(
+            lambda wanted: self.session.set(breakpoints=wanted)
+        )
         self.strategy.changed.connect(self._choose_tokens)
         self.candidates = CandidatesPanel()
         self.notice = Notice()
@@ -194,6 +199,7 @@ class MainWindow(WindowParts):
             (_("Beams"), self.strategy.beams),
             (_("Length"), self.strategy.limit),
             (_("Speed"), in_line(self.transport.speed, self.transport.rate)),
+            (_("Play stops at"), self.breakpoints),
         ]
 
     # ---- drawing ---------------------------------------------------------------
@@ -274,6 +280,15 @@ class MainWindow(WindowParts):
             self.lessons.begin(found)
         else:
             self.show_file(found, path)
+
+    def _stop_at(self) -> None:
+        """Stop playing at a breakpoint, and say which."""
+        state = self.session.state
+        shown = state.visible
+        reason = "" if shown is None else state.breakpoints.reason(shown)
+        if reason:
+            self.transport.pause()
+            self.session.set(notice=reason)
 
     def _leave_form(self) -> None:
         self._engine.abandon()
