@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from visformer.analysis.leaks import leaks as leaks
     from visformer.analysis.run_comparison import RunComparison as RunComparison
     from visformer.api import compare as compare
+    from visformer.api import importance as importance
     from visformer.api import inspect as inspect
     from visformer.api import open_session as open_session
     from visformer.api import open_trace as open_trace
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from visformer.values.config import ModelConfig as ModelConfig
     from visformer.values.facts import ModelFacts as ModelFacts
     from visformer.values.finding import Certificate as Certificate
+    from visformer.values.head_importance import Importance as Importance
+    from visformer.values.head_importance import ImportanceOfPairs as ImportanceOfPairs
     from visformer.values.intervention import Intervention as Intervention
     from visformer.values.step import Candidate as Candidate
     from visformer.values.step import Step as Step
@@ -70,6 +73,8 @@ _MODULES = {  # public name -> the module that defines it, imported on first use
     "Decoding": "core.decoding",
     "FolderModel": "formats.hugging_face.folder_model",
     "HideSource": "values.changes.hide_source",
+    "Importance": "values.head_importance",
+    "ImportanceOfPairs": "values.head_importance",
     "InputError": "errors",
     "Intervention": "values.intervention",
     "MaskedScore": "values.changes.masked_score",
@@ -92,6 +97,7 @@ _MODULES = {  # public name -> the module that defines it, imported on first use
     "build": "formats.loading",
     "change_report": "analysis.change_report",
     "compare": "api",
+    "importance": "api",
     "inspect": "api",
     "leaks": "analysis.leaks",
     "load": "formats.loading",

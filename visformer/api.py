@@ -48,6 +48,7 @@ from visformer.values.trace import Trace
 if TYPE_CHECKING:
     from visformer.analysis.run_comparison import By, RunComparison
     from visformer.core.models import Model
+    from visformer.values.head_importance import Importance, ImportanceOfPairs
     from visformer.watching.compared_runs import Comparison
     from visformer.watching.watcher import Watched
 
@@ -548,6 +549,67 @@ def search(
     from visformer.core.translation import search as searched
 
     return searched(model, texts, beam=beam, n_best=n_best)
+
+
+@overload
+def importance(
+    checkpoint: Model | str | Path,
+    source: str | Sequence[int],
+    reference: str | Sequence[int] | None = None,
+    *,
+    intervention: Intervention | str | None = None,
+) -> Importance: ...
+@overload
+def importance(
+    checkpoint: Model | str | Path,
+    *,
+    pairs: str | Path,
+    intervention: Intervention | str | None = None,
+) -> ImportanceOfPairs: ...
+def importance(
+    checkpoint: Model | str | Path,
+    source: str | Sequence[int] | None = None,
+    reference: str | Sequence[int] | None = None,
+    *,
+    pairs: str | Path | None = None,
+    intervention: Intervention | str | None = None,
+) -> Importance | ImportanceOfPairs:
+    """Measure what each head does to a sentence: its log p with the head switched off.
+
+    The tokens are those of ``reference``, or else the model's own greedy translation;
+    they stay the same, so that only their probabilities change. An ``Importance`` has
+    by kind of attention ``heads``, float64 [layers, heads], the exact change of the sum
+    of log p in nats (``mean(kind)``: of the mean per token), ``gradient``, its
+    first-order estimate from one backward pass, and ``sensitivity``, the measure of
+    Michel et al. 2019, both {} for a model that runs in its own program; ``layers``
+    [layers], with all heads of a layer off, and ``source`` [S], with a source token
+    hidden from every query. A head that is off gives 0 before W_O; the bias stays.
+
+    With a file of ``pairs`` (a source, a tab and a reference on each line) it is an
+    ``ImportanceOfPairs``: ``mean`` and ``spread`` (standard deviation) of the change of
+    the mean log p per token. Raises InputError for a source or file that cannot be read
+    and for a model whose heads cannot be switched off, TypeError for other types.
+    """
+    let_paths_in()
+    from visformer.core.decoding import Decoding
+    from visformer.core.importance import importance as measured
+    from visformer.core.importance import importance_of_pairs
+    from visformer.core.models import opened
+    from visformer.core.modified import as_intervention
+    from visformer.core.search import exhausted
+
+    model = opened(checkpoint)
+    if pairs is not None:
+        if source is not None or reference is not None:
+            raise wrong_value("source", source, _("left out where pairs are given"))
+        change = as_intervention(intervention)
+        return exhausted(importance_of_pairs(model, as_path("pairs", pairs), change))
+    decoding = Decoding(model, source, intervention=intervention)
+    if reference is None:
+        decoding.finish()
+    else:
+        decoding.feed(reference)
+    return exhausted(measured(model, decoding.known))
 
 
 def _asked(

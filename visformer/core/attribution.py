@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from visformer.core.loaded import Loaded
@@ -24,17 +23,16 @@ from visformer.core.passes import allowed_masks
 from visformer.core.rows import host
 from visformer.errors import InputError
 from visformer.language import _
-from visformer.values.arrays import Floats, read_only
+from visformer.values.arrays import Doubles, Floats, read_only
 from visformer.values.attributions import Attribution, AttributionPlace
 from visformer.values.changes.head_scale import HeadScale
 from visformer.values.changes.run_change import LocalChanges, RunChange
 from visformer.values.changes.value_off import ValueOff
+from visformer.values.encodings import PASS_LOOKUP, STEP_LOOKUP
 from visformer.values.facts import STACK_OF, Kind
 from visformer.values.intervention import Intervention
 from visformer.values.layer_weights import AttentionWeights
 from visformer.values.trace import Trace
-
-Doubles = NDArray[np.float64]
 
 
 class KnownRun(NamedTuple):
@@ -45,6 +43,7 @@ class KnownRun(NamedTuple):
     chosen: Sequence[int]
     change: Intervention
     fed: bool  # in one whole pass, where that gives rows other positions
+    given: int = 0  # how many choices are a prompt's
 
 
 Working = Generator[WorkDone, None, Floats]
@@ -213,7 +212,8 @@ def gradient_times_input(model: Model, run: KnownRun, kind: Kind) -> Working:
             "in its own program."
         )
     leaf = _Leaf()
-    log_p = _log_p(model, run, leaf)
+    with torch.inference_mode(False), torch.enable_grad():
+        log_p = forced_log_p(model, run, leaf)[0].unbind()  # T of them
     side, rows = "source" if kind == "cross" else "target", []
     for row, p in enumerate(log_p):
         yield WorkDone(row, len(log_p), _("rows"))
@@ -223,22 +223,34 @@ def gradient_times_input(model: Model, run: KnownRun, kind: Kind) -> Working:
     return host(torch.stack(rows))
 
 
-def _log_p(loaded: Loaded, run: KnownRun, leaf: _Leaf) -> tuple[Tensor, ...]:
-    """Return the log p of each of T choices, which can be derived."""
-    made = modified_checkpoint(loaded, Intervention(*run.change, leaf))
+def forced_log_p(
+    loaded: Loaded, run: KnownRun, *more: RunChange, rows: int = 1
+) -> Tensor:
+    """Return the log p of each choice in one pass, float64 [rows, T].
+
+    It can be derived where gradients are enabled. ``more`` may change each of ``rows``
+    copies of the sentence in another way, encoders where they concern them.
+    """
+    change = Intervention(*run.change, *more)
+    made = modified_checkpoint(loaded, change)
     source, target = (
         torch.tensor([ids], device=loaded.device)
         for ids in (run.source.ids, [*run.target])
     )
-    by_length = RULES[made.config.mask_rule].by_length
-    lengths = [source.shape[1]] if by_length else None
-    allowed = allowed_masks(made, source, target, lengths, {}, run.change)
-    with torch.inference_mode(False), torch.enable_grad():
-        memory = made.model.encode(source, allowed.encoder).output  # [1, S, D]
-        masks = allowed.decoder, allowed.cross
-        output = made.model.decode(target, memory, *masks).output  # [1, T, D]
-        log_p = made.model.output(output)[0].log_softmax(-1)  # [T, V]
-        return tuple(p[id] for p, id in zip(log_p, run.chosen, strict=True))
+    model, config = made.model, made.config
+    lengths = [source.shape[1]] if RULES[config.mask_rule].by_length else None
+    allowed = allowed_masks(made, source, target, lengths, {}, change)
+    reads = rows if any("encoder" in one.kinds for one in more) else 1
+    lookup = (PASS_LOOKUP if run.fed else STEP_LOOKUP)[config.position_axis]
+    # each sentence is embedded alone: positions may run along the batch
+    x = model.embed("source", source).expand(reads, -1, -1)  # [B, S, D]
+    memory = model.encoder(x, allowed.encoder).output.expand(rows, -1, -1)
+    y = model.embed("target", target, lookup=lookup).expand(rows, -1, -1)  # [B, T, D]
+    output = model.decoder(y, allowed.decoder, memory, allowed.cross).output
+    logits: Tensor = model.output(output)  # [B, T, V]
+    chosen = torch.tensor([*run.chosen], device=loaded.device)[None, :, None]
+    score = logits.gather(2, chosen.expand(rows, -1, -1))[..., 0]  # [B, T]
+    return score.cpu().double() - logits.logsumexp(-1).cpu().double()
 
 
 @dataclass(frozen=True)
@@ -264,9 +276,9 @@ def source_share(model: Model, run: KnownRun) -> Floats:
     |log p - log p without cross values| over the sum of that and the same for the
     decoder's self-attention values, each row's own kept. NaN where neither counts.
     """
-    log_p = _chosen_log_p(model, run)
+    log_p = chosen_log_p(model, run)
     without = [
-        np.abs(log_p - _chosen_log_p(model, run, off))
+        np.abs(log_p - chosen_log_p(model, run, off))
         for off in (HeadScale("cross", 0.0), _OwnAlone())
     ]
     with np.errstate(invalid="ignore"):
@@ -275,7 +287,8 @@ def source_share(model: Model, run: KnownRun) -> Floats:
     return single
 
 
-def _chosen_log_p(model: Model, run: KnownRun, *more: RunChange) -> Doubles:
+def chosen_log_p(model: Model, run: KnownRun, *more: RunChange) -> Doubles:
+    """Return the log p of each choice, [T], with more changes."""
     _rows, following = _reached(model, run, *more)
     logits = following.logits[-len(run.chosen) :]  # [T, V]
     rows = logits.double().log_softmax(-1)

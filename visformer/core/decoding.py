@@ -336,10 +336,22 @@ class Decoding:
         how = cast("AttributionName", one_of("how", how, ATTRIBUTIONS))
         kind = cast("Kind", one_of("kind", kind, trace.kinds))
         at = AttributionPlace(how, kind, place("layer", layer, trace.layers(kind)))
-        target, chosen = trace.target_ids.tolist(), [step.id for step in trace.steps]
-        run = KnownRun(self._read, target, chosen, self.intervention, self._fed)
-        work = attributed(self.checkpoint, run, at, shared=kind == "cross")
+        work = attributed(self.checkpoint, self.known, at, shared=kind == "cross")
         return exhausted(work)
+
+    @property
+    def known(self) -> KnownRun:
+        """The run up to the current step, by what it read and chose."""
+        chosen = [*self._prompt, *self._made[: self._position]]
+        target = [*self._run.given[:1], *(choice.id for choice in chosen[:-1])]
+        return KnownRun(
+            self._read,
+            target,
+            [choice.id for choice in chosen],
+            self.intervention,
+            self._fed,
+            len(self._prompt),
+        )
 
     def _follow(self, choices: Sequence[Choice], *, fed: bool) -> Trace:
         if len(choices) > self.limit:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Ids = NDArray[np.int64]
 SUMS_TO_ONE = 1e-3  # within which a row is taken as it is

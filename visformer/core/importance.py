@@ -1,0 +1,279 @@
+"""Importance: every head, layer and source token of a run switched off in turn.
+
+Letters: ``L`` layers, ``H`` heads, ``S`` source tokens, ``T`` choices.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from visformer.core.attribution import KnownRun, chosen_log_p, forced_log_p
+from visformer.core.decoding import Decoding
+from visformer.core.loaded import Loaded
+from visformer.core.models import Model, WorkDone
+from visformer.core.threads import few_threads, work
+from visformer.errors import InputError
+from visformer.files import read_pairs, short
+from visformer.language import _
+from visformer.values.arrays import Doubles, read_only
+from visformer.values.changes.head_scale import HeadScale
+from visformer.values.changes.hide_source import HideSource
+from visformer.values.changes.run_change import ALL, LocalChanges, RunChange
+from visformer.values.facts import KINDS, Kind
+from visformer.values.head_importance import Importance, ImportanceOfPairs
+from visformer.values.intervention import NO_CHANGES, Intervention
+
+MOST_NUMBERS = 1 << 24  # of a batch: its logits, and the weights of a layer
+
+Ablated = tuple[int, int | None]  # a layer and a head; None: all its heads
+Changes = dict[Kind, Doubles]
+
+
+class _Job(NamedTuple):
+    """Parts of one sort, each of which is switched off by a change of its own."""
+
+    parts: Sequence[Any]
+    alone: Callable[[Any], RunChange]
+    each: Callable[[tuple[Any, ...]], RunChange]  # one in each row of a batch
+
+
+Jobs = dict[str, _Job]
+LogPWithout = Generator[WorkDone, None, tuple[Doubles, dict[str, Doubles]]]
+
+
+def importance(model: Model, run: KnownRun) -> Generator[WorkDone, None, Importance]:
+    """Measure a run's heads, layers and source tokens; each yield is a place to stop.
+
+    What the model cannot tell is left out, and why in ``reasons``. Raises InputError
+    for a run without choices, and where no head can be switched off.
+    """
+    jobs, reasons, gates = _head_jobs(model), list[str](), (Changes(), Changes())
+    if "cross" in jobs:
+        tokens = range(len(run.source.ids))
+        jobs["source"] = _Job(tokens, HideSource, _EachHidden)
+        try:
+            model.can(Intervention(*run.change, HideSource(0)), run.source)
+        except InputError as error:
+            del jobs["source"]
+            reasons.append(str(error))
+    log_p, sums = yield from _measured(model, run, jobs)
+    try:
+        gates = by_gradient(model, run)
+    except InputError as error:
+        reasons.append(str(error))
+    return Importance(
+        log_p=read_only(log_p),
+        heads=_heads(model, sums),
+        layers={
+            kind: read_only(sums[kind][-model.facts.layers(kind) :])
+            for kind in model.facts.kinds
+        },
+        source=read_only(sums["source"]) if "source" in sums else None,
+        gradient=gates[0],
+        sensitivity=gates[1],
+        reasons=tuple(reasons),
+    )
+
+
+def importance_of_pairs(
+    model: Model, path: Path, change: Intervention = NO_CHANGES
+) -> Generator[WorkDone, None, ImportanceOfPairs]:
+    """Return mean and spread of what heads do to the references of a file of pairs.
+
+    Raises InputError for a file without pairs or with a faulty line, and as
+    ``importance`` does.
+    """
+    pairs = read_pairs(path)
+    if not pairs:
+        raise InputError("{path} has no pair of sentences.", path=short(path.name))
+    found: dict[Kind, list[Doubles]] = {kind: [] for kind in model.facts.kinds}
+    jobs = _head_jobs(model)
+    for at, pair in enumerate(pairs):
+        decoding = Decoding(model, pair.source, intervention=change)
+        decoding.feed(pair.target)
+        measured = _measured(model, decoding.known, jobs)
+        while True:
+            try:
+                next(measured)
+            except StopIteration as end:
+                log_p, sums = end.value
+                break
+            yield WorkDone(at, len(pairs), _("sentences"))
+        for kind, changes in _heads(model, sums).items():
+            found[kind].append(changes / len(log_p))
+    return ImportanceOfPairs(
+        pairs=len(pairs),
+        mean={kind: read_only(np.mean(each, 0)) for kind, each in found.items()},
+        spread={kind: read_only(np.std(each, 0)) for kind, each in found.items()},
+    )
+
+
+# ---- exact ---------------------------------------------------------------------------
+
+
+def _head_jobs(model: Model) -> Jobs:
+    jobs, facts = Jobs(), model.facts
+    for kind in facts.kinds:
+        layers, heads = facts.layers(kind), facts.heads(kind)
+        parts: list[Ablated] = [*np.ndindex(layers, heads)]
+        parts += [(layer, None) for layer in range(layers)]
+        alone = partial(_head_off, kind)
+        jobs[kind] = _Job(parts, alone, partial(_EachOff, kind))
+    return jobs
+
+
+def _head_off(kind: Kind, part: Ablated) -> HeadScale:
+    return HeadScale(kind, 0.0, *part)
+
+
+def _heads(model: Model, sums: Mapping[str, Doubles]) -> Changes:
+    """Return the changes without single heads, [L, H]."""
+    shapes = {
+        k: (model.facts.layers(k), model.facts.heads(k)) for k in sums if k in KINDS
+    }
+    return {
+        kind: read_only(sums[kind][: math.prod(shape)].reshape(shape))
+        for kind, shape in shapes.items()
+    }
+
+
+def _measured(model: Model, run: KnownRun, jobs: Jobs) -> LogPWithout:
+    """Return the log p of T choices, and how their sum changes without each part."""
+    if len(run.chosen) <= run.given:
+        raise InputError("Nothing was decoded: there is no token to measure.")
+    if isinstance(model, Loaded):
+        return (yield from _in_batches(model, run, jobs))
+    return (yield from _one_by_one(model, run, jobs))
+
+
+def _one_by_one(model: Model, run: KnownRun, jobs: Jobs) -> LogPWithout:
+    log_p, sums = chosen_log_p(model, run)[run.given :], dict[str, Doubles]()
+    done, of = 0, sum(len(job.parts) for job in jobs.values())
+    for name, job in jobs.items():
+        sums[name] = np.zeros(len(job.parts))
+        for at, part in enumerate(job.parts):
+            yield WorkDone(done, of, _("runs"))
+            after = chosen_log_p(model, run, job.alone(part))[run.given :]
+            sums[name][at], done = (after - log_p).sum(), done + 1
+    return log_p, sums
+
+
+def _in_batches(loaded: Loaded, run: KnownRun, jobs: Jobs) -> LogPWithout:
+    """Do it with a row of a batch for each part, the first row without a change."""
+    config, tokens = loaded.config, max(len(run.source.ids), len(run.target))
+    row = tokens * (config.target_vocabulary + config.heads * tokens)
+    most = max(1, MOST_NUMBERS // row - 1)
+    log_p, sums = np.zeros(0), dict[str, Doubles]()
+    done, of = 0, sum(len(job.parts) for job in jobs.values())
+    for name, job in jobs.items():
+        found = []
+        for first in range(0, len(job.parts), most):
+            yield WorkDone(done, of, _("runs"))
+            some = tuple(job.parts[first : first + most])
+            rows = 1 + len(some)
+            with torch.inference_mode(), few_threads(work(loaded.model, tokens, rows)):
+                made = forced_log_p(loaded, run, job.each(some), rows=rows)
+            every: Doubles = made.numpy()[:, run.given :]  # [B, T]
+            log_p, done = every[0], done + len(some)
+            found.append((every[1:] - log_p).sum(1))
+        sums[name] = np.concatenate(found)
+    return log_p, sums
+
+
+@dataclass(frozen=True)
+class _EachOff(RunChange):
+    """Switch off another part in each row of a batch; in the first row, nothing."""
+
+    name = "each off"
+    forms = ("each off",)
+    examples = ()
+    point = "heads"
+
+    kind: Kind
+    parts: tuple[Ablated, ...]
+
+    def apply(self, x: Any, place: LocalChanges) -> Any:
+        """Zero z, [B, H, Q, d], of those parts that are in this layer."""
+        for row, (layer, head) in enumerate(self.parts, 1):
+            if layer == place.layer:
+                x[row, ALL if head is None else head] = 0
+        return x
+
+
+@dataclass(frozen=True)
+class _EachHidden(RunChange):
+    """Hide another source token in each row of a batch; in the first row, none."""
+
+    name = "each hidden"
+    forms = ("each hidden",)
+    examples = ()
+    point = "head mask"
+    everywhere = HideSource.everywhere
+
+    parts: tuple[int, ...]
+
+    def apply(self, x: Any, place: LocalChanges) -> Any:
+        """Mask the tokens' columns, bool [B, H, Q, K]."""
+        for row, token in enumerate(self.parts, 1):
+            x[row, ..., token] = False
+        return x
+
+
+# ---- by gradient ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Gates(RunChange):
+    """Multiply every row of every head by a gate of 1, to be derived by."""
+
+    name = "gates"
+    forms = ("gates",)
+    examples = ()
+    point = "heads"
+
+    kept: dict[tuple[str, int], Tensor] = field(default_factory=dict)
+
+    def apply(self, x: Any, place: LocalChanges) -> Any:
+        """Return z, [1, H, Q, d], with a gate [1, H, Q, 1]."""
+        gate = torch.ones_like(x[..., :1]).requires_grad_()
+        self.kept[place.of, place.layer] = gate
+        return x * gate
+
+
+def by_gradient(model: Model, run: KnownRun) -> tuple[Changes, Changes]:
+    """Return the estimate of the change without each head, and Michel's measure.
+
+    Both are [L, H] of each kind, from one backward pass. A gate g on a head's z turns
+    it from on (1) to off (0), so that the estimate is - d log p / d g. The measure is
+    |z . dL/dz| of each of the head's rows, their mean divided by the layer's length
+    over its heads: Michel et al. 2019, "Are Sixteen Heads Really Better than One?".
+    """
+    if not isinstance(model, Loaded):
+        raise InputError(
+            "Importance by gradient needs a model that Visformer runs itself; this one "
+            "runs in its own program."
+        )
+    gates = _Gates()
+    with torch.inference_mode(False), torch.enable_grad():
+        total = forced_log_p(model, run, gates)[0, run.given :].sum()
+        slopes = torch.autograd.grad(total, [*gates.kept.values()])
+    found = dict(zip(gates.kept, slopes, strict=True))
+    estimates, measures = Changes(), Changes()
+    for kind in model.facts.kinds:
+        layers = range(model.facts.layers(kind))
+        rows = torch.stack([found[kind, layer][0, :, :, 0] for layer in layers])
+        slope: Doubles = rows.cpu().double().numpy()  # [L, H, Q]
+        estimates[kind] = read_only(-slope.sum(-1))
+        mean = np.abs(slope).mean(-1)  # [L, H]
+        length = np.linalg.norm(mean, axis=1, keepdims=True)
+        measures[kind] = read_only(mean / np.where(length == 0, 1, length))
+    return estimates, measures
