@@ -49,7 +49,7 @@ ARROWS = {  # room -> all of ours that it may import
         *("arguments", "errors", "files", "language", "pictures.notebook", "text"),
         "trace_file",
     ),
-    "trace_file": ("errors", "files", "language", "text", "values"),
+    "trace_file": ("errors", "file_kinds", "files", "language", "text", "values"),
     "tokenizers": ("errors", "files", "language", "text", "values"),
     "analysis": ("arguments", "errors", "language", "values"),
     "core": (
@@ -57,8 +57,8 @@ ARROWS = {  # room -> all of ours that it may import
         "values",
     ),
     "formats": (
-        *("arguments", "core", "errors", "files", "language", "text", "tokenizers"),
-        *("trace_file", "values", "watching"),
+        *("arguments", "core", "errors", "file_kinds", "files", "language", "text"),
+        *("tokenizers", "trace_file", "values", "watching"),
     ),
     "training": (
         *("core", "errors", "files", "formats", "language", "paths", "text"),
@@ -85,8 +85,8 @@ ARROWS = {  # room -> all of ours that it may import
         *("trace_file", "values"),
     ),
     "ui": (
-        *(*ENGINE, "errors", "files", "language", "paths", "pictures", "program"),
-        *("session", "text", "trace_file", "values", "words"),
+        *(*ENGINE, "errors", "file_kinds", "files", "language", "paths", "pictures"),
+        *("program", "session", "text", "trace_file", "values", "words"),
     ),
 }
 BLOCKER = """

@@ -87,7 +87,7 @@ def test_what_cannot_be_drawn_is_one_sentence(tmp_path: Path) -> None:
     for path, words in (("x.bmp", "x.bmp"), ("no/folder/x.png", "no such folder")):
         with pytest.raises(InputError, match=words):
             visformer.render(ONE, tmp_path / path)
-    with pytest.raises(InputError, match="does not exist"):
+    with pytest.raises(InputError, match="No such file"):
         visformer.render(tmp_path / "none.vis", kept)
     with pytest.raises(InputError, match="change"):
         visformer.render(tiny_checkpoint(), text="abc", change="causal off")

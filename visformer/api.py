@@ -26,13 +26,13 @@ from visformer.arguments import (
     wrong_value,
 )
 from visformer.errors import InputError
+from visformer.file_kinds import RECORDED, recognised
 from visformer.files import check_suffix, save_result
 from visformer.language import _
 from visformer.screen import check_screen
 from visformer.trace_file.saved_session import SavedRun, SavedSession
 from visformer.trace_file.trace_file import (
     describe_file,
-    is_trace_file,
     read_session,
     trace_bytes,
     write_session,
@@ -463,7 +463,7 @@ def _recorded(side: Any) -> Trace | None:
     """Return the run of a file, a session or a Trace; None for a model."""
     path = as_path("path", side) if isinstance(side, str | Path) else None
     saved = isinstance(side, SavedSession | SavedRun | Trace)
-    if saved or (path is not None and is_trace_file(path)):
+    if saved or (path is not None and recognised(path).kind in RECORDED):
         return _saved_run(side).trace
     return None
 
@@ -500,7 +500,7 @@ def inspect(
         raise wrong_type("path", path, allowed)
     if not isinstance(path, tuple | list):
         path = as_path("path", path)
-        if path.suffix == ".vis" or is_trace_file(path):
+        if recognised(path).kind in RECORDED:
             return describe_file(path)
     from visformer.formats.loading import inspect as describe
     from visformer.formats.loading import load

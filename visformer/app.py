@@ -44,9 +44,11 @@ from visformer.engine.messages import Event, Open, Request
 from visformer.engine.mirror import Decoded
 from visformer.engine.starter import started
 from visformer.errors import InputError, VisformerError
+from visformer.file_kinds import recognised
 from visformer.language import N_, VARIABLE, _, use
 from visformer.program.diagnostics import Health
 from visformer.screen import check_screen
+from visformer.session.lesson import read_lesson
 from visformer.session.runs import NO_MODEL
 from visformer.trace_file.saved_session import SavedRun, SavedSession
 from visformer.trace_file.trace_file import read_session
@@ -168,17 +170,20 @@ class App:
         if not window.session.state.led:
             # the first run, too, is looked at where it says most
             window.session.set(led=NO_MODEL)
-        if path is not None and path.endswith(paths.LESSON):
-            window.open(path)  # which opens its model
-            return
-        if path is not None and path.endswith(".vis"):
+        kind = "model" if path is None else recognised(Path(path)).kind
+        if path is not None and kind != "model":
             window.open(path)
+            with contextlib.suppress(VisformerError):  # which the window will say
+                if kind == "lesson" and read_lesson(Path(path)):
+                    return  # it opens its model
             path = None  # a model is opened for what is typed next
         if path is None:
             path, overrides = str(paths.checkpoint()), ()
         if text:
             text = window.source.take(text)
+        problem = window.session.state.error
         window.open(path, given=overrides, then=text)
+        window.session.set(error=problem)
 
     def _show_recorded(self) -> None:
         try:

@@ -21,7 +21,6 @@ from visformer.errors import InputError, VisformerError, is_memory
 from visformer.files import exists, short
 from visformer.formats.foreign import remote_words
 from visformer.language import LANGUAGES, N_, _, sentences, use
-from visformer.paths import LESSON
 from visformer.screen import check_screen
 from visformer.values.questions import OPTIONS
 
@@ -264,10 +263,6 @@ def _window(options: argparse.Namespace) -> int:
             )
     if text is not None:
         check_text(text)
-    if path is not None and path.endswith(LESSON):
-        from visformer.session.lesson import read_lesson
-
-        read_lesson(Path(path))  # what is wrong with it is said here, before a window
     check_screen()
     before = signal.signal(signal.SIGINT, _end_at_once)
     try:

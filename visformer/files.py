@@ -92,8 +92,7 @@ def read_regular(path: Path, limit: int) -> bytes:
 
 def _check_kind(facts: os.stat_result, name: str, limit: int) -> None:
     if not stat.S_ISREG(facts.st_mode):
-        sentence = _NO_FILE.get(stat.S_IFMT(facts.st_mode), _DEVICE)
-        raise CheckpointError(sentence, name=name)
+        raise CheckpointError(no_file_words(facts.st_mode), name=name)
     if facts.st_size == 0:
         raise CheckpointError("{file} is empty. Download or copy it again.", file=name)
     if facts.st_size > limit:
@@ -107,12 +106,16 @@ def _check_kind(facts: os.stat_result, name: str, limit: int) -> None:
 
 
 _NO_FILE = {
-    stat.S_IFDIR: N_(
-        "{name} is a folder, not a file. Choose a file that holds a model."
-    ),
-    stat.S_IFIFO: N_("{name} is a pipe, not a file. Choose a file that holds a model."),
+    stat.S_IFDIR: N_("{name} is a folder, not a file. Choose a file."),
+    stat.S_IFIFO: N_("{name} is a pipe, not a file. Choose a file."),
+    stat.S_IFSOCK: N_("{name} is a socket, not a file. Choose a file."),
 }
-_DEVICE = N_("{name} is a device, not a file. Choose a file that holds a model.")
+
+
+def no_file_words(mode: int) -> str:
+    """Return the sentence about what is no regular file; ``{name}`` is to be filled."""
+    device = N_("{name} is a device, not a file. Choose a file.")
+    return _NO_FILE.get(stat.S_IFMT(mode), device)
 
 
 def available_memory() -> int:

@@ -66,8 +66,8 @@ FOREIGN = {
     "empty": (b"", "m.pt is empty. Download or copy it again."),
     "text": (
         b"hello, world",
-        "m.pt is neither a safetensors nor a PyTorch file. Choose the file that holds "
-        "the model's weights.",
+        "m.pt is text. Visformer opens models (folders, .pt, .safetensors), recorded "
+        "runs (.vis) and lessons (.lesson.md).",
     ),
     "pickle": (
         pickle.dumps({"a": [1.0] * 50}, protocol=2),
@@ -85,7 +85,7 @@ def test_other_kinds_of_file(tmp_path: Path, kind: str) -> None:
 
 def test_what_is_no_plain_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "p.pt")  # opening one would wait for ever
-    choose = "not a file. Choose a file that holds a model."
+    choose = "not a file. Choose a file."
     assert refused(tmp_path / "p.pt") == f"p.pt is a pipe, {choose}"
     assert refused(tmp_path) == f"{tmp_path.name} is a folder, {choose}"
     assert refused(Path("/dev/zero")) == f"zero is a device, {choose}"

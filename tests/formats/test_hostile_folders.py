@@ -339,9 +339,7 @@ def test_folder_with_foreign_files(folder: Path, name: str) -> None:
     (folder / name).unlink()
     os.mkfifo(folder / name)
     assert stat.S_ISFIFO((folder / name).stat().st_mode)
-    assert refused_folder(folder) == (
-        f"{name} is a pipe, not a file. Choose a file that holds a model."
-    )
+    assert refused_folder(folder) == (f"{name} is a pipe, not a file. Choose a file.")
 
 
 def test_control_characters_of_a_name_are_not_passed_on(folder: Path) -> None:

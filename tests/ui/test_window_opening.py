@@ -99,7 +99,7 @@ def test_a_trace_file_opens_without_the_engine(
     assert window.session.state.step == 3
     assert window.source.text() == "s0 s1 s2 s3 s4"
     assert "recorded" in window.status.engine.text()
-    (tmp_path / "b.vis").write_bytes(b"<html>")
+    (tmp_path / "b.vis").write_bytes(bytes(9))
     opened(window, qtbot, tmp_path / "b.vis")
     assert "is not a Visformer trace" in window.notice.text()
     assert window.session.state.step == 3

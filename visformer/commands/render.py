@@ -12,11 +12,11 @@ from pathlib import Path
 from visformer.commands.load_options import add_checkpoint, checkpoint_paths, overrides
 from visformer.commands.shared import check_text, explained_qt
 from visformer.errors import InputError, VisformerError
-from visformer.files import exists, short
+from visformer.file_kinds import holds_runs
+from visformer.files import short
 from visformer.language import _
 from visformer.pictures.selection import FORMS, ORDERS, SUMMARIES, TOKEN_GROUPS
 from visformer.session.looked import PAGES
-from visformer.trace_file.trace_file import is_trace_file
 from visformer.values.change_text import examples
 from visformer.values.facts import KINDS
 
@@ -214,9 +214,7 @@ def draw(options: argparse.Namespace) -> None:
     first = options.file or checkpoint_paths(options.checkpoint)[0]
     if options.file and options.checkpoint:
         raise InputError("Give the checkpoint once: as a file, or with --checkpoint.")
-    if not is_trace_file(Path(first)):
-        if Path(first).suffix == ".vis" and not exists(Path(first)):
-            raise InputError("{file} does not exist.", file=short(first))
+    if not holds_runs(Path(first)):
         check_text(options.text)
     elif options.text or options.reference or options.change or options.force:
         raise InputError(

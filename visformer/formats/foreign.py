@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from visformer.errors import CheckpointError
+from visformer.file_kinds import DISTRIBUTED, IN_PYTORCH
 from visformer.files import exists, short
 from visformer.language import N_, _
 
@@ -60,28 +61,6 @@ def foreign(names: Iterable[str]) -> str:
 
 
 _TRANSFORMERS = ("T5", "BERT", "DistilBERT", "GPT", "Llama", "BART", "NLLB")
-_FILES: dict[str, tuple[bytes, int, str]] = {  # format -> first bytes, offset, remedy
-    "GGUF": (b"GGUF", 0, ".gguf"),
-    "ONNX": (b"", 0, ".onnx"),
-    "TensorFlow Lite": (b"TFL3", 4, ".tflite"),
-    "Keras": (b"\x89HDF", 0, ".h5"),
-    "Keras 3": (b"", 0, ".keras"),
-    "TensorFlow": (b"", 0, ".pb"),
-    "NumPy": (b"\x93NUMPY", 0, ".npz"),
-    "Flax": (b"", 0, ".msgpack"),
-    "CTranslate2": (b"Spec\0", -1, ""),  # after the model's name
-    "OpenVINO": (b"", 0, ".xml"),
-    "Core ML": (b"", 0, ".mlmodel"),
-    "PaddlePaddle": (b"", 0, ".pdparams"),
-}
-_IN_PYTORCH = N_(
-    "{name} was made for {program}, which is not read. If the model exists in "
-    "PyTorch, load it there and call visformer.watch(model)(…) or visformer.wrap."
-)
-_DISTRIBUTED = N_(
-    "{name} is a distributed checkpoint (DCP). Run dcp_to_torch_save(folder, "
-    "“model.pt”) of torch.distributed.checkpoint.format_utils, and open model.pt."
-)
 _ADAPTER = N_(
     "{name} is an adapter without its base model. Load both with peft, call "
     "merge_and_unload(), save the result with save_pretrained and open that folder."
@@ -97,7 +76,7 @@ _PACKED = re.compile(
 # files in a folder -> what it is, or the program that wrote it
 _FOLDERS: dict[str, str] = {
     "adapter_config.json": _ADAPTER,
-    "*.distcp": _DISTRIBUTED,
+    "*.distcp": DISTRIBUTED,
     "_CHECKPOINT_METADATA": "orbax",
     "manifest.ocdbt": "orbax",
     "saved_model.pb": "TensorFlow",
@@ -125,27 +104,13 @@ def way_in(what: str = "", *, held: bool = False) -> str:
     return _("Load it yourself and call visformer.watch(model)(…) or visformer.wrap.")
 
 
-def refuse_other_programs(start: bytes, name: str) -> None:
-    """Raise CheckpointError for a file written by a program other than PyTorch.
-
-    ``start`` are its first bytes, ``name`` its name.
-    """
-    if name.lower().endswith((".distcp", ".metadata")):
-        raise CheckpointError(_DISTRIBUTED, name=name)
-    for what, (magic, at, ending) in _FILES.items():
-        place = start[6:48] if at < 0 else start[at : at + len(magic)]
-        told = magic and magic in place
-        if told or (ending and name.lower().endswith(ending)):
-            raise CheckpointError(_IN_PYTORCH, name=name, program=what)
-
-
 def refuse_other_folders(folder: Path) -> None:
     """Raise CheckpointError for a folder written by another program."""
     name = short(folder.resolve().name)
     for pattern, what in _FOLDERS.items():
         if next(folder.glob(pattern), None) is not None:
-            known = what in (_ADAPTER, _DISTRIBUTED)
-            words = what if known else _IN_PYTORCH
+            known = what in (_ADAPTER, DISTRIBUTED)
+            words = what if known else IN_PYTORCH
             raise CheckpointError(words, name=name, program=what)
 
 

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from visformer.errors import CheckpointError
+from visformer.file_kinds import holds_runs
 from visformer.files import exists, is_file, is_folder, listed, read_json, short
 from visformer.formats.foreign import refuse_other_folders, refuse_other_tensors
 from visformer.formats.found_vocabularies import VOCABULARY
@@ -16,7 +17,6 @@ from visformer.formats.layouts.marian import is_read
 from visformer.formats.layouts.native import CONFIG
 from visformer.formats.proposing import guessed_layout
 from visformer.formats.weight_file import INDEX, WeightFile, WeightReader
-from visformer.trace_file.trace_file import is_trace_file
 
 Location = str | Path | tuple[str | Path, str | Path]
 _BESIDE_WEIGHTS = re.compile(r"optimi[sz]er|scheduler|training_args|rng_state|scaler")
@@ -35,7 +35,7 @@ def resolved(
 ) -> tuple[str, Files]:
     """Return the layout, and the folder or the weight files of a path."""
     for part in parts_of(path):
-        if is_trace_file(Path(part)):
+        if holds_runs(Path(part)):
             raise CheckpointError(
                 "{file} is a recorded trace, not a model: open it with "
                 "visformer.open_trace, or in the window.",

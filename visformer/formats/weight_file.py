@@ -32,16 +32,15 @@ from torch import Size, Tensor
 from torch.serialization import get_unsafe_globals_in_checkpoint
 
 from visformer.errors import CheckpointError
+from visformer.file_kinds import START, told
 from visformer.files import (
     amount,
     inside,
     listed,
     read_json,
     read_regular,
-    refuse_foreign,
     short,
 )
-from visformer.formats.foreign import refuse_other_programs
 from visformer.formats.inert_pickle import CodeInFileError
 from visformer.formats.names import NameRules
 from visformer.formats.whole_model import WholeFile, read_whole
@@ -162,8 +161,8 @@ def read_weights(path: Path, wanted: str = "") -> Weights:
     if path.name.endswith(INDEX):
         return _in_several(path)
     data, name = read_regular(path, MAX_FILE), short(path.name)
-    refuse_foreign(data[:512], name)
-    refuse_other_programs(data[:512], path.name)
+    if problem := told(data[:START], path).problem:
+        raise CheckpointError(problem)
     zipped = data.startswith(b"PK\x03\x04")
     options: Mapping[str, Any] = {}
     vocabularies: Mapping[str, Mapping[str, int]] = {}

@@ -9,7 +9,7 @@ import weakref
 from pathlib import Path
 
 from visformer.errors import InputError
-from visformer.files import short
+from visformer.files import no_file_words, short
 
 _FLAGS = (
     os.O_RDONLY
@@ -51,14 +51,8 @@ class RegularFile:
             raise self._unreadable(error) from error
 
     def _check_kind(self, found: os.stat_result) -> None:
-        if stat.S_ISDIR(found.st_mode):
-            raise InputError(
-                "{file} is a folder, not a trace: choose a file.", file=self.name
-            )
         if not stat.S_ISREG(found.st_mode):
-            raise InputError(
-                "{file} is a pipe or a device: choose a file.", file=self.name
-            )
+            raise InputError(no_file_words(found.st_mode), name=self.name)
 
     def _unreadable(self, error: OSError | ValueError) -> InputError:
         reason = getattr(error, "strerror", None)
@@ -72,6 +66,18 @@ class RegularFile:
             file=self.name,
             reason=reason,
         )
+
+
+class InMemory(RegularFile):
+    """The bytes of a file that lies within another one."""
+
+    def __init__(self, name: str, data: bytes) -> None:
+        """Name it as the file that it lies in."""
+        self.name, self.size, self._data = name, len(data), data
+
+    def read(self, at: int, size: int) -> bytes:
+        """Return ``size`` bytes from a place on; fewer where they end earlier."""
+        return self._data[at : at + size]
 
 
 def _pread(descriptor: int, size: int, at: int) -> bytes:

@@ -6,19 +6,23 @@ Readers skip blocks they do not know and refuse another major version.
 
 from __future__ import annotations
 
+import base64
 import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from visformer.errors import InputError
+from visformer.file_kinds import recognised
 from visformer.files import check_suffix, saving, written_whole
 from visformer.text import clean
 from visformer.trace_file.file_blocks import MAGIC, OLDEST, START, VERSION, BlockFile
-from visformer.trace_file.regular_file import RegularFile
+from visformer.trace_file.regular_file import InMemory, RegularFile
 from visformer.trace_file.run_arrays import read_session_file, write_runs
 from visformer.trace_file.saved_session import SavedRun, SavedSession
 from visformer.values.trace import Trace
+
+MOST_PAGE = 1 << 30  # bytes of a web page
 
 
 def write_trace(trace: Trace, path: Path) -> None:
@@ -61,22 +65,19 @@ def write_session(
         write_runs(file, runs, shown, baseline, work)
 
 
-def is_trace_file(path: Path) -> bool:
-    """Tell whether a file begins as a Visformer trace does, whatever its name."""
-    try:
-        return RegularFile(path).read(0, len(MAGIC)) == MAGIC
-    except InputError:
-        return False
-
-
 def read_trace(path: Path) -> Trace:
     """Read the Trace that was shown; InputError names what is wrong with the file."""
     return read_session(path).shown.trace
 
 
 def read_session(path: Path) -> SavedSession:
-    """Read the runs of a file; InputError names what is wrong with it."""
+    """Read the runs of a file; InputError names what is wrong with it.
+
+    A web page of ours has them where it was saved with its run.
+    """
     file = RegularFile(path)
+    if recognised(path).kind == "page":
+        file = _attached(file)
     start = file.read(0, START)
     if start[: len(MAGIC)] != MAGIC:
         raise InputError("{file} is not a Visformer trace (*.vis).", file=file.name)
@@ -98,6 +99,23 @@ def read_session(path: Path) -> SavedSession:
             file=file.name,
         )
     return read_session_file(BlockFile(file), (major, minor))
+
+
+def _attached(page: RegularFile) -> RegularFile:
+    """Return the file that is attached to a web page of ours."""
+    data = page.read(0, page.size if page.size <= MOST_PAGE else 0)
+    _before, _mark, after = data.rpartition(b'id="file">')
+    try:
+        found = base64.b64decode(after.partition(b"<")[0], validate=True)
+    except ValueError:
+        found = b""
+    if not found:
+        raise InputError(
+            "{file} is a web page that Visformer wrote, without its run: look at it in "
+            "a browser, or open the .vis file of the run.",
+            file=page.name,
+        )
+    return InMemory(page.name, found)
 
 
 def describe_file(path: Path) -> dict[str, Any]:

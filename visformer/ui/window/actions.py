@@ -14,6 +14,7 @@ from PySide6.QtWidgets import QFileDialog, QGridLayout, QMenu, QMessageBox, QSpa
 
 from visformer import paths
 from visformer.errors import InputError, brief
+from visformer.file_kinds import FileKind, recognised
 from visformer.files import check_suffix, save_result
 from visformer.language import LANGUAGES, N_, _, p_, tag
 from visformer.pictures.web_page import web_page
@@ -417,8 +418,7 @@ def _full_screen(window: WindowParts) -> None:
     window.showNormal() if window.isFullScreen() else window.showFullScreen()
 
 
-FILES = "*.safetensors *.pt *.pth *.bin *.ckpt *.vis"
-_TOKENIZERS = (".model", ".spm", ".json", ".txt", ".vocab", ".pkl", ".pickle")
+FILES = "*.safetensors *.pt *.pth *.bin *.ckpt *.vis *.lesson.md *.html"
 
 
 def together(files: Sequence[str]) -> tuple[str, Overrides]:
@@ -427,11 +427,15 @@ def together(files: Sequence[str]) -> tuple[str, Overrides]:
     Two files of weights are d2l's encoder and decoder; tokenizers beside them are the
     model's, the source's first. InputError for anything else.
     """
-    tokenizers = [f for f in files if Path(f).suffix.lower() in _TOKENIZERS]
-    weights = [file for file in files if file not in tokenizers]
     if len(files) == 1:
         return files[0], ()
-    if len(weights) not in (1, 2) or len(tokenizers) > 2:
+    kinds = [_in_checkpoint(Path(file)) for file in files]
+    weights, tokenizers = (
+        [file for file, one in zip(files, kinds, strict=True) if one == kind]
+        for kind in ("model", "tokenizer")
+    )
+    both = len(weights) + len(tokenizers) == len(files)
+    if not both or len(weights) not in (1, 2) or len(tokenizers) > 2:
         raise InputError(
             "These files cannot be opened together: choose one checkpoint, or an "
             "encoder and a decoder file, with at most two tokenizers."
@@ -439,6 +443,13 @@ def together(files: Sequence[str]) -> tuple[str, Overrides]:
     names = ("tokenizer", TARGET_TOKENIZER)
     other = [(OTHER, file) for file in weights[1:]]
     return weights[0], (*other, *zip(names, _source_first(tokenizers), strict=False))
+
+
+def _in_checkpoint(path: Path) -> FileKind:
+    """Tell what a file chosen with others is: text, JSON and pickles may be tokens."""
+    kind = recognised(path).kind
+    pickled = kind == "model" and path.suffix.lower() in (".pkl", ".pickle")
+    return "tokenizer" if pickled or kind == "other" else kind
 
 
 def _source_first(files: list[str]) -> list[str]:

@@ -13,8 +13,8 @@ from pathlib import Path
 from PySide6.QtCore import QObject, Qt, Signal, SignalInstance
 from PySide6.QtWidgets import QFileDialog
 
-from visformer import paths
 from visformer.errors import InputError, VisformerError, brief, stack_words
+from visformer.file_kinds import recognised
 from visformer.files import check_suffix, save_result
 from visformer.language import N_, _, ngettext
 from visformer.session import openings
@@ -445,7 +445,7 @@ class TraceOpener(QObject):
     def _read(self, number: int, path: str, kind: Kind) -> None:
         found: SavedSession | Lesson | VisformerError
         try:
-            if path.endswith(paths.LESSON):
+            if recognised(Path(path)).kind == "lesson":
                 found = read_lesson(Path(path))
             else:
                 found = read_session(Path(path))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Concatenate, ParamSpec
 
 from PySide6.QtWidgets import QMainWindow, QMenu
 
-from visformer import paths
 from visformer.errors import VisformerError
+from visformer.file_kinds import recognised
 from visformer.pictures.attention.reading import move
 from visformer.pictures.computation.stages import neighbour
 from visformer.pictures.selection import Form
@@ -74,8 +75,12 @@ class WindowParts(QMainWindow):
         beside: Overrides = (),
         then: str = "",
     ) -> None:
-        """Open a checkpoint, a Trace or a lesson; see ``open_checkpoint``."""
-        if path.endswith((".vis", paths.LESSON)):
+        """Open what a path leads to; of a checkpoint, see ``open_checkpoint``."""
+        kind, problem = recognised(Path(path))
+        if problem:
+            self.session.set(error=problem)
+            return
+        if kind != "model":
             self.open_trace(path)
             return
         self.session.do(
