@@ -54,7 +54,7 @@ ARROWS = {  # room -> all of ours that it may import
     "analysis": ("arguments", "errors", "language", "values"),
     "core": (
         *("analysis", "arguments", "errors", "files", "language", "tokenizers"),
-        "values",
+        *("trace_file", "values"),  # a training's recorded runs
     ),
     "formats": (
         *("arguments", "core", "errors", "file_kinds", "files", "language", "text"),

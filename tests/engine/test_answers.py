@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -27,14 +28,17 @@ from visformer.engine.messages import (
     ParametersDone,
     Progressed,
     Refused,
+    RunSeries,
     SearchBeams,
     Searched,
+    SeriesRun,
 )
 from visformer.engine.mirror import Decoded
 from visformer.formats.loading import load
 from visformer.values.change_text import parse
 from visformer.values.step import Choice
 from visformer.values.strategy import Strategy
+from visformer.values.training_series import SeriesPoint
 
 
 @pytest.fixture(scope="module")
@@ -230,6 +234,25 @@ def test_a_long_search_says_how_far_it_is_and_can_be_stopped(
     event = listener.wait_for(Searched, Finished)
     assert isinstance(event, Finished)
     assert event.number == number
+
+
+def test_a_series_is_run_and_leaves_the_open_model(
+    working: tuple[Engine, Listener], folder: Path, tmp_path: Path
+) -> None:
+    handle, listener = working
+    shutil.copytree(folder, tmp_path / "step-20")
+    (tmp_path / "step-3").mkdir()  # holds no model
+    handle.ask(RunSeries(folder=str(tmp_path), source="ab", reference="ba"))
+    answers = (listener.wait_for(SeriesRun) for _point in range(3))
+    left_out, point, end = (one.point for one in answers if isinstance(one, SeriesRun))
+    assert isinstance(left_out, str)
+    assert "step-3" in left_out
+    assert isinstance(point, SeriesPoint)
+    fed = Decoding(load(folder), "ab").feed("ba")
+    assert point.loss == pytest.approx(np.mean([step.loss for step in fed.steps]))
+    assert end is None
+    number = handle.ask(request("ab"))
+    assert decoded(listener, number).trace.source[:2] == ("a", "b")
 
 
 def test_the_effect_of_a_change_is_what_a_decoding_tells(

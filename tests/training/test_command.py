@@ -154,6 +154,23 @@ def test_a_toy_task_becomes_a_checkpoint(tmp_path: Path) -> None:
     assert checkpoint.tokenizer.target_id("z") == 29
 
 
+def test_checkpoints_along_the_way_are_kept(tmp_path: Path) -> None:
+    options = {**TOY, "out": tmp_path, "epochs": 1, "keep_every": 2}
+    run(options)
+    kept = sorted((tmp_path / "steps").iterdir())
+    assert [path.name for path in kept[:3]] == [
+        *("step-0000000", "step-0000002", "step-0000004")
+    ]
+    cpu = torch.device("cpu")
+    first, *_others, last = (read_native(path, cpu) for path in kept)
+    assert first.name.endswith(" 0")
+    weights = [one.model.output.weight for one in (first, last)]
+    assert not torch.equal(*weights)
+    before = [path.stat().st_mtime_ns for path in kept]
+    run({**options, "keep_every": 5})  # complete: nothing is trained again
+    assert [path.stat().st_mtime_ns for path in kept] == before
+
+
 def start(folder: Path, **environment: str) -> subprocess.Popen[str]:
     """Start the toy training in a process of its own; it tells each step."""
     script = (

@@ -69,6 +69,11 @@ SETTINGS: tuple[tuple[str, type, str], ...] = (
         N_("epochs without a better held-out loss (default: 3; a task: 5)"),
     ),
     ("save-seconds", float, N_("seconds between saves (default: 120)")),
+    (
+        "keep-every",
+        int,
+        N_("steps from one checkpoint kept in steps/ to the next (default: 0, none)"),
+    ),
     ("seed", int, N_("seed of every random draw (default: 0)")),
     (
         "valid",

@@ -24,6 +24,7 @@ from visformer.values.recording import Row
 from visformer.values.step import Choice
 from visformer.values.strategy import GREEDY, Strategy
 from visformer.values.trace import Trace
+from visformer.values.training_series import SeriesPoint
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,6 +113,15 @@ class Attribute(Request):
     ids: tuple[tuple[int, ...], tuple[int, ...]]
     fed: bool  # teacher-forced
     intervention: Intervention = NO_CHANGES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSeries(Request):
+    """Run a sentence by every checkpoint of a folder, or read its recorded runs."""
+
+    folder: str
+    source: str = ""
+    reference: str = ""  # what each is fed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,6 +319,13 @@ class Attributed(Answer):
     """The measure of an ``Attribute``."""
 
     attribution: Attribution
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SeriesRun(Answer):
+    """One more point of a ``RunSeries``, or why one is left out; None ends it."""
+
+    point: SeriesPoint | str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -54,8 +54,10 @@ from visformer.engine.messages import (
     Ready,
     Refused,
     Request,
+    RunSeries,
     SearchBeams,
     Searched,
+    SeriesRun,
     Shuffle,
     Shuffled,
     Started,
@@ -75,6 +77,7 @@ from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.recording import rows_of
 from visformer.values.strategy import Strategy
 from visformer.values.trace import Trace
+from visformer.values.training_series import SeriesPoint
 
 if TYPE_CHECKING:
     from visformer.core.decoding import Decoding
@@ -363,6 +366,27 @@ def _attribute(server: Server, number: int, request: Attribute) -> Stops:
     server.send(Attributed(number=number, attribution=made))
 
 
+def _series(server: Server, number: int, request: RunSeries) -> Stops:
+    """Run the checkpoints of a folder one after the other; the open model stays."""
+    from visformer.core.checkpoint import choose_device
+    from visformer.core.checkpoint_series import series_of
+    from visformer.formats.loading import checkpoint_files
+
+    def open_model(path: Path) -> Model:
+        return checkpoint_files(str(path), ()).load(choose_device(""))
+
+    sentence = request.source, request.reference
+    for made in series_of(Path(request.folder), *sentence, open_model):
+        if isinstance(made, SeriesPoint):
+            made = replace(made, trace=lean(made.trace))
+            server.send(SeriesRun(number=number, point=made))
+        elif isinstance(made, VisformerError):
+            server.send(SeriesRun(number=number, point=str(made)))
+        else:
+            yield made
+    server.send(SeriesRun(number=number, point=None))
+
+
 def find_tokens(model: Model | None, number: int, request: FindTokens) -> TokensFound:
     """Find the tokens that are, begin with or contain a text."""
     found = open_one(model).vocabulary.find(request.text)
@@ -468,6 +492,7 @@ HANDLERS: dict[type[Request], Handler] = {  # who answers which request
     Batch: _batch,
     SearchBeams: _search,
     Attribute: _attribute,
+    RunSeries: _series,
     Shuffle: replying(shuffle),
     Parameters: replying(parameters),
     Lens: replying(lens),

@@ -26,12 +26,13 @@ from visformer.engine.messages import (
     Replaced,
     SearchBeams,
     Searched,
+    SeriesRun,
     Shuffled,
     Silent,
     TokensFound,
 )
 from visformer.engine.mirror import Decoded
-from visformer.session import openings, runs, searches, side_requests
+from visformer.session import openings, runs, searches, side_requests, training
 from visformer.session.pending import is_opening, is_side_request
 from visformer.session.state import Next, State
 
@@ -72,6 +73,7 @@ RECEIVED: dict[type[Event], Callable[[State, Any], Next]] = {
     BatchDone: side_requests.batch_done,
     Attributed: side_requests.attributed,
     Searched: searches.searched,
+    SeriesRun: training.arrived,
     Shuffled: side_requests.shuffled,
     ParametersDone: side_requests.parameters_done,
     LensDone: side_requests.lens_done,

@@ -14,6 +14,7 @@ from visformer.engine.messages import (
     Request,
     TokensFound,
 )
+from visformer.pictures.breakpoints import Breakpoints
 from visformer.pictures.picture import Axis
 from visformer.pictures.selection import (
     AT_FIRST,
@@ -26,7 +27,6 @@ from visformer.pictures.selection import (
     ViewOptions,
 )
 from visformer.pictures.words.scene import Scene
-from visformer.session.breakpoints import Breakpoints
 from visformer.session.pending import (
     Answers,
     Awaiting,
@@ -52,6 +52,7 @@ from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.layer_weights import LayerParameters
 from visformer.values.lens import LensRows
 from visformer.values.trace import Trace
+from visformer.values.training_series import SeriesPoint
 
 Dimensions = Mapping[Axis, int]  # one of each axis, at most
 SHOWN_WHOLE = 256  # tokens up to which a recorded target is shown whole at once
@@ -129,6 +130,16 @@ def _only_steps(one: Place, other: Place) -> bool:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Series:
+    """A training series as far as it has come, and the keys of its runs."""
+
+    folder: str
+    points: tuple[SeriesPoint, ...] = ()
+    keys: tuple[int, ...] = ()
+    left_out: tuple[str, ...] = ()  # why, a sentence for each
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class State:
     """A frozen value; changed only through a ``Session``.
 
@@ -188,6 +199,7 @@ class State:
     locked: AttentionCell | None = None  # a click locks, Escape unlocks
     hovered_dimensions: Dimensions = field(default_factory=dict)
     locked_dimensions: Dimensions = field(default_factory=dict)
+    series: Series | None = None  # the training that the Diagnosis tab follows
     breakpoints: Breakpoints = field(default_factory=Breakpoints)  # of play
     silence: str = ""  # how long the engine has not answered, in words
     busy: str = ""  # what the engine is doing, in words; empty when idle

@@ -54,17 +54,7 @@ def publish(
     ``layout`` is that of a tutorial, "" for Visformer's own. The card is written last:
     a folder that has one is complete.
     """
-    if layout:
-        write_tutorial(folder, TUTORIALS[layout], model, tokenizer)
-    else:
-        write_native(
-            folder,
-            model,
-            name=card.name,
-            special=SPECIAL,
-            tokenizer=tokenizer,
-            languages=card.languages,
-        )
+    write_checkpoint(folder, model, card, tokenizer, layout)
     device = model.output.weight.device
     scores = evaluate(load(folder, device=device), test, beam=beam)
     if tokenizer.kind == "vocabulary":  # one word per text: BLEU and chrF are useless
@@ -78,6 +68,27 @@ def publish(
             "{path} cannot be written: {reason}.", path=folder, reason=error.strerror
         ) from error
     return scores
+
+
+def write_checkpoint(
+    folder: Path,
+    model: Transformer,
+    card: Card,
+    tokenizer: TokenizerFiles,
+    layout: str = "",
+) -> None:
+    """Write a checkpoint folder, without its card."""
+    if layout:
+        write_tutorial(folder, TUTORIALS[layout], model, tokenizer)
+        return
+    write_native(
+        folder,
+        model,
+        name=card.name,
+        special=SPECIAL,
+        tokenizer=tokenizer,
+        languages=card.languages,
+    )
 
 
 def card_text(

@@ -40,6 +40,7 @@ class TrainingOptions:
     average: float = 0.999  # decay of the running mean of weights, the final model
     patience: int = 3  # epochs without a better held-out loss
     save_seconds: float = 120.0
+    keep_every: int = 0  # steps from one checkpoint that is kept to the next; 0: none
     seed: int = 0
 
 
@@ -97,12 +98,17 @@ class Trainer:
         folder: Path,
         *,
         device: torch.device | None = None,
+        keep: Callable[[int, Transformer], None] | None = None,
     ) -> None:
         """Resume from the state in ``folder``, if any; InputError if it is damaged.
+
+        ``keep`` is given the averaged model before the first step, and after every
+        ``keep_every`` of them.
 
         With several processes, only process 0 reads and writes the folder.
         """
         self.data, self.options, self.folder = data, options, folder
+        self._keep = keep
         self.device = device or default_device()
         self.model = model.to(self.device)
         self.average = AveragedModel(model, multi_avg_fn=_running_mean(options.average))
@@ -124,6 +130,7 @@ class Trainer:
         averaged weights that reached it.
         """
         saved = time.monotonic()
+        self._keep_one()
         while not self.done:
             for progress in self._epoch():
                 if time.monotonic() - saved > self.options.save_seconds:
@@ -152,6 +159,7 @@ class Trainer:
             tokens, loss_sum = tokens + count, loss_sum + loss
             self.state.step += 1
             self.state.batch += 1
+            self._keep_one()
             if self.state.step % REPORT_STEPS == 0 or batch is mine[-1]:
                 seconds = time.monotonic() - started
                 self.state.seconds += seconds
@@ -163,6 +171,11 @@ class Trainer:
                     tokens * world() / seconds,
                 )
                 started, tokens, loss_sum = time.monotonic(), 0, 0.0
+
+    def _keep_one(self) -> None:
+        every, step = self.options.keep_every, self.state.step
+        if self._keep is not None and every and step % every == 0 and not rank():
+            self._keep(step, cast("Transformer", self.average.module))
 
     def _batches(self, examples: Sequence[Example]) -> list[list[int]]:
         """Return this process's batches of the epoch, as many as in every other one."""

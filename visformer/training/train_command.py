@@ -30,7 +30,15 @@ from visformer.formats.layouts.native import CARD, WEIGHTS, read_config, read_na
 from visformer.language import N_, _, ngettext
 from visformer.tokenizers.tokenizer import MAX_TOKENIZER
 from visformer.training import prepare
-from visformer.training.card import Card, duration, hardware, publish, sizes, summary
+from visformer.training.card import (
+    Card,
+    duration,
+    hardware,
+    publish,
+    sizes,
+    summary,
+    write_checkpoint,
+)
 from visformer.training.figures import Figures
 from visformer.training.growth import grow_model, grow_tokenizer
 from visformer.training.loop import (
@@ -50,7 +58,7 @@ from visformer.training.prepare import Prepared
 from visformer.training.tasks import SPECIAL, Task, TaskName
 from visformer.values.config import ModelConfig
 
-OPTIONS, CHECKPOINT = "options.json", "checkpoint"
+OPTIONS, CHECKPOINT, KEPT = "options.json", "checkpoint", "steps"
 Report = Callable[[str], None]
 _LOOP = TrainingOptions()
 
@@ -284,7 +292,25 @@ def _trainer(
     shared = {f.name for f in dataclasses.fields(TrainingOptions)}
     values = {k: v for k, v in dataclasses.asdict(options).items() if k in shared}
     training_options = TrainingOptions(**values)
-    return Trainer(model, prepared.data, training_options, options.out, device=device)
+    return Trainer(
+        *(model, prepared.data, training_options, options.out),
+        device=device,
+        keep=lambda step, model: _keep(options, prepared, step, model),
+    )
+
+
+def _keep(
+    options: TrainCommand, prepared: Prepared, step: int, model: Transformer
+) -> None:
+    """Write the checkpoint of a step beside that of the end."""
+    card = Card(
+        name=f"{_name(options)} {step}",
+        languages=(options.source_language, options.target_language),
+        data="",
+        pairs="",
+    )
+    folder = options.out / KEPT / f"step-{step:07d}"
+    write_checkpoint(folder, model, card, prepared.files, options.layout)
 
 
 def _finish(
@@ -354,6 +380,11 @@ def counted_pairs(options: TrainCommand, prepared: Prepared) -> str:
     )
 
 
+def _name(options: TrainCommand) -> str:
+    data = options.data.name if options.data else ""
+    return options.name or options.task or data.split(".")[0]
+
+
 def progress_reporter(
     trainer: Trainer, tell: Callable[[str], None]
 ) -> Callable[[Progress], None]:
@@ -418,7 +449,7 @@ def card_of(
     idle |= {"norm_first"} if options.layout else {"layout"}
     given = {k: v for k, v in stored.items() if k not in idle}
     return Card(
-        name=options.name or (options.task or source.split(".")[0]),
+        name=_name(options),
         languages=(options.source_language, options.target_language),
         data=source,
         licence=options.licence,
@@ -532,6 +563,7 @@ class TrainCommand:
     smoothing: float = _LOOP.smoothing
     patience: int = _LOOP.patience
     save_seconds: float = _LOOP.save_seconds
+    keep_every: int = _LOOP.keep_every
     seed: int = _LOOP.seed
     valid: int | None = None  # held-out pairs; None: a fiftieth, at most 2,000
     test: int | None = None  # likewise, at most 3,000; for a task 500 and 5,000
@@ -555,7 +587,7 @@ TOY_DEFAULTS: Mapping[str, Any] = {  # smaller sizes for a task
     "patience": 5,
 }
 FREE = {  # may change when training is continued
-    *("out", "data", "device", "threads", "save_seconds", "beam"),
+    *("out", "data", "device", "threads", "save_seconds", "keep_every", "beam"),
     *("name", "source_language", "target_language", "licence"),
 }
 OF_MODEL = (  # taken from the start, if there is one
@@ -577,6 +609,7 @@ RANGES = {
     "smoothing": (0.0, 0.9),
     "patience": (1, 100_000),
     "save_seconds": (0.0, 86_400.0),
+    "keep_every": (0, 10_000_000),
     "seed": (0, 2**31),
     "valid": (1, 10_000_000),
     "test": (1, 10_000_000),

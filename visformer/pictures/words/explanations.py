@@ -522,6 +522,13 @@ def _checks(_scene: Scene) -> str:
     return _("What is unusual or wrong with the model, what follows, and what to do.")
 
 
+def _training(_scene: Scene) -> str:
+    return _(
+        "One sentence along a training: drag the slider to see its run at each point "
+        "in every tab."
+    )
+
+
 EXPLAINED: dict[TabPage, Callable[[Scene], str]] = {
     ("attention",): _attention,
     ("architecture",): _architecture,
@@ -538,4 +545,5 @@ EXPLAINED: dict[TabPage, Callable[[Scene], str]] = {
     ("runs", "tree"): _tree,
     ("runs", "compare"): _compare,
     ("diagnosis", "checks"): _checks,
+    ("diagnosis", "training"): _training,
 }

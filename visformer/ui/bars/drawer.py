@@ -9,8 +9,8 @@ from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QFormLayout, QFrame, QWidget
 
 from visformer.language import _
+from visformer.pictures.breakpoints import Breakpoints
 from visformer.pictures.teacher_forcing import is_taught
-from visformer.session.breakpoints import Breakpoints
 from visformer.session.state import State
 from visformer.ui.look import icons, theme
 from visformer.ui.look.theme import FONT_PALETTE, Dressed

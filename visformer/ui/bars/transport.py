@@ -14,9 +14,9 @@ from PySide6.QtWidgets import (
 )
 
 from visformer.language import N_, _
+from visformer.pictures.breakpoints import Breakpoints
 from visformer.pictures.teacher_forcing import is_taught
 from visformer.pictures.words.absent import has_target
-from visformer.session.breakpoints import Breakpoints
 from visformer.session.state import State
 from visformer.ui.layout import Flow, fill, in_line
 from visformer.ui.look.icons import dress

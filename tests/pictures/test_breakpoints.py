@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.traces import fed, make_trace
 from visformer.analysis.leaks import leaks
-from visformer.session.breakpoints import Breakpoints
+from visformer.pictures.breakpoints import Breakpoints
 from visformer.values.trace import Trace
 
 RUN = fed(make_trace(target=4), {1: "reference"}, wrong=(1,))  # step 2 is ▁w, p 0.03

@@ -1,0 +1,115 @@
+"""A training series from a folder: its checkpoints, or runs that were recorded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from visformer.analysis.head_measures import entropy, maximum, place_correlation
+from visformer.core.decoding import Decoding
+from visformer.core.models import Model, WorkDone
+from visformer.errors import InputError, VisformerError
+from visformer.files import short
+from visformer.language import _
+from visformer.trace_file.trace_file import is_trace_file, read_trace
+from visformer.values.arrays import Floats
+from visformer.values.facts import Kind
+from visformer.values.trace import Trace
+from visformer.values.training_series import SeriesPoint
+
+WEIGHTS = ".pt", ".pth", ".ckpt", ".safetensors", ".bin"  # files that may be models
+MEASURES: Mapping[str, Callable[[Floats], float]] = {  # of a head's weights [Q, K]
+    "entropy": entropy,
+    "largest": maximum,
+    "order": place_correlation,
+}
+
+
+def entries(folder: Path) -> list[Path]:
+    """Return what may be points of a series, in the order of their numbers.
+
+    Those are recorded runs or, where there are none, subfolders and files of weights.
+    Raises InputError where there is nothing of the kind.
+    """
+    try:
+        found = [path for path in folder.iterdir() if not path.name.startswith(".")]
+    except (OSError, ValueError):
+        raise InputError(
+            "There is no folder “{path}” that can be read: choose one of checkpoints "
+            "or of recorded runs (.vis).",
+            path=short(folder.name),
+        ) from None
+    runs = [path for path in found if path.suffix == ".vis" and is_trace_file(path)]
+    models = [p for p in found if p.is_dir() or p.suffix.lower() in WEIGHTS]
+    if not runs and not models:
+        raise InputError(
+            "“{path}” holds no checkpoints and no recorded runs (.vis): “visformer "
+            "train --keep-every 100” writes a series of checkpoints.",
+            path=short(folder.name),
+        )
+    return sorted(runs or models, key=lambda path: (_number(path) or 0, path.name))
+
+
+def series_of(
+    folder: Path, source: str, reference: str, open_model: Callable[[Path], Model]
+) -> Generator[WorkDone | SeriesPoint | VisformerError, None, None]:
+    """Yield a point for each entry, and how far the work is before it.
+
+    Each checkpoint is fed ``reference``, so that all losses are of the same tokens. An
+    entry that cannot be opened, or run, yields its error. Raises what ``entries`` does,
+    and InputError without a sentence for checkpoints.
+    """
+    every = entries(folder)
+    recorded = every[0].suffix == ".vis"
+    if not recorded and not (source and reference):
+        raise InputError(
+            "A series of checkpoints runs the sentence on screen: translate one first."
+        )
+    for at, path in enumerate(every):
+        yield WorkDone(at, len(every), _("points"))
+        try:
+            if recorded:
+                trace = read_trace(path)
+            else:
+                trace = Decoding(open_model(path), source).feed(reference)
+        except VisformerError as error:
+            yield error
+            continue
+        yield point(trace, path, at, recorded=recorded)
+
+
+def point(trace: Trace, path: Path, at: int, *, recorded: bool) -> SeriesPoint:
+    """Measure a run; ``at`` is its place in the series, from 0."""
+    known = [step.loss for step in trace.steps if step.computed]
+    number = _number(path)
+    return SeriesPoint(
+        name=path.stem if recorded else path.name,
+        step=at if number is None else number,
+        path="" if recorded else str(path),
+        loss=float(np.mean(known)) if known else float("nan"),
+        heads={name: _grids(trace, measure) for name, measure in MEASURES.items()},
+        trace=trace,
+    )
+
+
+def _grids(trace: Trace, measure: Callable[[Floats], float]) -> dict[Kind, Floats]:
+    """Measure every head of a run: [L, H] of each kind."""
+    return {
+        kind: np.array(
+            [
+                [measure(weights) for weights in trace.attention(kind, layer)]
+                for layer in range(trace.layers(kind))
+            ],
+            np.float32,
+        )
+        for kind in trace.kinds
+    }
+
+
+def _number(path: Path) -> int | None:
+    """Return the last number in a name; None where it has none."""
+    digits = re.findall(r"\d+", path.stem)
+    return int(digits[-1][:15]) if digits else None
