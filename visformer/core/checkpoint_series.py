@@ -14,7 +14,7 @@ from visformer.core.models import Model, WorkDone
 from visformer.errors import InputError, VisformerError
 from visformer.files import short
 from visformer.language import _
-from visformer.trace_file.trace_file import is_trace_file, read_trace
+from visformer.trace_file.trace_file import read_trace
 from visformer.values.arrays import Floats
 from visformer.values.facts import Kind
 from visformer.values.trace import Trace
@@ -42,7 +42,7 @@ def entries(folder: Path) -> list[Path]:
             "or of recorded runs (.vis).",
             path=short(folder.name),
         ) from None
-    runs = [path for path in found if path.suffix == ".vis" and is_trace_file(path)]
+    runs = [path for path in found if path.suffix == ".vis"]
     models = [p for p in found if p.is_dir() or p.suffix.lower() in WEIGHTS]
     if not runs and not models:
         raise InputError(
