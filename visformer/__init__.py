@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from visformer.core.checkpoint import Checkpoint as Checkpoint
     from visformer.core.decoding import Decoding as Decoding
     from visformer.core.passes import run as run
+    from visformer.core.scanning import scan as scan
     from visformer.errors import CheckpointError as CheckpointError
     from visformer.errors import InputError as InputError
     from visformer.errors import VisformerError as VisformerError
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from visformer.values.head_importance import Importance as Importance
     from visformer.values.head_importance import ImportanceOfPairs as ImportanceOfPairs
     from visformer.values.intervention import Intervention as Intervention
+    from visformer.values.scanned import ScannedPair as ScannedPair
     from visformer.values.step import Candidate as Candidate
     from visformer.values.step import Step as Step
     from visformer.values.strategy import Strategy as Strategy
@@ -85,6 +87,7 @@ _MODULES = {  # public name -> the module that defines it, imported on first use
     "RunSelection": "trace_file.stored_facts",
     "SavedRun": "trace_file.saved_session",
     "SavedSession": "trace_file.saved_session",
+    "ScannedPair": "values.scanned",
     "ScoreScale": "values.changes.score_scale",
     "Step": "values.step",
     "Strategy": "values.strategy",
@@ -106,6 +109,7 @@ _MODULES = {  # public name -> the module that defines it, imported on first use
     "parse_change": "api",
     "render": "api",
     "run": "core.passes",
+    "scan": "core.scanning",
     "save_session": "api",
     "search": "api",
     "show": "api",
@@ -115,7 +119,7 @@ _MODULES = {  # public name -> the module that defines it, imported on first use
     "wrap": "watching.wrapped",
 }
 __all__ = [*_MODULES]
-_TAKE_A_PATH = ("Decoding", "run")  # in place of a checkpoint
+_TAKE_A_PATH = ("Decoding", "run", "scan")  # in place of a checkpoint
 
 
 def __dir__() -> list[str]:

@@ -53,6 +53,11 @@ COMMANDS = {
         N_("Compare two checkpoints on a sentence, or two recorded runs."),
         N_("The exit code is 0 where they are equal, 1 where they differ."),
     ),
+    "scan": Command(
+        "visformer.commands.scan",
+        N_("Scan pairs of sentences: which ones a model finds unlikely, and why."),
+        N_("The exit code is 1 where a condition of --fail-if is true of a pair."),
+    ),
     "lesson": Command(
         "visformer.commands.lesson_command",
         N_("Check what a lesson says against the numbers of its runs, or print it."),

@@ -12,9 +12,9 @@ import secrets
 import stat
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, TextIO
 
 from visformer.errors import CheckpointError, InputError
 from visformer.language import N_, _, ngettext
@@ -393,42 +393,72 @@ def read_pairs(path: Path) -> list[Pair]:
     naming the faulty line; also for a path that is not a file, and if memory does not
     suffice.
     """
-    opener = gzip.open if path.suffix == ".gz" else open
-    pairs, room = [], available_memory() // 2
+    pairs = []
+    for number, pair in pair_lines(path):
+        if isinstance(pair, InputError):
+            raise pair
+        if not pair.target:
+            raise not_a_pair(number, path.name)
+        pairs.append(pair)
+    return pairs
+
+
+def pair_lines(path: Path) -> Iterator[tuple[int, Pair | InputError]]:
+    """Yield number and pair of each line that is not blank, as ``read_pairs`` does.
+
+    A line without a tab is a source alone: its target is "". A line that is no pair is
+    the error that says so. “-” is standard input.
+    """
+    room, name = available_memory() // 2, short(path.name)
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise InputError(
-                "{path} cannot be read: it is no file. Give a file of pairs, one per "
-                "line.",
-                path=short(str(path)),
-            )
-        with opener(path, "rt", encoding="utf-8-sig") as lines:
+        with _opened_lines(path) as lines:
             read = iter(lambda: lines.readline(MOST_LINE), "")
             for number, line in enumerate(read, 1):
                 if not line.strip():
                     continue
-                pairs.append(_pair(line, number, path.name))
+                yield number, _pair(line, number, path.name)
                 room -= PAIR_BYTES + 2 * len(line)
                 if room < 0:
                     raise InputError(
                         "{file} holds more pairs than memory does: {n:,} were read. "
                         "Use fewer.",
-                        file=short(path.name),
+                        file=name,
                         n=number,
                     )
-    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise InputError(
             "{path} cannot be read as UTF-8 text: {reason}.", path=path, reason=error
         ) from error
-    return pairs
 
 
-def _pair(line: str, number: int, file: str) -> Pair:
-    columns = [column.strip() for column in line.rstrip("\n").split("\t")[:2]]
-    if len(line) == MOST_LINE or len(columns) < 2 or not all(columns):
+def _opened_lines(path: Path) -> TextIO:
+    given: Path | int = os.dup(0) if str(path) == "-" else path
+    if given == path and not stat.S_ISREG(path.stat().st_mode):
         raise InputError(
-            "Line {n} of {file} is not a pair. It needs a source, a tab and a target.",
-            n=number,
-            file=file,
+            "{path} cannot be read: it is no file. Give a file of pairs, one per line.",
+            path=short(str(path)),
         )
-    return Pair(*columns)
+    opener: Callable[..., Any] = gzip.open if path.suffix == ".gz" else open
+    # what is not UTF-8 is found out line by line
+    lines: TextIO = opener(given, "rt", encoding="utf-8-sig", errors="surrogateescape")
+    return lines
+
+
+def _pair(line: str, number: int, file: str) -> Pair | InputError:
+    columns = [column.strip() for column in line.rstrip("\n").split("\t")[:2]]
+    if len(line) == MOST_LINE or not all(columns):
+        return not_a_pair(number, file)
+    if any("\udc80" <= character <= "\udcff" for character in line):
+        return InputError(
+            "Line {n} of {file} cannot be read: it is not UTF-8.", n=number, file=file
+        )
+    return Pair(*columns, *[""] * (2 - len(columns)))
+
+
+def not_a_pair(number: int, file: str) -> InputError:
+    """Return the error that a line is no pair."""
+    return InputError(
+        "Line {n} of {file} is not a pair. It needs a source, a tab and a target.",
+        n=number,
+        file=file,
+    )

@@ -1,0 +1,204 @@
+"""``visformer scan``: which pairs of a file a model finds unlikely, where, and why."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import operator
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from visformer.commands.load_options import add_checkpoint, checkpoint_paths, overrides
+from visformer.commands.shared import complain, results
+from visformer.errors import InputError
+from visformer.language import _, ngettext
+from visformer.text import visible
+from visformer.values.questions import location_and_keywords
+from visformer.values.scanned import KINDS, SORTS, ScannedPair
+
+SHOWN = 20  # pairs of the table
+NUMBERS = ("fault", "worst", "mean", "coverage", "stuck", "length_ratio", "chrf")
+_COMPARED: dict[str, Callable[[float, float], bool]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    ">": operator.gt,
+    "<": operator.lt,
+}
+
+
+class Condition(NamedTuple):
+    """What makes the command fail: one pair for which it is true."""
+
+    text: str
+    name: str
+    holds: Callable[[float, float], bool]
+    limit: float
+
+    @classmethod
+    def read(cls, text: str) -> Condition:
+        """Read “worst > 8”; InputError for anything else."""
+        found = re.fullmatch(r"\s*(\w+)\s*(>=|<=|>|<)\s*(\d+(?:\.\d*)?)\s*", text)
+        if found is None or found[1] not in NUMBERS:
+            raise InputError(
+                "--fail-if takes a condition such as “worst > 8”, not “{text}”: one of "
+                "{names}, > or <, and a number.",
+                text=text,
+                names=", ".join(NUMBERS),
+            )
+        return cls(text.strip(), found[1], _COMPARED[found[2]], float(found[3]))
+
+    def count(self, pairs: Sequence[ScannedPair]) -> int:
+        """Return for how many pairs it is true."""
+        numbers = (getattr(pair, self.name) for pair in pairs)
+        return sum(one is not None and self.holds(one, self.limit) for one in numbers)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``visformer scan``."""
+    parser.add_argument(
+        "file",
+        help=_(
+            "source, tab, reference on each line (.gz too), or sources alone, whose "
+            "translations by the model are scanned; - is standard input"
+        ),
+    )
+    add_checkpoint(parser)
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help=_("print a line of JSON per pair, sorted, at the end"),
+    )
+    parser.add_argument(
+        "--sort",
+        choices=SORTS,
+        default="fault",
+        help=_(
+            "what comes first: fault (the default), which is the largest of the root "
+            "mean square of the losses, the loss of the end, and how many tokens "
+            "repeat; the worst token; the highest mean; the greatest length for its "
+            "source; the least coverage; the most repetition"
+        ),
+    )
+    parser.add_argument(
+        "--fail-if",
+        action="append",
+        default=[],
+        metavar="CONDITION",
+        help=_(
+            "exit code 1 if it is true of a pair, such as 'worst > 8'; of {names}; may "
+            "be repeated",
+            names=", ".join(NUMBERS),
+        ),
+    )
+    parser.add_argument(
+        "--limit", type=int, metavar="N", help=_("scan the first N pairs")
+    )
+    parser.add_argument(
+        "--no-translations",
+        action="store_true",
+        help=_("translate no sources: several times as fast, without BLEU and chrF"),
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Scan a file; returns 1 where a condition of ``--fail-if`` is true, else 0."""
+    conditions = [Condition.read(text) for text in options.fail_if]
+    if options.limit is not None and options.limit < 1:
+        raise InputError("--limit is {n}, but must be at least 1.", n=options.limit)
+    output, done = results(), list[ScannedPair]()
+    try:
+        for some in _scanned(options):
+            done += some
+    finally:  # a scan that is stopped prints what is done
+        done.sort(key=lambda one: (SORTS[options.sort](one), one.line))
+        if options.json:
+            for one in done:
+                print(json.dumps(one.to_dict(), ensure_ascii=False), file=output)
+        elif done:
+            print("\n".join(map(visible, _table(done))), file=output)
+        to = sys.stderr if options.json else output
+        if done and to is not None:
+            print("\n".join(_summary(done)), file=to)
+    failed = 0
+    for condition in conditions:
+        if count := condition.count(done):
+            failed = 1
+            words = ngettext(
+                "“{condition}” is true of {n:,} pair.",
+                "“{condition}” is true of {n:,} pairs.",
+                count,
+                condition=condition.text,
+            )
+            complain(words)
+    return failed
+
+
+def _scanned(options: argparse.Namespace) -> Iterator[list[ScannedPair]]:
+    from visformer.core.scanning import Scan, read_sentences
+    from visformer.formats.loading import load
+
+    sentences = read_sentences(Path(options.file), complain)[: options.limit]
+    first = checkpoint_paths(options.checkpoint)[0]
+    path, given = location_and_keywords(first, overrides(options))
+    model = load(path, device=options.device, **given)
+    scan = Scan(
+        model, sentences, translations=not options.no_translations, skip=complain
+    )
+    complain(scan.usual.sentence)
+    told = sys.stderr if sys.stderr and sys.stderr.isatty() else None
+    count = 0
+    try:
+        for some in scan:
+            count += len(some)
+            yield some
+            if told:
+                words = _("{done:,} of {of:,} pairs", done=count, of=len(scan))
+                print(f"\r{words}", end="", file=told, flush=True)
+    finally:
+        if told:
+            print(file=told)
+
+
+def _table(pairs: Sequence[ScannedPair]) -> Iterator[str]:
+    """Write the first pairs for people."""
+    row = "{:>6} {:>6} {:>6}  {:<16} {}"
+    yield row.format(_("line"), _("fault"), _("worst"), _("at"), _("kind"))
+    for one in pairs[:SHOWN]:
+        numbers = f"{one.fault:.2f}", f"{one.worst:.2f}"
+        yield row.format(
+            one.line, *numbers, one.tokens[one.worst_token], one.kind_words or "–"
+        )
+        yield f"       {one.source}"
+        yield f"       {one.reference or one.translation}"
+    if len(pairs) > SHOWN:
+        yield ngettext(
+            "… and {n:,} more pair (--json prints all)",
+            "… and {n:,} more pairs (--json prints all)",
+            len(pairs) - SHOWN,
+        )
+
+
+def _summary(pairs: Sequence[ScannedPair]) -> Iterator[str]:
+    """Say how many pairs there are of each kind, and how good the translations are."""
+    losses = [loss for one in pairs for loss in one.loss]
+    yield ngettext(
+        "{n:,} pair, mean loss {loss:.3f} nats a token",
+        "{n:,} pairs, mean loss {loss:.3f} nats a token",
+        len(pairs),
+        loss=sum(losses) / len(losses),
+    )
+    kinds = Counter(one.kind for one in pairs if one.kind)
+    counts = (f"{_(KINDS[kind])}: {n:,}" for kind, n in kinds.most_common())
+    yield ", ".join(counts) or _("no fault was found")
+    compared = [one for one in pairs if one.translation and one.reference]
+    if compared:
+        from visformer.training.card import score, summary
+
+        texts, known = zip(
+            *((o.translation, [o.reference]) for o in compared), strict=True
+        )
+        yield summary(score(texts, known))
