@@ -44,7 +44,8 @@ from visformer.engine.messages import Event, Open, Request
 from visformer.engine.mirror import Decoded
 from visformer.engine.starter import started
 from visformer.errors import InputError, VisformerError
-from visformer.file_kinds import recognised
+from visformer.file_kinds import Recognised, recognised
+from visformer.files import short
 from visformer.language import N_, VARIABLE, _, use
 from visformer.program.diagnostics import Health
 from visformer.screen import check_screen
@@ -163,6 +164,9 @@ class App:
     ) -> None:
         """Show the first picture and open the model; None lets it ask questions."""
         window = self.window
+        kind, problem = Recognised("model") if path is None else recognised(Path(path))
+        if problem:
+            path = None
         if handed is not None:
             window.show_file(handed, "")
         elif path is None and not text:
@@ -170,7 +174,6 @@ class App:
         if not window.session.state.led:
             # the first run, too, is looked at where it says most
             window.session.set(led=NO_MODEL)
-        kind = "model" if path is None else recognised(Path(path)).kind
         if path is not None and kind != "model":
             window.open(path)
             with contextlib.suppress(VisformerError):  # which the window will say
@@ -181,7 +184,6 @@ class App:
             path, overrides = str(paths.checkpoint()), ()
         if text:
             text = window.source.take(text)
-        problem = window.session.state.error
         window.open(path, given=overrides, then=text)
         window.session.set(error=problem)
 
@@ -348,8 +350,11 @@ def _log_to_file() -> str:
         crashes = path.with_suffix(".faults")
         faulthandler.enable(crashes.open("a"))
         return str(crashes)
-    except OSError:
+    except OSError as error:
         faulthandler.enable()
+        logging.basicConfig(handlers=[logging.NullHandler()])
+        said = "{file} cannot be used ({reason})."
+        complain(_(said, file=short(str(error.filename), 90), reason=error.strerror))
         return ""
 
 

@@ -144,7 +144,7 @@ def choose(window: MainWindow, path: Path) -> None:
 
 def start(window: MainWindow, path: Path) -> None:
     """Go the way of the command line, once the window is built."""
-    App.start(cast(App, SimpleNamespace(window=window)), str(path))
+    App.start(cast(App, SimpleNamespace(window=window, _show_recorded=bool)), str(path))
 
 
 WAYS = {"drop": drop, "menu": choose, "command line": start}

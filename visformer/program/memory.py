@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
+import logging
+import re
 from pathlib import Path
 
 from PySide6.QtCore import QByteArray, QSettings, QSize
@@ -10,6 +11,7 @@ from PySide6.QtWidgets import QWidget
 
 from visformer import paths
 
+log = logging.getLogger(__name__)
 RECENT = 10  # checkpoints remembered
 SIZE = (1280, 800)  # of a first start
 
@@ -21,10 +23,12 @@ class Memory:
         """Keep what was typed from other users of the computer."""
         self._settings = settings
         file = Path(settings.fileName())
-        with contextlib.suppress(OSError):
+        try:
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             file.touch(mode=0o600)
             file.chmod(0o600)
+        except OSError as error:
+            log.warning("settings are not kept: %s", error)
 
     def text(self, key: str, default: str) -> str:
         return str(self._settings.value(key, default))
@@ -32,7 +36,7 @@ class Memory:
     def number(self, key: str, default: int) -> int:
         """Return an integer; the default where the file holds something else."""
         text = self.text(key, str(default))
-        return int(text) if text.lstrip("-").isdecimal() else default
+        return int(text) if re.fullmatch("-?[0-9]{1,9}", text) else default
 
     def texts(self, key: str) -> list[str]:
         value = self._settings.value(key)

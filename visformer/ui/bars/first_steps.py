@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QPalette
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QVBoxLayout
+from PySide6.QtGui import QPalette, QResizeEvent
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton
 
 from visformer.language import N_, _
 from visformer.ui.widgets.plain_label import paragraph
 from visformer.ui.window.window_parts import WindowParts
 
 SEEN = "first steps seen"  # in the settings
+WIDE = 40  # line heights
 GESTURES = (
     N_("Type a sentence and press Enter: it is translated."),
     N_("Press ← and → to step through it, word by word."),
@@ -29,16 +30,21 @@ class FirstSteps(QFrame):
         self.setBackgroundRole(QPalette.ColorRole.ToolTipBase)
         self.setForegroundRole(QPalette.ColorRole.Accent)  # the frame's
         self.setAccessibleName(_("first steps"))
-        lines, row = QVBoxLayout(), QHBoxLayout(self)
-        for number, gesture in enumerate(GESTURES, 1):
-            label = paragraph(_("first steps"), f"{number}   {_(gesture)}")
-            label.setForegroundRole(QPalette.ColorRole.ToolTipText)
-            lines.addWidget(label)
+        row = QHBoxLayout(self)
+        self._gestures = paragraph(_("first steps"))
+        self._gestures.setForegroundRole(QPalette.ColorRole.ToolTipText)
         self.done = QPushButton(_("Got it"))
         self.done.clicked.connect(self.dismiss)
-        row.addLayout(lines, 1)
+        row.addWidget(self._gestures, 1)
         row.addWidget(self.done, 0, Qt.AlignmentFlag.AlignBottom)
         window.messages.add(self)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Go on in the same line where there is room: the pictures need the height."""
+        super().resizeEvent(event)
+        wide = self.width() > WIDE * self.fontMetrics().height()
+        steps = [f"{number}\N{EM SPACE}{_(g)}" for number, g in enumerate(GESTURES, 1)]
+        self._gestures.setText(("\N{EM SPACE} " if wide else "\n").join(steps))
 
     def dismiss(self) -> None:
         """Close it, also at every later start."""
