@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -23,6 +24,18 @@ RECIPES = {
     for part in PARTS
     if "```python" in part
 }
+
+
+LOOPS = "A training loop", "torchrun", "accelerate"
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[None]:
+    """A group of one process."""
+    meet = f"file://{tmp_path}/group"
+    torch.distributed.init_process_group("gloo", init_method=meet, rank=0, world_size=1)
+    yield
+    torch.distributed.destroy_process_group()
 
 
 class Task:
@@ -75,8 +88,10 @@ def names(recipe: str) -> dict[str, Any]:
         given |= {"model": JoeyNMT()}
     if recipe.startswith("Two models"):
         given |= {"good": built("healthy"), "bad": built("not-scaled")}
-    if recipe == "A training loop":
+    if recipe in LOOPS:
         given |= {"batches": [(src, tgt)] * 3, "train": lambda *_given: None}
+        main = SimpleNamespace(is_main_process=True, unwrap_model=lambda model: model)
+        given |= {"accelerator": main, "step": 0, "tgt": tgt}
     if recipe == "Lightning":
         lightning = ModuleType("lightning")
         lightning.Callback = object  # type: ignore[attr-defined]
@@ -86,22 +101,29 @@ def names(recipe: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_a_recipe_runs(
-    recipe: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    recipe: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     shown: list[Any] = []
     monkeypatch.setattr(visformer, "show", lambda *it, **more: shown.append((it, more)))
     given = names(recipe)
+    if recipe == "torchrun":
+        request.getfixturevalue("alone")
+        parallel = torch.nn.parallel.DistributedDataParallel
+        given["model"] = parallel(given["model"])
     for snippet in RECIPES[recipe]:
         assert len(snippet.splitlines()) < 10
         exec(compile(snippet, "watching.md", "exec"), given)
     if recipe == "Lightning":
         module, trainer = SimpleNamespace(model=given["model"]), SimpleNamespace()
-        trainer.current_epoch = 3
+        trainer.global_step, trainer.is_global_zero = 3, True
         batch = {"src": given["src"], "tgt": given["tgt"]}
         given["Watching"]().on_validation_batch_start(trainer, module, batch, 0)
-        assert visformer.open_trace("epoch-3.vis").kinds
-    elif recipe == "A training loop":
+        assert visformer.open_trace("step-3.vis").kinds
+    elif recipe in LOOPS:
         assert len(visformer.open_trace("step-0.vis")) == 5
     elif recipe.startswith("Weights"):
         assert "cross" in shown[0][1]["attentions"]
@@ -124,6 +146,6 @@ def test_a_recipe_runs(
 
 def test_the_guide_has_all_recipes() -> None:
     more = "OpenNMT", "JoeyNMT", "training"
-    for wanted in ("own", "torch.nn", "Hugging", "Lightning", "fairseq", *more):
+    for wanted in ("own", "torch.nn", "Hugging", "Lightning", "fairseq", *LOOPS, *more):
         assert any(wanted in recipe for recipe in RECIPES)
     assert "lightning" not in sys.modules
