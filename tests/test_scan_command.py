@@ -140,3 +140,26 @@ def test_standard_input_of_sources_alone(folder: Path) -> None:
     code, out, err = shell(line, b"cab\nhello\n")
     assert (code, len(lines(out))) == (0, 2), err
     assert all(one["reference"] == "" and one["translation"] for one in lines(out))
+
+
+def test_two_checkpoints_are_compared_pair_by_pair(folder: Path, capsys: Said) -> None:
+    write_letters(folder / "other", tiny_model(seed=1, tied_output=False))
+    other = "--against", str(folder / "other")
+    assert scan(folder, "--json", *other) == 0
+    captured = capsys.readouterr()
+    found = lines(captured.out)
+    apart = [sum(one["loss"]) - sum(one["against"]["loss"]) for one in found]
+    assert apart == sorted(apart, reverse=True)  # the first got worse
+    assert sorted(one["line"] for one in found) == [1, 2, 3, 4]
+    at = str(folder / "pairs.tsv"), "--checkpoint", str(folder / "other")
+    assert cli.main(["scan", *at, "--json"]) == 0
+    alone = {one["line"]: one for one in lines(capsys.readouterr().out)}
+    for one in found:
+        assert one["against"] == alone[one["line"]]
+    assert scan(folder, *other) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[0].split() == ["line", "here", "there", "more"]
+    assert f"{apart[0]:+.2f}".replace("-", "−") in out[1]
+    mean = sum(sum(one["loss"]) for one in found) / 4
+    assert f"a sentence loses {mean:.2f} nats here" in out[-1]
+    assert scan(folder, "--against", str(folder / "nowhere")) == 2

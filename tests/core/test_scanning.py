@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 import visformer
 from tests.models import BOS, EOS, VOCABULARY, tiny_checkpoint
@@ -32,6 +34,7 @@ from visformer.values.scanned import (
     PairLine,
     ScannedPair,
     kind_of,
+    paired_difference,
     repeats,
 )
 
@@ -277,3 +280,26 @@ def test_planted_faults_are_named() -> None:
         assert kinds[kind] >= 8, (kind, kinds)  # type: ignore[index]
         if kind == "left out":
             assert all(one.uncovered for one in found if one.kind == kind)
+
+
+def test_a_paired_bootstrap_tells_chance_from_a_difference() -> None:
+    rng = np.random.default_rng(0)
+    base = rng.gamma(2.0, 3.0, 200)
+
+    def scanned(losses: NDArray[np.float64]) -> list[ScannedPair]:
+        known: dict[str, Any] = dict.fromkeys(one.name for one in fields(ScannedPair))
+        return [ScannedPair(**{**known, "loss": (x / 2, x / 2)}) for x in losses]
+
+    noise = rng.normal(0.0, 1.0, 200)
+    noise -= noise.mean()
+    same = paired_difference(scanned(base + noise), scanned(base))
+    assert same.p > 0.9  # the means are equal
+    assert same.low < 0 < same.high
+    worse = paired_difference(scanned(base + noise + 1.0), scanned(base))
+    assert worse.p == pytest.approx(1 / 1001)
+    assert worse.losses == pytest.approx((base.mean() + 1, base.mean()))
+    # for so many pairs, as the normal distribution has it
+    spread = 1.96 * noise.std() / np.sqrt(200)
+    assert (worse.low, worse.high) == pytest.approx((1 - spread, 1 + spread), abs=0.02)
+    itself = paired_difference(scanned(base), scanned(base))
+    assert (itself.low, itself.high, itself.p) == (0.0, 0.0, 1.0)

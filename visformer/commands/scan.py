@@ -8,17 +8,23 @@ import operator
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from visformer.commands.load_options import add_checkpoint, checkpoint_paths, overrides
 from visformer.commands.shared import complain, results
 from visformer.errors import InputError
-from visformer.language import _, ngettext
+from visformer.language import _, ngettext, signed
 from visformer.text import visible
 from visformer.values.questions import location_and_keywords
-from visformer.values.scanned import KINDS, SORTS, ScannedPair
+from visformer.values.scanned import (
+    KINDS,
+    SAMPLES,
+    SORTS,
+    ScannedPair,
+    paired_difference,
+)
 
 SHOWN = 20  # pairs of the table
 NUMBERS = ("fault", "worst", "mean", "coverage", "stuck", "length_ratio", "chrf")
@@ -95,6 +101,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         ),
     )
     parser.add_argument(
+        "--against",
+        metavar="PATH",
+        help=_(
+            "another checkpoint: the pairs on which this one is worse and better than "
+            "that come first, and a paired bootstrap tells whether they differ"
+        ),
+    )
+    parser.add_argument(
         "--limit", type=int, metavar="N", help=_("scan the first N pairs")
     )
     parser.add_argument(
@@ -109,20 +123,22 @@ def run(options: argparse.Namespace) -> int:
     conditions = [Condition.read(text) for text in options.fail_if]
     if options.limit is not None and options.limit < 1:
         raise InputError("--limit is {n}, but must be at least 1.", n=options.limit)
-    output, done = results(), list[ScannedPair]()
+    done, others = list[ScannedPair](), dict[int, ScannedPair]()
+    first = checkpoint_paths(options.checkpoint)[0]
     try:
-        for some in _scanned(options):
+        for some in _scanned(options, first):
             done += some
+        if options.against:
+            for some in _scanned(options, options.against):
+                others |= {one.line: one for one in some}
     finally:  # a scan that is stopped prints what is done
-        done.sort(key=lambda one: (SORTS[options.sort](one), one.line))
-        if options.json:
-            for one in done:
-                print(json.dumps(one.to_dict(), ensure_ascii=False), file=output)
-        elif done:
-            print("\n".join(map(visible, _table(done))), file=output)
-        to = sys.stderr if options.json else output
-        if done and to is not None:
-            print("\n".join(_summary(done)), file=to)
+        if others:
+            done = [one for one in done if one.line in others]
+            done.sort(key=lambda one: sum(others[one.line].loss) - sum(one.loss))
+        else:
+            done.sort(key=lambda one: (SORTS[options.sort](one), one.line))
+        if done:
+            _print(done, others, as_json=options.json)
     failed = 0
     for condition in conditions:
         if count := condition.count(done):
@@ -137,13 +153,32 @@ def run(options: argparse.Namespace) -> int:
     return failed
 
 
-def _scanned(options: argparse.Namespace) -> Iterator[list[ScannedPair]]:
+def _print(
+    done: Sequence[ScannedPair], others: Mapping[int, ScannedPair], *, as_json: bool
+) -> None:
+    """Print pairs in this order, with those of another checkpoint beside them."""
+    output = results()
+    for one in done if as_json else ():
+        row = one.to_dict()
+        if others:
+            row["against"] = others[one.line].to_dict()
+        print(json.dumps(row, ensure_ascii=False), file=output)
+    if not as_json:
+        table = _compared(done, others) if others else _table(done)
+        print("\n".join(map(visible, table)), file=output)
+    to = sys.stderr if as_json else output
+    if to is not None:
+        print("\n".join(_summary(done)), file=to)
+        if others:
+            print(_difference(done, others), file=to)
+
+
+def _scanned(options: argparse.Namespace, at: str) -> Iterator[list[ScannedPair]]:
     from visformer.core.scanning import Scan, read_sentences
     from visformer.formats.loading import load
 
     sentences = read_sentences(Path(options.file), complain)[: options.limit]
-    first = checkpoint_paths(options.checkpoint)[0]
-    path, given = location_and_keywords(first, overrides(options))
+    path, given = location_and_keywords(at, overrides(options))
     model = load(path, device=options.device, **given)
     scan = Scan(
         model, sentences, translations=not options.no_translations, skip=complain
@@ -180,6 +215,39 @@ def _table(pairs: Sequence[ScannedPair]) -> Iterator[str]:
             "… and {n:,} more pairs (--json prints all)",
             len(pairs) - SHOWN,
         )
+
+
+def _compared(
+    pairs: Sequence[ScannedPair], others: Mapping[int, ScannedPair]
+) -> Iterator[str]:
+    """Write the pairs at both ends of a comparison: the first are worse than before."""
+    row = "{:>6} {:>9} {:>9} {:>9}"
+    yield row.format(_("line"), _("here"), _("there"), _("more"))
+    half = SHOWN // 2
+    ends = pairs if len(pairs) <= SHOWN else (*pairs[:half], *pairs[-half:])
+    for one in ends:
+        sums = sum(one.loss), sum(others[one.line].loss)
+        more = signed(f"{sums[0] - sums[1]:+.2f}")
+        yield row.format(one.line, *(f"{x:.2f}" for x in sums), more)
+        yield f"       {one.source}"
+        yield f"       {one.reference or one.translation}"
+
+
+def _difference(pairs: Sequence[ScannedPair], others: Mapping[int, ScannedPair]) -> str:
+    found = paired_difference(pairs, [others[one.line] for one in pairs])
+    return ngettext(
+        "{n:,} pair: a sentence loses {here:.2f} nats here and {there:.2f} there; 95% "
+        "of {samples:,} resamples differ by {low:.2f} to {high:.2f}, p = {p:.3f}",
+        "{n:,} pairs: a sentence loses {here:.2f} nats here and {there:.2f} there; 95% "
+        "of {samples:,} resamples differ by {low:.2f} to {high:.2f}, p = {p:.3f}",
+        found.pairs,
+        here=found.losses[0],
+        there=found.losses[1],
+        samples=SAMPLES,
+        low=found.low,
+        high=found.high,
+        p=found.p,
+    )
 
 
 def _summary(pairs: Sequence[ScannedPair]) -> Iterator[str]:
