@@ -29,6 +29,15 @@ torch.set_num_threads(1)
 MOST_PROCESSES = 8  # each takes about half a gigabyte of memory
 
 
+def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
+    """Say where long bytes differ: to compare pictures line by line takes minutes."""
+    if op != "==" or not (isinstance(left, bytes) and isinstance(right, bytes)):
+        return None
+    apart = (i for i, (a, b) in enumerate(zip(left, right, strict=False)) if a != b)
+    at = next(apart, min(len(left), len(right)))
+    return [f"{len(left)} bytes == {len(right)} bytes: they differ first at {at}"]
+
+
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Run the whole suite in a process for each core, a few files in this one."""
     whole = config.args in ([], config.getini("testpaths"))
