@@ -16,6 +16,7 @@ from visformer.values.change_effect import ChangeReport
 from visformer.values.distribution import NearWords, WholeDistribution
 from visformer.values.facts import ModelFacts, SentenceSide, StackName
 from visformer.values.finding import Finding
+from visformer.values.head_importance import Importance, ImportanceOfPairs
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.layer_weights import LayerParameters
 from visformer.values.lens import LensRow
@@ -103,15 +104,35 @@ class SearchBeams(Request):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attribute(Request):
+class OfRun(Request):
+    """A question about a run that was made, by what it read and chose."""
+
+    source: str | tuple[int, ...]
+    # of each row: what the decoder consumes, and the token that it chose
+    ids: tuple[tuple[int, ...], tuple[int, ...]]
+    given: int  # how many of these tokens are a prompt's
+    fed: bool  # teacher-forced
+    intervention: Intervention = NO_CHANGES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attribute(OfRun):
     """Measure what tokens do to a run."""
 
     place: AttributionPlace
     shared: bool  # with the share of the source
-    source: str | tuple[int, ...]
-    # of each row: what the decoder consumes, and the token that it chose
-    ids: tuple[tuple[int, ...], tuple[int, ...]]
-    fed: bool  # teacher-forced
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwitchOff(OfRun):
+    """Measure what each head, layer and source token does to a run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwitchOffOverPairs(Request):
+    """Measure what each head does to the references of a file of pairs."""
+
+    path: str
     intervention: Intervention = NO_CHANGES
 
 
@@ -326,6 +347,13 @@ class SeriesRun(Answer):
     """One more point of a ``RunSeries``, or why one is left out; None ends it."""
 
     point: SeriesPoint | str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SwitchedOff(Answer):
+    """What a ``SwitchOff`` or a ``SwitchOffOverPairs`` has measured."""
+
+    importance: Importance | ImportanceOfPairs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

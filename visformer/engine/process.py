@@ -45,6 +45,7 @@ from visformer.engine.messages import (
     Nearest,
     NearestDone,
     Numbered,
+    OfRun,
     Open,
     Opened,
     Parameters,
@@ -64,6 +65,9 @@ from visformer.engine.messages import (
     Stepped,
     Stop,
     Stopped,
+    SwitchedOff,
+    SwitchOff,
+    SwitchOffOverPairs,
     TokensFound,
     Unable,
 )
@@ -80,6 +84,7 @@ from visformer.values.trace import Trace
 from visformer.values.training_series import SeriesPoint
 
 if TYPE_CHECKING:
+    from visformer.core.attribution import KnownRun
     from visformer.core.decoding import Decoding
     from visformer.core.models import Model, WorkDone
     from visformer.values.distribution import WholeDistribution
@@ -357,11 +362,10 @@ def _searched(number: int, decoding: Decoding) -> Searched:
 
 def _attribute(server: Server, number: int, request: Attribute) -> Stops:
     """Measure what tokens do to a run."""
-    from visformer.core.attribution import KnownRun, attributed
+    from visformer.core.attribution import attributed
 
     model = open_one(server.model)
-    source, (target, chosen) = model.vocabulary.read(request.source), request.ids
-    run = KnownRun(source, target, chosen, request.intervention, request.fed)
+    run = _known(model, request)
     made = yield from attributed(model, run, request.place, shared=request.shared)
     server.send(Attributed(number=number, attribution=made))
 
@@ -385,6 +389,36 @@ def _series(server: Server, number: int, request: RunSeries) -> Stops:
         else:
             yield made
     server.send(SeriesRun(number=number, point=None))
+
+
+def _known(model: Model, request: OfRun) -> KnownRun:
+    from visformer.core.attribution import KnownRun
+
+    return KnownRun(
+        model.vocabulary.read(request.source),
+        *request.ids,
+        request.intervention,
+        request.fed,
+        request.given,
+    )
+
+
+def _switch_off(server: Server, number: int, request: SwitchOff) -> Stops:
+    """Measure what each part does to a run."""
+    from visformer.core.importance import importance
+
+    model = open_one(server.model)
+    made = yield from importance(model, _known(model, request))
+    server.send(SwitchedOff(number=number, importance=made))
+
+
+def _switch_off_over(server: Server, number: int, request: SwitchOffOverPairs) -> Stops:
+    """Measure what each head does to the pairs of a file."""
+    from visformer.core.importance import importance_of_pairs
+
+    model, path = open_one(server.model), Path(request.path)
+    made = yield from importance_of_pairs(model, path, request.intervention)
+    server.send(SwitchedOff(number=number, importance=made))
 
 
 def find_tokens(model: Model | None, number: int, request: FindTokens) -> TokensFound:
@@ -493,6 +527,8 @@ HANDLERS: dict[type[Request], Handler] = {  # who answers which request
     SearchBeams: _search,
     Attribute: _attribute,
     RunSeries: _series,
+    SwitchOff: _switch_off,
+    SwitchOffOverPairs: _switch_off_over,
     Shuffle: replying(shuffle),
     Parameters: replying(parameters),
     Lens: replying(lens),

@@ -29,10 +29,20 @@ from visformer.engine.messages import (
     SeriesRun,
     Shuffled,
     Silent,
+    SwitchedOff,
+    SwitchOff,
+    SwitchOffOverPairs,
     TokensFound,
 )
 from visformer.engine.mirror import Decoded
-from visformer.session import openings, runs, searches, side_requests, training
+from visformer.session import (
+    importances,
+    openings,
+    runs,
+    searches,
+    side_requests,
+    training,
+)
 from visformer.session.pending import is_opening, is_side_request
 from visformer.session.state import Next, State
 
@@ -57,6 +67,8 @@ def _refused(state: State, event: Refused) -> Next:
         return openings.refused(state, event)
     if sent is not None and isinstance(sent.request, Attribute):
         return side_requests.not_attributed(state, event)
+    if sent is not None and isinstance(sent.request, SwitchOff | SwitchOffOverPairs):
+        return importances.not_measured(state, event)
     if sent is not None and isinstance(sent.request, SearchBeams):
         return searches.not_searched(state, event)
     if sent is not None and is_side_request(sent):
@@ -74,6 +86,7 @@ RECEIVED: dict[type[Event], Callable[[State, Any], Next]] = {
     Attributed: side_requests.attributed,
     Searched: searches.searched,
     SeriesRun: training.arrived,
+    SwitchedOff: importances.measured,
     Shuffled: side_requests.shuffled,
     ParametersDone: side_requests.parameters_done,
     LensDone: side_requests.lens_done,

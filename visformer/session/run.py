@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 from visformer.engine.messages import Decode
 from visformer.language import _
 from visformer.pictures.runs_tree import Outline, outline
+from visformer.pictures.teacher_forcing import is_taught
 from visformer.pictures.words.choices import FED
 from visformer.trace_file.stored_facts import RunSelection
 from visformer.values.intervention import NO_CHANGES, Intervention
@@ -260,3 +261,14 @@ def kept_runs(
             left -= by_key[key].bytes
             kept |= {key} if left >= 0 else set()
     return tuple(run if run.key in kept else run.let_go() for run in runs)
+
+
+def asked_of(trace: Trace) -> dict[str, Any]:
+    """Return the fields of a question about a run, an ``OfRun``."""
+    return {
+        "source": trace.source_text or tuple(trace.source_ids.tolist()),
+        "ids": (tuple(trace.target_ids.tolist()), tuple(s.id for s in trace.steps)),
+        "given": max(0, trace.prompt - 1),
+        "fed": is_taught(trace),
+        "intervention": trace.intervention,
+    }

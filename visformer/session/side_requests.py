@@ -39,18 +39,18 @@ from visformer.pictures.computation import subject
 from visformer.pictures.output import known_rows, missing
 from visformer.pictures.selection import SUMMARIES
 from visformer.pictures.teacher_forcing import is_taught
+from visformer.session import importances
 from visformer.session.pending import LensAsked
-from visformer.session.run import Run, RunOrigin
+from visformer.session.run import Run, RunOrigin, asked_of
 from visformer.session.runs import fixed_words
 from visformer.session.searches import search
-from visformer.session.state import Next, State
+from visformer.session.state import Next, State, is_open
 from visformer.text import clean
 from visformer.values.arrays import Floats
 from visformer.values.attributions import ATTRIBUTIONS, Attribution, Attributions
 from visformer.values.change_effect import StepEffect
 from visformer.values.distribution import RowDistribution
 from visformer.values.facts import SentenceSide
-from visformer.values.layer_weights import same_model
 from visformer.values.lens import LensRows
 from visformer.values.memo import same
 from visformer.values.trace import Trace
@@ -127,7 +127,7 @@ def _attributions(state: State) -> Next:
     place = next((place for place in places if place not in known), None)
     if place is None:
         return Next(state)
-    if not _is_open(state, trace):
+    if not is_open(state, trace):
         none = Attribution(reason=_("The model that made this run is not open."))
         known = {**known, **dict.fromkeys(places, none)}
         kept = Attributions(of=trace.storage, known=known)
@@ -135,11 +135,8 @@ def _attributions(state: State) -> Next:
     kept = Attributions(of=trace.storage, known=known)
     request = Attribute(
         place=place,
-        source=trace.source_text or tuple(trace.source_ids.tolist()),
-        ids=(tuple(trace.target_ids.tolist()), tuple(s.id for s in trace.steps)),
-        fed=is_taught(trace),
         shared=place.kind == "cross" and kept.share is None,
-        intervention=trace.intervention,
+        **asked_of(trace),
     )
     busy = _("measuring {what}", what=_(SUMMARIES[how]))
     return Next(replace(state, attributions=kept, busy=busy), (request,))
@@ -197,7 +194,7 @@ def _weights(state: State) -> Next:
     if not stage_of(state.stage).weighs:
         return Next(state)
     place = subject.missing(state.visible, state.selection, state.parameters)
-    if place is None or state.visible is None or not _is_open(state, state.visible):
+    if place is None or state.visible is None or not is_open(state, state.visible):
         return Next(state)
     request = Parameters(stack=place[0], layer=place[1])
     waiting = state.awaiting.newest(Parameters)
@@ -208,7 +205,7 @@ def _weights(state: State) -> Next:
 
 def _lens(state: State) -> Next:
     """Request the lens of the nearest rows, a few at a time."""
-    if state.visible is None or not _is_open(state, state.visible):
+    if state.visible is None or not is_open(state, state.visible):
         return Next(state)
     rows = missing(state.visible, state.lens, busy=bool(state.busy))
     if not rows or state.awaiting.newest(Lens) is not None:
@@ -260,7 +257,7 @@ def _every_token(state: State) -> Next:
     asked = known is not None and known.is_of(trace, row)
     if waiting is not None and (asked or not waiting.ended):
         return Next(state)  # it comes, or was refused; of several rows one at a time
-    if (asked and known is not None and known.told) or not _is_open(state, trace):
+    if (asked and known is not None and known.told) or not is_open(state, trace):
         return Next(state)
     request = AllTokens(
         stream=_last_stream(trace, row),
@@ -282,7 +279,7 @@ def _effect(state: State) -> Next:
     waiting = state.awaiting.newest(Effect)
     if waiting is not None and (asked or not waiting.ended):
         return Next(state)  # as in _every_token
-    if (asked and known is not None and known.told) or not _is_open(state, trace):
+    if (asked and known is not None and known.told) or not is_open(state, trace):
         return Next(state)
     prompt = trace.target_ids[: trace.prompt]
     request = Effect(
@@ -326,14 +323,16 @@ def _output(state: State) -> Next:
     return search(state) if searches_it else _lens(state)
 
 
-def _is_open(state: State, trace: Trace) -> bool:
-    """Tell whether the engine has the Trace's model open, not another one."""
-    return state.opened is not None and same_model(state.opened.model, trace.model)
+def _diagnosis(state: State) -> Next:
+    """Request what the visible page of the Diagnosis tab lacks."""
+    page = state.views.pages.get("diagnosis")
+    return importances.measure(state) if page == "importance" else Next(state)
 
 
 WANTS: dict[str, Callable[[State], Next]] = {
     "attention": _attributions,
     "computation": _weights,
+    "diagnosis": _diagnosis,
     "output": _output,
     "positions": _nearest,
 }

@@ -48,8 +48,9 @@ from visformer.values.attributions import Attributions
 from visformer.values.change_effect import StepEffect
 from visformer.values.distribution import NearWords, RowDistribution
 from visformer.values.facts import Kind, ModelFacts
+from visformer.values.head_importance import ImportanceAsked
 from visformer.values.intervention import NO_CHANGES, Intervention
-from visformer.values.layer_weights import LayerParameters
+from visformer.values.layer_weights import LayerParameters, same_model
 from visformer.values.lens import LensRows
 from visformer.values.trace import Trace
 from visformer.values.training_series import SeriesPoint
@@ -177,6 +178,7 @@ class State:
     parameters: tuple[LayerParameters, ...] = ()  # of the layers looked at, newest last
     lens: LensRows | None = None  # what each layer would predict, as far as it came
     attributions: Attributions | None = None  # what tokens do, as far as measured
+    importance: ImportanceAsked | None = None  # what heads do, once it was asked for
     effect: StepEffect | None = None  # what the changes do to the step shown
     intervention: Intervention = NO_CHANGES  # what the user has changed in the run
     search: SearchAsked | None = None  # the beam search of the sentence
@@ -440,6 +442,11 @@ def _inside(cell: AttentionCell | None, trace: Trace) -> AttentionCell | None:
     queries, keys = trace.tokens(cell.kind)
     valid = 0 <= cell.query < len(queries) and 0 <= cell.key < len(keys)
     return cell if valid else None
+
+
+def is_open(state: State, trace: Trace) -> bool:
+    """Tell whether the engine has the Trace's model open, not another one."""
+    return state.opened is not None and same_model(state.opened.model, trace.model)
 
 
 class Next(NamedTuple):

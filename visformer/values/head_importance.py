@@ -63,6 +63,16 @@ class ImportanceOfPairs:
     spread: Mapping[Kind, Doubles]  # standard deviation among these pairs
 
 
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ImportanceAsked:
+    """What was asked about importance, and what came of it."""
+
+    of: tuple[object, ...]  # what the run's Trace is made of, compared by identity
+    pairs: str = ""  # the path of a file; then ``of`` is its model alone
+    found: Importance | ImportanceOfPairs | None = None
+    reason: str = ""  # why there is none
+
+
 def _ranks(values: Doubles) -> Doubles:
     """Return the rank of each number, equal ones at the mean of their places."""
     _found, at, counts = np.unique(values, return_inverse=True, return_counts=True)

@@ -529,6 +529,13 @@ def _training(_scene: Scene) -> str:
     )
 
 
+def _importance(_scene: Scene) -> str:
+    return _(
+        "What log p of the same tokens loses (below 0) or gains without one head: "
+        "click it, double-click to see its attention."
+    )
+
+
 EXPLAINED: dict[TabPage, Callable[[Scene], str]] = {
     ("attention",): _attention,
     ("architecture",): _architecture,
@@ -546,4 +553,5 @@ EXPLAINED: dict[TabPage, Callable[[Scene], str]] = {
     ("runs", "compare"): _compare,
     ("diagnosis", "checks"): _checks,
     ("diagnosis", "training"): _training,
+    ("diagnosis", "importance"): _importance,
 }

@@ -72,6 +72,7 @@ class Canvas(QWidget):
 
     hovered = Signal(object)  # a MapCell or None
     clicked = Signal(object)  # the same
+    opened = Signal(object)  # the same, with a double click
     # a MapCell, how many pixels the mouse went up from it with Shift, whether it ends
     pulled = Signal(object, float, bool)
     moved = Signal()  # another part is visible
@@ -431,6 +432,10 @@ class Canvas(QWidget):
             self.clicked.emit(self.cell_at(event.position()))
         elif pulled is not None:
             self.pulled.emit(pulled, -path.y(), True)
+
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        super().mouseDoubleClickEvent(event)
+        self.opened.emit(self.cell_at(event.position()))
 
     def wheelEvent(self, event: QWheelEvent) -> None:
         """Zoom around the mouse; a page that scrolls does so unless Ctrl is held."""

@@ -74,6 +74,7 @@ class HeatMap(Dressed, QWidget):
 
     hovered = Signal(object)  # a MapCell or None
     clicked = Signal(object)  # a MapCell; None: beside the cells
+    opened = Signal(object)  # the same, with a double click
     offer_taken = Signal()  # the range of colours that Matrix.offer names
     moved = Signal()  # the cells have room elsewhere: see ``span`` and ``left``
 
@@ -113,6 +114,7 @@ class HeatMap(Dressed, QWidget):
         self.canvas = Canvas(sheet)
         self.canvas.hovered.connect(self.hovered)
         self.canvas.clicked.connect(self.clicked)
+        self.canvas.opened.connect(self.opened)
         self.canvas.moved.connect(self._follow)
         self.new_row = NewRow(self.canvas)
         self.value = CellValue(sheet)

@@ -53,10 +53,14 @@ def head_offers(
 def _ask_file(
     session: Session, parent: QWidget, kind: Kind, at: tuple[int, int]
 ) -> None:
-    title, kinds = _("A file of pairs"), _("Pairs of sentences (*.tsv *.txt *.gz)")
-    path, _kind = QFileDialog.getOpenFileName(parent, title, "", kinds)
-    if path:
+    if path := asked_pairs(parent):
         _add(session, HeadMeanOf(kind, *at, run=path))
+
+
+def asked_pairs(parent: QWidget) -> str:
+    """Ask for a file of pairs; "" for none."""
+    title, kinds = _("A file of pairs"), _("Pairs of sentences (*.tsv *.txt *.gz)")
+    return QFileDialog.getOpenFileName(parent, title, "", kinds)[0]
 
 
 def _runs_offered(session: Session, head: HeadFrom) -> Iterator[Offer]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from visformer.ui.views.diagnosis.checks_page import ChecksPage
+from visformer.ui.views.diagnosis.importance_page import ImportancePage
 from visformer.ui.views.diagnosis.training_page import TrainingPage
 from visformer.ui.views.view import PagedView
 
@@ -13,7 +14,7 @@ class DiagnosisView(PagedView):
     """Its pages; each asks its own question about the model."""
 
     name = "diagnosis"
-    pages = ChecksPage, TrainingPage
+    pages = ChecksPage, ImportancePage, TrainingPage
     fills = True  # with tables that need all of the width
 
     @classmethod

@@ -1,0 +1,172 @@
+"""Pictures of importance: what log p does without each head, layer and source token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from visformer.language import N_, _, ngettext, sentences
+from visformer.pictures.picture import Matrix, Numbers, largest, signed_shade
+from visformer.pictures.token_names import names
+from visformer.values.arrays import Doubles, Floats
+from visformer.values.facts import Kind
+from visformer.values.head_importance import NOTHING, Importance, ImportanceOfPairs
+from visformer.values.trace import Trace
+from visformer.words import KIND_NAMES, decimals, head_words, number
+
+
+class _Head(NamedTuple):
+    """A head, and the change without it."""
+
+    change: float
+    kind: Kind
+    layer: int
+    head: int
+
+
+def importance_maps(
+    made: Importance | ImportanceOfPairs,
+) -> Iterator[tuple[Kind, list[Matrix]]]:
+    """Yield each kind with its maps, a row per layer and a column per head.
+
+    Of a run they are the exact change, its estimate where there is one, and what the
+    estimate misses; over pairs the mean and the standard deviation. All have one scale.
+    """
+    kinds = _titled(made)
+    reach = max(largest(one) for maps in kinds.values() for one in maps.values())
+    for kind, maps in kinds.items():
+        yield kind, [_map(*each, kind, reach) for each in maps.items()]
+
+
+def _titled(made: Importance | ImportanceOfPairs) -> dict[Kind, dict[str, Floats]]:
+    """Return the numbers of the maps of each kind, by their titles."""
+    if isinstance(made, ImportanceOfPairs):
+        of = {_("mean"): made.mean, _("standard deviation"): made.spread}
+    else:
+        missed = {k: made.heads[k] - made.gradient[k] for k in made.gradient}
+        of = {
+            _("head off, exact"): made.heads,
+            _("estimated by the gradient"): made.gradient,
+            _("exact − estimated"): missed,
+        }
+    return {
+        kind: {
+            title: changes[kind].astype(np.float32)
+            for title, changes in of.items()
+            if kind in changes
+        }
+        for kind in next(iter(of.values()))
+    }
+
+
+def _map(title: str, values: Floats, kind: Kind, reach: float) -> Matrix:
+    layers, heads = values.shape
+    return Matrix(
+        title=_("{kind}: {what}", kind=_(KIND_NAMES[kind]), what=title),
+        sign=kind,
+        values=values,
+        shade=signed_shade(values, reach),
+        rows=tuple(f"L{layer + 1}" for layer in range(layers)),
+        columns=tuple(f"H{head + 1}" for head in range(heads)),
+        row_axis=_("layer"),
+        column_axis=_("head"),
+        ends=(number(-reach, 2), number(reach, 2)),
+        note=_("nats, linear"),
+        signed=True,
+    )
+
+
+def layer_numbers(made: Importance) -> Numbers:
+    """Return the change with all heads of a layer off: a row per kind."""
+    count = max(map(len, made.layers.values()))
+    values = np.full((len(made.layers), count), np.nan, np.float32)
+    for row, changes in zip(values, made.layers.values(), strict=True):
+        row[: len(changes)] = changes
+    return Numbers(
+        rows=tuple(_(KIND_NAMES[kind]) for kind in made.layers),
+        columns=tuple(f"L{layer + 1}" for layer in range(count)),
+        values=values,
+        axis="",
+        by="all",
+        kept=~np.isnan(values),
+    )
+
+
+def source_numbers(made: Importance, trace: Trace) -> Numbers | None:
+    """Return the change with a source token hidden; None where that is not known."""
+    if made.source is None or len(made.source) != len(trace.source):
+        return None
+    return Numbers(
+        rows=(_("log p without it"),),
+        columns=names(trace, "source"),
+        values=made.source[None].astype(np.float32),
+        axis="key",
+    )
+
+
+def importance_words(made: Importance | ImportanceOfPairs) -> str:
+    """Say which head matters most, which harms, and how many do nothing."""
+    if isinstance(made, ImportanceOfPairs):
+        heads, idle = sorted(_heads(made.mean)), ""
+        said = ngettext(
+            "The mean log p of each token of {n:,} reference.",
+            "The mean log p of each token of {n:,} references.",
+            made.pairs,
+        )
+    else:
+        heads = sorted(_heads(made.heads))
+        said = ngettext(
+            "The log p of the run's {n} token is {total} nats.",
+            "The log p of the run's {n} tokens adds up to {total} nats.",
+            len(made.log_p),
+            total=decimals(made.total, 2),
+        )
+        idle = _(
+            "{n} of {all} heads change it by less than {least}.",
+            n=sum(abs(one.change) < NOTHING for one in heads),
+            all=len(heads),
+            least=NOTHING,
+        )
+    falls = rises = ""
+    if heads and heads[0].change < 0:
+        template = N_("It falls most without {head} of {kind} attention: by {change}.")
+        falls = _(template, **_place(heads[0]))
+    if heads and heads[-1].change > 0:
+        template = N_("It rises most without {head} of {kind} attention: by {change}.")
+        rises = _(template, **_place(heads[-1]))
+    return sentences((said, falls, rises, idle))
+
+
+def agreement_words(made: Importance | ImportanceOfPairs) -> str:
+    """Say how well the estimate orders the heads, and what is not known and why."""
+    if isinstance(made, ImportanceOfPairs):
+        return ""
+    said = ""
+    if made.gradient:
+        each = (
+            f"{_(KIND_NAMES[kind])} {decimals(made.agreement(kind), 2)}"
+            for kind in made.gradient
+        )
+        said = _(
+            "The estimate follows the slope where the head is on, so it errs where log "
+            "p bends on the way to off. Rank correlation of both: {each}.",
+            each=", ".join(each),
+        )
+    return sentences((said, *made.reasons))
+
+
+def _heads(changes: Mapping[Kind, Doubles]) -> Iterator[_Head]:
+    for kind, values in changes.items():
+        for layer, head in np.ndindex(values.shape):
+            if np.isfinite(values[layer, head]):
+                yield _Head(float(values[layer, head]), kind, layer, head)
+
+
+def _place(one: _Head) -> dict[str, str]:
+    return {
+        "kind": _(KIND_NAMES[one.kind]),
+        "head": head_words(one.layer, one.head),
+        "change": decimals(abs(one.change), 2),
+    }
