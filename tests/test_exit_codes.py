@@ -167,7 +167,13 @@ def test_a_check_that_fails_is_1_and_its_json_is_json(
 
     report = json.loads(captured.out, parse_constant=refuse)
     assert report["check"]["passed"] is False
-    assert report["check"]["cached decoding against the full pass"] is None
+    (fault,) = (x for x in report["check"]["checks"] if x["verdict"] == "fault")
+    assert (fault["id"], fault["at"], fault["measured"]) == (
+        "nan-parameter",
+        None,
+        None,
+    )
+    assert fault["where"].endswith("feed_forward.w1.weight")
 
 
 def test_what_is_no_number_is_null_in_json() -> None:

@@ -484,16 +484,20 @@ def inspect(
     path: str | Path | tuple[str | Path, str | Path],
     *,
     check: bool = False,
+    text: str | None = None,
     device: str | None = None,
     **options: Any,
 ) -> dict[str, Any]:
     """Describe a checkpoint, or a file of Traces, as plain data: what is in it.
 
     It is what ``visformer inspect`` prints: ``problem`` is the sentence about what is
-    wrong, or None. ``check`` also runs a checkpoint's model, on ``device``, and
-    compares its ways to compute; ``options`` are keywords of ``load``. Raises
-    InputError for options that do not exist, and for a file of Traces that cannot be
-    opened.
+    wrong, or None. ``check`` also runs a checkpoint's model, on ``device``, over
+    ``text``, or over ids that are drawn, and adds what every check of a table says:
+    {"passed": no check found a fault, "checks": [{"id", "title", "verdict", "where",
+    "what", "remedy", "at", "measured"}]}; a verdict is "passed", "note", "fault" or
+    "not applicable". ``options`` are keywords of ``load``. Raises InputError for
+    options that do not exist, for a text that is none, and for a file of Traces that
+    cannot be opened.
     """
     if hasattr(path, "findings"):
         allowed = _("a path: an open checkpoint has its config, assumed and findings")
@@ -509,7 +513,7 @@ def inspect(
     if check and not report["problem"]:
         from visformer.core.check import check as compared
 
-        report["check"] = compared(load(path, device=device, **options))
+        report["check"] = compared(load(path, device=device, **options), text)
     return report
 
 

@@ -18,8 +18,10 @@ from tests.tutorials.labml import Labml
 from tests.tutorials.modular import Modular
 from tests.tutorials.scratch import Scratch
 from tests.tutorials.sizes import Sizes
+from visformer.core.check import check
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.model import Transformer
+from visformer.core.models import Model
 from visformer.core.passes import run
 from visformer.formats.layouts import LAYOUTS
 from visformer.formats.names import their_name
@@ -54,6 +56,12 @@ def small(preset: str, seed: int = 0, **sizes: Any) -> Checkpoint:
             elif ".layers." in name:
                 parameter.mul_(2)  # attention far from uniform
     return checkpoint
+
+
+def faults(model: Model, source: str | None = None) -> list[str]:
+    """Return the ids of the faults that the table of checks finds."""
+    every: Any = check(model, source)["checks"]
+    return [one["id"] for one in every if one["verdict"] == "fault"]
 
 
 ODD: dict[str, Any] = {

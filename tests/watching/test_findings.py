@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from tests.watching.faulty_models import built
 from tests.watching.test_tutorials import the_call
 from visformer.analysis.checks.observation import Observation
-from visformer.analysis.checks.table import CHECKS, Check
+from visformer.analysis.checks.table import CHECKS, EXPLAINS, Check
 from visformer.values.finding import Finding
 from visformer.watching.watcher import watch
 
@@ -143,8 +143,8 @@ def test_a_check_is_added_by_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     def sharp(seen: Observation) -> Finding | None:
         return Finding("sharp-head", "layer", "A head is sharp.", "Look at it.")
 
-    explains = frozenset({"not-causal"})
-    monkeypatch.setitem(CHECKS, "sharp-head", Check(sharp, explains))
+    monkeypatch.setitem(CHECKS, "sharp-head", Check(sharp, "No head is sharp"))
+    monkeypatch.setitem(EXPLAINS, "sharp-head", frozenset({"not-causal"}))
     watcher = watch(built("not-causal"), pad=0)
     findings = watcher.certify(ids(7), ids(6)[:, :-1]).findings
     assert [finding.id for finding in findings] == ["sharp-head"]

@@ -18,6 +18,7 @@ from visformer.commands.load_options import (
 from visformer.commands.shared import complain, results
 from visformer.errors import CheckpointError
 from visformer.language import _
+from visformer.values.finding import VERDICTS
 from visformer.values.questions import location_and_keywords
 
 
@@ -35,7 +36,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--check",
         action="store_true",
-        help=_("also compare cached decoding, the full pass and a row of a batch"),
+        help=_("also run the model, and look for what is wrong by a table of checks"),
+    )
+    parser.add_argument(
+        "--text", help=_("the sentence that --check runs (default: ids that are drawn)")
     )
     add_device(parser)
     add_overrides(parser)
@@ -46,7 +50,8 @@ def run(options: argparse.Namespace) -> int:
     output = results()
     first = checkpoint_paths(options.path)[0]
     path, given = location_and_keywords(first, overrides(options))
-    report = inspect(path, check=options.check, device=options.device, **given)
+    asked = {"check": options.check, "text": options.text, "device": options.device}
+    report = inspect(path, **asked, **given)
     if report["problem"] and not report.get("tensors", True):
         raise CheckpointError(report["problem"])
     if options.json:
@@ -71,10 +76,25 @@ def strict(value: Any) -> Any:
     return None if broken else value
 
 
+def _check_lines(check: Any) -> Iterator[str]:
+    """Yield what every check says, what is wrong first."""
+    width = max(map(len, map(_, VERDICTS.values())))
+    for verdict, word in VERDICTS.items():
+        for one in check["checks"]:
+            if one["verdict"] == verdict:
+                said = filter(None, (one["where"], one["what"]))
+                words = ": ".join((one["title"], *said))
+                line = f"  {_(word):{width}}  {words} {one['remedy']}"
+                yield line.rstrip()
+
+
 def _lines(report: dict[str, object], indent: str = "") -> Iterator[str]:
     """Yield a report as indented text; unknown values are left out."""
     for key, value in report.items():
-        if isinstance(value, dict):
+        if key == "check":
+            yield f"{key}:"
+            yield from _check_lines(value)
+        elif isinstance(value, dict):
             yield f"{indent}{key}:"
             yield from _lines(value, indent + "  ")
         elif isinstance(value, list | tuple):

@@ -8,9 +8,10 @@ from typing import cast
 
 import torch
 
+from visformer.analysis.checks.observation import ModelState
 from visformer.arguments import wrong_type
 from visformer.core.all_tokens import distribution_of, near_words
-from visformer.core.check import differences
+from visformer.core.check import module_state
 from visformer.core.incremental import warm_up
 from visformer.core.lens_rows import read_streams
 from visformer.core.loaded import Loaded
@@ -52,7 +53,7 @@ class Checkpoint(Loaded):
             positions=self._positions,
             nearest=self._nearest,
             warm_up=lambda: warm_up(self.packed),
-            differences=partial(differences, self),
+            state=self._state,
         )
 
     def can(self, change: Intervention, source: SourceTokens) -> None:
@@ -85,6 +86,16 @@ class Checkpoint(Loaded):
                 trace = run(self, [row], [[self.tokenizer.bos]])[0]
                 raise InputError(not_finite_words(trace))
         return found
+
+    def _state(self) -> ModelState:
+        model, tables = self.model, []
+        target = ("target_embedding.weight", model.target_embedding.weight)
+        if self.config.tied_output:
+            tables.append((*target, "output.weight", model.output.weight))
+        if self.config.shared_embedding:
+            source = "source_embedding.weight", model.source_embedding.weight
+            tables.append((*target, *source))
+        return module_state(model, tables)
 
     def _lens(
         self, hidden: Floats, chosen: Ids, temperature: float

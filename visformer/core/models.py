@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
+from visformer.analysis.checks.observation import ModelState
 from visformer.arguments import wrong_type
 from visformer.core.generation import Generation
 from visformer.core.next_tokens import NextTokens
@@ -175,8 +176,7 @@ class Extras:
     positions: Callable[[], Floats] | None = None  # of the source, [P, D]
     # a side, and a token by its id or as a text names it: the nearest by embeddings
     nearest: Callable[[SentenceSide, int | str], NearWords] | None = None
-    # how far the ways to compute a row are apart, by what is compared
-    differences: Callable[[], dict[str, object]] | None = None
+    state: Callable[[], ModelState] | None = None  # of its parameters, for the checks
     warm_up: Callable[[], None] | None = None  # makes the first step as fast as others
     languages: bool = False  # whether source and target language can be chosen
 

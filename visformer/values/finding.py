@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
 
-from visformer.language import _, ngettext
+from visformer.language import N_, _, ngettext
 
 Severity = Literal["fault", "note"]  # wrong, or only unusual
+Verdict = Literal["passed", "note", "fault", "not applicable"]
+
+
+class EvidencePlace(NamedTuple):
+    """Where a finding shows in a run; all from 0, None where it is all of them."""
+
+    kind: str = ""  # of attention; "" where it is none
+    layer: int | None = None
+    head: int | None = None
+    row: int | None = None  # a query
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +29,7 @@ class Finding:
     what: str  # a whole sentence: the fact and what follows from it
     remedy: str  # a whole sentence
     severity: Severity = "fault"
+    at: EvidencePlace | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         """Return "id: where: what remedy", on one line; of a note, "id (note): …"."""
@@ -34,6 +45,27 @@ class Finding:
         return replace(
             self, where=_(self.where), what=_(self.what), remedy=_(self.remedy)
         )
+
+
+VERDICTS: dict[Verdict, str] = {  # what matters first, and its word on screen
+    "fault": N_("fault"),
+    "note": N_("note"),
+    "passed": N_("passed"),
+    "not applicable": N_("not applicable"),
+}
+
+
+class CheckResult(NamedTuple):
+    """What one check of a table says, also where nothing is wrong."""
+
+    id: str
+    title: str  # what ought to be so
+    verdict: Verdict
+    where: str = ""
+    what: str = ""  # the evidence, or why it is not applicable: a whole sentence
+    remedy: str = ""
+    at: EvidencePlace | None = None
+    measured: float | None = None  # the number of the evidence, if it is one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

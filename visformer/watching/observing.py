@@ -16,6 +16,7 @@ from visformer.analysis.checks.observation import (
     Observation,
 )
 from visformer.analysis.checks.outputs import predicts_next
+from visformer.core.check import broken_tensors, is_gated
 from visformer.values.arrays import Floats, Ids
 from visformer.values.watched_attention import WatchedAttention
 from visformer.watching.ledger import storage_of
@@ -47,6 +48,7 @@ def observed(watched: Watched) -> Observation:
     )
     return Observation(
         run=run,
+        watched=True,
         state=_state(watched, run, output),
         pad=pad,
         source=bool(watched.sources),
@@ -127,7 +129,7 @@ def _state(
     paths = dict.fromkeys([*watched.dropout, *dropped])
     on = [path for path in paths if modules.get(path, model).training]
     return ModelState(
-        broken=tuple(_broken(model, harmless=finite)),
+        broken=tuple(broken_tensors(model, harmless=finite)),
         fast_path=next(
             (
                 BrokenTensor(x.module or type(model).__name__, x.broken, x.places)
@@ -138,11 +140,7 @@ def _state(
         ),
         dropping=tuple(on),
         dropping_always=tuple(path for path in paths if path not in on),
-        gated=any(
-            not name.endswith("bias") and not bool(x.any())
-            for name, x in model.named_parameters()
-            if not x.is_meta and x.layout == torch.strided
-        ),
+        gated=is_gated(model),
         equal=tuple(_equal(model, {one.module for one in attentions})),
         # its attention does not join a residual stream
         alone=frozenset(
@@ -159,28 +157,6 @@ def _state(
             if one.weights.shape[1] * one.queries.shape[3] in _gains(one, modules)
         ),
     )
-
-
-def _broken(model: nn.Module, *, harmless: bool) -> Iterator[BrokenTensor]:
-    """Yield parameters that are not finite, and buffers that contain NaN.
-
-    If the output is fine (``harmless``), frozen parameters may contain NaN. Masks
-    (0 and -inf) are never reported.
-    """
-    parameters = dict(model.named_parameters())
-    for name, tensor in [*parameters.items(), *model.named_buffers()]:
-        if not tensor.is_floating_point() or tensor.layout != torch.strided:
-            continue
-        if tensor.is_nested or tensor.dtype.itemsize == 1:  # has no sum
-            continue
-        if tensor.is_meta or torch.isfinite(tensor.detach().sum()):
-            continue  # all finite, but the sum overflowed
-        mask = (tensor == 0) | (tensor == -torch.inf)
-        if mask.all() or (harmless and not tensor.requires_grad):
-            continue
-        bad = ~torch.isfinite(tensor) if name in parameters else tensor.isnan()
-        if count := int(bad.sum()):
-            yield BrokenTensor(name, count, tensor.numel())
 
 
 def _equal(model: nn.Module, attending: set[str]) -> Iterator[EqualLayers]:

@@ -11,7 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from visformer.analysis.checks.observation import ModelState
 from visformer.core.all_tokens import whole_distribution
+from visformer.core.check import module_state
 from visformer.core.generation import Generation
 from visformer.core.models import (
     BatchRow,
@@ -86,7 +88,7 @@ class SteppedModel(ABC):
         return Extras(
             lens=self.lens,
             distribution=self._distribution,
-            differences=self._differences,
+            state=self._state,
         )
 
     def can(self, change: Intervention, source: SourceTokens) -> None:
@@ -209,19 +211,16 @@ class SteppedModel(ABC):
     def _few_tokens(self) -> tuple[SourceTokens, list[int]]:
         return SourceTokens([max(self.bos, 0)] * 3), [max(self.bos, 0)] * 2
 
-    def _differences(self) -> dict[str, object]:
-        """Return how far what is watched is from the model's own, in a short pass."""
-        (source, begun), (watched, logits) = self._few_tokens, self.shown
-        made: dict[str, object] = {
-            "weights computed again, and the model's own": watched.certificate.worst
-        }
-        if step := self.unwatched(source):
-            step(begun[:1])
-            apart = (step(begun)[-1] - logits[-1]).abs().max()
-            made["cached step against the watched pass"] = float(
-                apart / logits[-1].abs().max().clamp(min=1)
-            )
-        return made
+    def _state(self) -> ModelState:
+        """Return what is known of the module; a library says what is tied."""
+        model: Any = self.model
+        ask = getattr(model, "get_output_embeddings", None)
+        output = ask() if callable(ask) else None
+        ties = []
+        if output is not None and model.config.tie_word_embeddings:
+            table = model.get_input_embeddings().weight
+            ties.append(("input embedding", table, "output embedding", output.weight))
+        return module_state(self.model, ties)
 
     def _distribution(
         self,

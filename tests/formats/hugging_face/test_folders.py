@@ -343,7 +343,9 @@ def test_it_is_inspected_and_checked(copied: Path) -> None:
     assert (report["layout"], report["config"]["d_model"]) == ("transformers", 32)
     assert report["tokenizer"]["kind"] == "transformers"
     assert report["check"]["passed"]
-    assert len(report["check"]) == 4
+    said = {x["id"]: x for x in report["check"]["checks"]}
+    assert said["cached-steps-differ"]["verdict"] == "passed"
+    assert 0 < said["cached-steps-differ"]["measured"] < 2e-5
 
 
 @pytest.mark.parametrize("name", ["T5", "GPT-2", "BERT"])

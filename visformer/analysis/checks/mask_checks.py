@@ -17,7 +17,7 @@ from visformer.analysis.checks.observation import (
     real_queries,
 )
 from visformer.language import _
-from visformer.values.arrays import Bools
+from visformer.values.arrays import Bools, Floats
 from visformer.values.finding import Finding
 from visformer.values.watched_attention import WatchedAttention
 
@@ -39,6 +39,7 @@ def multiplied(seen: Observation) -> Finding | None:
             **found.fields,
         ),
         _("Replace masked scores: scores.masked_fill(~mask, float('-inf'))."),
+        at=found.at,
     )
 
 
@@ -64,6 +65,7 @@ def inverted(seen: Observation) -> Finding | None:
             all=len(seen.attentions),
         ),
         _("Exchange True and False in the mask: see which one hides a key."),
+        at=place.at(),
     )
 
 
@@ -124,6 +126,7 @@ def off_by_one(seen: Observation) -> Finding | None:
         what,
         _("Hide the key after each row too: torch.triu(…, diagonal=1) is hidden."),
         "fault" if known else "note",
+        place.at(int(head), int(row)),
     )
 
 
@@ -179,7 +182,38 @@ def future(seen: Observation) -> Finding | None:
         what,
         _("Mask the keys after each row, for example with torch.tril."),
         "fault" if known else "note",
+        found.at,
     )
+
+
+def future_weight(seen: Observation) -> tuple[str, float] | None:
+    """Say what the largest weight on a later key is."""
+    several = [x.attention for x in decoder_places(seen)[0]]
+    own = [x.weights * after(x) for x in several if is_plain(x) and is_of_itself(x)]
+    if not own:
+        return None
+    most = _most(own)
+    return _("The largest weight on a later key is {weight:.2g}.", weight=most), most
+
+
+def padding_weight(seen: Observation) -> tuple[str, float] | None:
+    """Say what the largest weight of a real token on padding is."""
+    several = []
+    for one in seen.attentions:
+        hidden = padded(one, seen.pad)
+        if hidden is not None and is_plain(one):
+            real = real_queries(one, seen.pad)[:, None, :, None]
+            several.append(one.weights * (real & hidden[:, None, None, :]))
+    if not several:
+        return None
+    most = _most(several)
+    return _(
+        "The largest weight on a padding token is {weight:.2g}.", weight=most
+    ), most
+
+
+def _most(weights: list[Floats]) -> float:
+    return max(float(np.nan_to_num(x).max(initial=0)) for x in weights)
 
 
 def padding(seen: Observation) -> Finding | None:
@@ -205,6 +239,7 @@ def padding(seen: Observation) -> Finding | None:
             **found.fields,
         ),
         _("Mask the keys that are padding: (ids != pad)[:, None, None, :]."),
+        at=found.at,
     )
 
 
@@ -270,4 +305,5 @@ def _without_key(place: LayerPlace, rows: Bools, *, note: bool = False) -> Findi
         what,
         _("Leave each row a key: with a causal mask, its own token."),
         "note" if note else "fault",
+        place.at(head, row),
     )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
 from visformer.language import _
 from visformer.values.arrays import Bools, Floats, Ids, later
+from visformer.values.finding import EvidencePlace
 from visformer.values.watched_attention import WatchedAttention, is_causal
 
 READ = 1e-6  # a weight above this reads its key
@@ -39,6 +40,14 @@ class EqualLayers(NamedTuple):
     tensors: int
 
 
+class BrokenTie(NamedTuple):
+    """Two tables that are declared to be one."""
+
+    first: str
+    second: str
+    apart: float  # the largest difference; 0 of a copy
+
+
 class StrangeToken(NamedTuple):
     """A token in a cache that is another one in the ids that a loop has."""
 
@@ -58,6 +67,8 @@ class ModelState:
     dropping_always: tuple[str, ...] = ()  # those that do so in evaluation mode
     unread: tuple[UnreadHead, ...] = ()
     equal: tuple[EqualLayers, ...] = ()
+    ties: int | None = None  # how many tables are declared to be others; None: unknown
+    broken_ties: tuple[BrokenTie, ...] = ()
     gated: bool = False  # a parameter that is no bias is all 0, as gates begin
     tied: bool = False  # something is multiplied by the table of an embedding
     # modules whose scale is a choice: it is no product of their own projections, it
@@ -85,6 +96,40 @@ class Comparisons:
     cached: tuple[str, int, float] | None = None  # module, row, difference of steps
     strange: StrangeToken | None = None
     restarts: bool = False  # a cached step's queries are those of the first position
+    used: float | None = None  # from a pass over another source
+    reordered: float | None = None  # from a pass over the source in another order
+    beams: BeamsSeen | None = None
+    layouts: LayoutsSeen | None = None
+
+
+class BeamsSeen(NamedTuple):
+    """What searches of one sentence gave."""
+
+    unsorted: tuple[int, int] | None  # step and rank of a beam above its predecessor
+    greedy: int | None  # the first step where one beam is not greedy search
+    score: float | None  # between the best one's sum of log p and that of a pass
+
+
+class LayoutsSeen(NamedTuple):
+    """The mean of -log p of what a model chooses: as it is, and with other positions.
+
+    In nats; ``other`` is the surer one of the two sinusoidal layouts, of that name.
+    """
+
+    own: float
+    other: float
+    name: str
+
+
+class RunSeen(NamedTuple):
+    """One greedy run to its end."""
+
+    tokens: int
+    ended: bool
+    likeliest: float  # the largest probability of an end token
+    row: int  # where
+    least_rank: int  # the best of its ranks, from 1
+    vocabulary: int
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -103,6 +148,13 @@ class Observation:
     surest: Floats | None = None  # [B, T] the probability of it
     next_token: bool = False  # labels say that each row predicts the token after it
     compared: Comparisons | None = None
+    watched: bool = False  # whether its operations were, and not only its results
+    finite: bool = False  # whether it was looked at the results themselves
+    broken: tuple[BrokenTensor, ...] = ()  # results, from the first one on
+    words: int | None = None  # how many source tokens a text gave; None: of no text
+    unknown: tuple[int, ...] = ()  # which of them are unknown
+    ran: RunSeen | None = None
+    why: Mapping[str, str] = field(default_factory=dict)  # by field: why it is missing
 
     @property
     def attentions(self) -> tuple[WatchedAttention, ...]:
@@ -130,6 +182,10 @@ class LayerPlace(NamedTuple):
             layer=self.layer,
             module=self.attention.module or "forward",
         )
+
+    def at(self, head: int | None = None, row: int | None = None) -> EvidencePlace:
+        """Return a place in it; both from 0."""
+        return EvidencePlace(self.attention.kind, self.layer - 1, head, row)
 
 
 def places_of(attentions: Iterable[WatchedAttention]) -> list[LayerPlace]:
@@ -159,6 +215,11 @@ class LargestWeight(NamedTuple):
 
     place: LayerPlace
     fields: dict[str, float]
+
+    @property
+    def at(self) -> EvidencePlace:
+        """The head and the row."""
+        return self.place.at(int(self.fields["head"]) - 1, int(self.fields["row"]) - 1)
 
 
 def largest(

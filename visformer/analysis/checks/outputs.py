@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 
 from visformer.analysis.checks.observation import Observation, stack_of
 from visformer.language import _
 from visformer.values.arrays import Bools, Ids
-from visformer.values.finding import Finding
+from visformer.values.finding import EvidencePlace, Finding
 
 MOST = 0.9  # of labels, from which on they all count as the same
 FEWEST = 8  # tokens that a statement about predictions needs
@@ -261,6 +262,7 @@ def cross_reads_decoder(seen: Observation) -> Finding | None:
                     n=sum(one.kind == "cross" for one in seen.attentions),
                 ),
                 _("Give the cross attention the encoder's output as keys and values."),
+                at=place.at(),
             )
     return None
 
@@ -276,7 +278,10 @@ def target_not_used(seen: Observation) -> Finding | None:
 
 
 def _not_used(seen: Observation, side: str) -> Finding | None:
-    if seen.compared is None or side not in seen.compared.unused:
+    compared = seen.compared
+    if compared is None:
+        return None
+    if side not in compared.unused and not (side == "source" and compared.used == 0):
         return None
     source = side == "source"
     return Finding(
@@ -298,17 +303,6 @@ def cached_steps(seen: Observation) -> Finding | None:
     module, row, apart = compared.cached
     if apart <= compared.limit:
         return None
-    if compared.restarts:
-        return Finding(
-            "positions-restart",
-            module,
-            _(
-                "Positions begin again in the cached steps: the queries of row {row} "
-                "are those of the same token in the first place.",
-                row=row + 1,
-            ),
-            _("Add the number of the tokens in the cache to the positions."),
-        )
     return Finding(
         "cached-steps-differ",
         module,
@@ -319,6 +313,26 @@ def cached_steps(seen: Observation) -> Finding | None:
             apart=apart,
         ),
         _("Compare what the cache keeps with the keys of a full pass: order, places."),
+        at=EvidencePlace(row=row),
+    )
+
+
+def positions_restart(seen: Observation) -> Finding | None:
+    """Report cached steps each of which has the first position."""
+    compared = seen.compared
+    if compared is None or not compared.restarts or cached_steps(seen) is None:
+        return None
+    module, row, _apart = compared.cached or ("", 0, 0.0)
+    return Finding(
+        "positions-restart",
+        module,
+        _(
+            "Positions begin again in the cached steps: the queries of row {row} are "
+            "those of the same token in the first place.",
+            row=row + 1,
+        ),
+        _("Add the number of the tokens in the cache to the positions."),
+        at=EvidencePlace(row=row),
     )
 
 
@@ -340,6 +354,30 @@ def strange_cache(seen: Observation) -> Finding | None:
         ),
         _("Choose rows of the cache as those of the ids: keys[parents], say."),
     )
+
+
+def apart(name: str) -> Callable[[Observation], tuple[str, float] | None]:
+    """Return what says how far the outputs of a comparison are apart."""
+
+    def words(seen: Observation) -> tuple[str, float] | None:
+        found = getattr(seen.compared, name, None)
+        if name == "cached" and found is not None:
+            found = found[2]
+        elif name == "rows" and found is not None:
+            found = max(found.values())
+        elif name == "alike":
+            found = max(found or (), default=None)
+        if seen.compared is None or found is None:
+            return None
+        if name in ("used", "reordered"):
+            return _("The output changes by {apart:.2g}.", apart=found), float(found)
+        return _(
+            "They differ by {apart:.2g}; rounding is {limit:.0e} at most.",
+            apart=found,
+            limit=seen.compared.limit,
+        ), float(found)
+
+    return words
 
 
 def no_residual(seen: Observation) -> Finding | None:
@@ -364,4 +402,5 @@ def no_residual(seen: Observation) -> Finding | None:
         ),
         _("Add what a part of the layer reads to what it gives: x + attention(x)."),
         "note",
+        lone[0].at(),
     )

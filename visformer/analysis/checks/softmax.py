@@ -46,6 +46,7 @@ def axis(seen: Observation) -> Finding | None:
             all=len(seen.attentions),
         ),
         _("Take the softmax over the axis of the keys, mostly dim=-1."),
+        at=place.at(head, row),
     )
 
 
@@ -88,7 +89,17 @@ def rows(seen: Observation) -> Finding | None:
             sum=float(place.attention.weights[batch, head, row].sum()),
         ),
         _("Mask before the softmax: what is set to 0 after it is missing in the sum."),
+        at=place.at(head, row),
     )
+
+
+def sums(seen: Observation) -> tuple[str, float] | None:
+    """Say how far a row's sum is from one at most."""
+    off = 0.0
+    for one in seen.attentions:
+        reads = ~((one.weights == 0).all(-1) & one.masked.all(-1))
+        off = max(off, float((np.abs(one.weights.sum(-1) - 1) * reads).max(initial=0)))
+    return _("Their sums are within {off:.2g} of 1.", off=off), off
 
 
 def _is_alike(one: WatchedAttention) -> bool:
@@ -111,6 +122,7 @@ def _not_a_number(place: LayerPlace) -> Finding:
             head=head + 1,
         ),
         _("Look for NaN in what this layer is given: here it is seen first."),
+        at=place.at(head, row),
     )
 
 
@@ -180,6 +192,7 @@ def not_scaled(seen: Observation) -> Finding | None:
         if sure
         else _("Leave it if weights or norms make up for it; else divide by sqrt(d)."),
         "fault" if sure else "note",
+        place.at(),
     )
 
 
@@ -217,7 +230,16 @@ def wrong_scale(seen: Observation) -> Finding | None:
         if known
         else _("Leave it if it is meant so, as in muP; else divide by sqrt(d)."),
         "fault" if known else "note",
+        place.at(),
     )
+
+
+def scales(seen: Observation) -> tuple[str, float] | None:
+    """Say what the scale is."""
+    found = sorted({one.scale for one in seen.attentions})
+    if not found:
+        return None
+    return _("The scale of the scores is {scale:.3g}.", scale=found[0]), found[0]
 
 
 def _is(scale: float, other: float) -> bool:
@@ -344,6 +366,7 @@ def dead_heads(seen: Observation) -> Finding | None:
         _(what, **fields, n=len(dead), all=heads),
         _("Nothing to do if it was pruned; else look at how its weights are made."),
         "note",
+        place.at(int(str(fields["head"])) - 1),
     )
 
 

@@ -55,6 +55,7 @@ def overflow(seen: Observation) -> Finding | None:
                     name=name,
                 ),
                 _("Compute it in bfloat16 or float32, or make its numbers smaller."),
+                at=place.at(),
             )
     return None
 
@@ -89,6 +90,7 @@ def dropout(seen: Observation) -> Finding | None:
             all=len(seen.attentions),
         ),
         remedy,
+        at=place.at(int(at[1]), int(at[2])),
     )
 
 
