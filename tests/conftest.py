@@ -26,6 +26,16 @@ settings.load_profile("busy")
 # with two threads on two busy cores, small models run up to a hundred times slower
 torch.set_num_threads(1)
 
+
+@pytest.fixture(scope="session", autouse=True)
+def patience() -> None:
+    """Let searches that are limited in time find, on a busy machine, what there is."""
+    from visformer.formats import fitting
+    from visformer.watching import switches
+
+    fitting._SECONDS = switches._SECONDS = 60.0
+
+
 MOST_PROCESSES = 8  # each takes about half a gigabyte of memory
 
 
