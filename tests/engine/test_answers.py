@@ -12,6 +12,8 @@ import pytest
 
 from tests.engine.listener import Listener, decoded, request
 from visformer.core.decoding import Decoding
+from visformer.core.importance import importance
+from visformer.core.search import exhausted
 from visformer.core.side_runs import layer_parameters
 from visformer.engine.handle import Engine
 from visformer.engine.messages import (
@@ -32,10 +34,15 @@ from visformer.engine.messages import (
     SearchBeams,
     Searched,
     SeriesRun,
+    SwitchedOff,
+    SwitchOff,
+    SwitchOffOverPairs,
 )
 from visformer.engine.mirror import Decoded
 from visformer.formats.loading import load
+from visformer.session.run import asked_of
 from visformer.values.change_text import parse
+from visformer.values.head_importance import Importance
 from visformer.values.step import Choice
 from visformer.values.strategy import Strategy
 from visformer.values.training_series import SeriesPoint
@@ -279,3 +286,22 @@ def test_the_effect_of_a_change_is_what_a_decoding_tells(
     done = listener.wait_for(EffectDone)
     assert isinstance(done, EffectDone)
     assert done.report is None
+
+
+def test_heads_are_switched_off_in_turn(
+    working: tuple[Engine, Listener], folder: Path
+) -> None:
+    handle, listener = working
+    decoding = Decoding(load(folder), "ab")
+    trace = decoding.feed("ba")
+    handle.ask(SwitchOff(**asked_of(replace(trace, source_text="ab"))))
+    made = listener.wait_for(SwitchedOff)
+    assert isinstance(made, SwitchedOff)
+    expected = exhausted(importance(decoding.checkpoint, decoding.known))
+    assert isinstance(made.importance, Importance)
+    for kind, changes in expected.heads.items():
+        assert (made.importance.heads[kind] == changes).all()
+    handle.ask(SwitchOffOverPairs(path=str(folder / "none.tsv")))
+    refused = listener.wait_for(Refused)
+    assert isinstance(refused, Refused)
+    assert "none.tsv" in refused.reason

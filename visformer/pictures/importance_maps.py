@@ -48,8 +48,8 @@ def _titled(made: Importance | ImportanceOfPairs) -> dict[Kind, dict[str, Floats
         missed = {k: made.heads[k] - made.gradient[k] for k in made.gradient}
         of = {
             _("head off, exact"): made.heads,
-            _("estimated by the gradient"): made.gradient,
-            _("exact − estimated"): missed,
+            _("by gradient"): made.gradient,
+            _("exact − gradient"): missed,
         }
     return {
         kind: {
@@ -150,8 +150,8 @@ def agreement_words(made: Importance | ImportanceOfPairs) -> str:
             for kind in made.gradient
         )
         said = _(
-            "The estimate follows the slope where the head is on, so it errs where log "
-            "p bends on the way to off. Rank correlation of both: {each}.",
+            "The gradient is the slope where the head is on: its estimate errs where "
+            "log p bends on the way to off. Rank correlation of both: {each}.",
             each=", ".join(each),
         )
     return sentences((said, *made.reasons))
