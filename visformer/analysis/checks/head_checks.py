@@ -21,7 +21,7 @@ from visformer.values.finding import Finding
 
 LEAST_KEYS = 3  # that a row may read; with fewer, heads are alike by chance
 LEAST_ROWS = 4
-UNIFORM = 0.999  # of the entropy of equal weights; bundled models: 0.98 at most
+UNIFORM = 0.9999  # of the entropy of equal weights; bundled models: 0.98 at most
 SAME_HEADS = 1e-3  # the largest difference of weights; bundled models: 0.05 at least
 COLLAPSED = 0.05  # bits, the mean of a whole layer (entropy collapse: Zhai et al. 2023)
 
