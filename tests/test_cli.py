@@ -191,7 +191,7 @@ def test_the_help_of_render_names_every_page(
     said = " ".join(capsys.readouterr().out.split())
     assert "page of the view (positions: table, input, words, lab; masks:" in said
     assert "masks: masks, lab; output:" in said
-    assert "runs: tree, compare)" in said
+    assert "runs: tree, compare; diagnosis: sentences, checks" in said
 
 
 def test_what_is_told_of_a_checkpoint_reaches_it(

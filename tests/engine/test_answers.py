@@ -13,6 +13,7 @@ import pytest
 from tests.engine.listener import Listener, decoded, request
 from visformer.core.decoding import Decoding
 from visformer.core.importance import importance
+from visformer.core.scanning import scan
 from visformer.core.search import exhausted
 from visformer.core.side_runs import layer_parameters
 from visformer.engine.handle import Engine
@@ -26,11 +27,13 @@ from visformer.engine.messages import (
     LensDone,
     Open,
     Opened,
+    PairsScanned,
     Parameters,
     ParametersDone,
     Progressed,
     Refused,
     RunSeries,
+    ScanPairs,
     SearchBeams,
     Searched,
     SeriesRun,
@@ -259,6 +262,31 @@ def test_a_series_is_run_and_leaves_the_open_model(
     assert point.loss == pytest.approx(np.mean([step.loss for step in fed.steps]))
     assert end is None
     number = handle.ask(request("ab"))
+    assert decoded(listener, number).trace.source[:2] == ("a", "b")
+
+
+def test_a_file_of_pairs_is_scanned_as_python_scans_it(
+    working: tuple[Engine, Listener], folder: Path, tmp_path: Path
+) -> None:
+    handle, listener = working
+    path = tmp_path / "pairs.tsv"
+    path.write_text("ab\tba\nno pair\nabc\tcba\n", "utf-8")
+    handle.ask(ScanPairs(path=str(path)))
+    answers: list[PairsScanned] = []
+    while not answers or answers[-1].usual is None:
+        answer = listener.wait_for(PairsScanned)
+        assert isinstance(answer, PairsScanned)
+        answers.append(answer)
+    pairs = [pair for one in answers for pair in one.pairs]
+    wanted = scan(load(folder), path, translations=False)
+    assert sorted(pairs, key=lambda pair: pair.line) == wanted
+    (told,) = (told for one in answers for told in one.left_out)
+    assert told.startswith("Line 2 of pairs.tsv is not a pair")
+    handle.ask(ScanPairs(path=str(tmp_path / "nowhere.tsv")))
+    refused = listener.wait_for(Refused)
+    assert isinstance(refused, Refused)
+    assert "nowhere.tsv cannot be read" in refused.reason
+    number = handle.ask(request("ab"))  # the model is still open
     assert decoded(listener, number).trace.source[:2] == ("a", "b")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from visformer.values.arrays import Floats
@@ -11,18 +13,24 @@ from visformer.values.trace import Trace
 
 
 def glued_source(trace: Trace) -> frozenset[int]:
-    """Return the source tokens whose mark stands for no space in the typed text.
+    """Return the source tokens whose mark stands for no space in the typed text."""
+    return glued_tokens(trace.source, trace.source_spans, trace.source_text)
+
+
+def glued_tokens(
+    tokens: tuple[str, ...], spans: Sequence[tuple[int, int]], typed: str
+) -> frozenset[int]:
+    """Return the tokens of a typed text whose mark stands for no space in it.
 
     Some normalisers insert a space, for example after the apostrophe of "l'animal".
     """
-    spans, tokens = trace.source_spans, trace.source
     marks = marks_of(tokens)
     return frozenset(
         at
         for at in range(1, len(spans))
         if begins_word(tokens[at], tokens[at - 1], marks)
         and 0 < spans[at - 1][1] == spans[at][0] < spans[at][1]
-        and not any(map(str.isspace, trace.source_text[slice(*spans[at])]))
+        and not any(map(str.isspace, typed[slice(*spans[at])]))
     )
 
 

@@ -183,11 +183,12 @@ def _scanned(options: argparse.Namespace, at: str) -> Iterator[list[ScannedPair]
     scan = Scan(
         model, sentences, translations=not options.no_translations, skip=complain
     )
-    complain(scan.usual.sentence)
     told = sys.stderr if sys.stderr and sys.stderr.isatty() else None
     count = 0
     try:
         for some in scan:
+            if some and not count and scan.usual:
+                complain(scan.usual.sentence)
             count += len(some)
             yield some
             if told:

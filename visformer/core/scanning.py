@@ -10,7 +10,7 @@ import logging
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from visformer.analysis.subwords import glued_tokens
 from visformer.arguments import as_path, is_several, wrong_type
 from visformer.core.loaded import Loaded
 from visformer.core.mask_rules import RULES, padded
@@ -51,8 +52,7 @@ from visformer.values.scanned import (
 
 log = logging.getLogger(__name__)
 TOGETHER = 512  # pairs that are sorted by length and translated together
-BATCH_TOKENS = 2048  # target tokens of a pass, padding included
-MOST_LOGITS = 1 << 24  # numbers: a large vocabulary has fewer tokens in a pass
+MOST_WORK = 1 << 32  # multiplications by weights in a pass: it is soon stopped
 SAMPLE = 48  # pairs in which faults are planted
 LEAST = 1e-6  # attention, before its logarithm is taken
 Skip = Callable[[str], None]  # told which line is left out, and why
@@ -75,11 +75,13 @@ class Forced(NamedTuple):
 class Scan:
     """Pairs to scan: iterate over it for lists of ``ScannedPair``, as they are done.
 
+    Lists are empty at first, until ``usual`` says what the file's own pairs are like.
     Either all have a reference, or none: then the model's own translations are scanned.
-    ``usual`` says what the file's own pairs are like. Pairs that cannot be scanned are
-    told to ``skip``. Raises InputError for a model without cross-attention, and where
-    no pair can be scanned.
+    Pairs that cannot be scanned are told to ``skip``. Raises InputError for a model
+    without cross-attention; iterating does where no pair can be scanned.
     """
+
+    usual: Calibration | None = None
 
     def __init__(
         self,
@@ -98,25 +100,33 @@ class Scan:
         self._model, self._skip, self._translates = model, skip, translations
         self._own = all(one.reference is None for one in sentences)
         self._counts: Counter[int] = Counter()  # of the source tokens
-        self._known = [one for one in sentences if self._row(one) is not None]
-        if not self._known:
-            raise InputError("None of the pairs can be scanned.")
-        self.usual = self._calibrated()
+        self._known = [*sentences]
 
     def __len__(self) -> int:
-        """Return how many pairs are scanned."""
+        """Return how many pairs are scanned, as far as that is known."""
         return len(self._known)
 
     def __iter__(self) -> Iterator[list[ScannedPair]]:
-        rest = iter(self._known)
+        known: list[PairLine] = []
+        for at, one in enumerate(self._known):
+            if self._row(one) is not None:
+                known.append(one)
+            if at % TOGETHER == TOGETHER - 1:
+                yield []
+        if not known:
+            raise InputError("None of the pairs can be scanned.")
+        self._known = known
+        self.usual = usual = yield from self._calibrated()
+        rest = iter(known)
         while some := [*islice(rest, TOGETHER)]:
             rows = self._rows(some)
-            for at in batches(self._model, rows):
-                done = forced(self._model, [rows[i] for i in at], [self.usual.layer])
-                texts = self._translations([rows[i] for i in at])
+            for at_once in batches(self._model, rows):
+                taken = [rows[at] for at in at_once]
+                done = forced(self._model, taken, [usual.layer])
+                texts = self._translations(taken)
                 made = [
-                    self._scanned(some[i], rows[i], one, text)
-                    for i, one, text in zip(at, done, texts, strict=True)
+                    self._scanned(some[at], rows[at], one, text, usual)
+                    for at, one, text in zip(at_once, done, texts, strict=True)
                 ]
                 yield [one for one in made if one is not None]
 
@@ -161,25 +171,27 @@ class Scan:
         known = [vocabulary.reference(one.reference or "") for one in sentences]
         return [IdPair(*row) for row in zip(sources, known, strict=True)]
 
-    def _calibrated(self) -> Calibration:
+    def _calibrated(self) -> Generator[list[ScannedPair], None, Calibration]:
         """Plant faults in some pairs, and see how those differ from the pairs."""
         model, count = self._model, min(SAMPLE, len(self._known))
         places = np.linspace(0, len(self._known) - 1, count).astype(int)
         rows = self._rows([self._known[at] for at in places])
         targets = [row.target for row in rows]
         others = [*targets[count // 2 :], *targets[: count // 2]]
-        layers = range(model.facts.layers("cross"))
         halves = [halved(target, model.ends) for target in targets]
-        sound, wrong = self._tried(rows, targets, layers), self._tried(rows, others, ())
+        layers = range(model.facts.layers("cross"))
+        sound = yield from self._tried(rows, targets, layers)
         usual = [loss for loss in self._bodies(sound) if math.isfinite(loss)]
         if not usual:
             raise InputError(
                 "The losses of these pairs are not finite (NaN or infinity). Ask "
                 "“visformer inspect --check” what is wrong with the model."
             )
-        some = sound, self._tried(rows, halves, layers)
+        wrong = yield from self._tried(rows, others, ())
+        short = yield from self._tried(rows, halves, layers)
         tells = [
-            auroc(*(_coverages(of, at, model.ends) for of in some)) for at in layers
+            auroc(*(_coverages(of, at, model.ends) for of in (sound, short)))
+            for at in layers
         ]
         layer = max(layers, key=tells.__getitem__)
         return Calibration(
@@ -201,13 +213,14 @@ class Scan:
         rows: Sequence[IdPair],
         targets: Sequence[list[int]],
         layers: Sequence[int],
-    ) -> list[tuple[IdPair, Forced]]:
+    ) -> Generator[list[ScannedPair], None, list[tuple[IdPair, Forced]]]:
         """Return sources with other targets, and what passes show of them."""
         rows = [IdPair(row.source, ids) for row, ids in zip(rows, targets, strict=True)]
         tried: list[tuple[IdPair, Forced]] = []
         for at in batches(self._model, rows):
             some = [rows[i] for i in at]
             tried += zip(some, forced(self._model, some, layers), strict=True)
+            yield []
         return tried
 
     def _translations(self, rows: Sequence[IdPair]) -> list[str]:
@@ -221,7 +234,12 @@ class Scan:
         return [text(made.best) for made in found]
 
     def _scanned(
-        self, sentence: PairLine, row: IdPair, found: Forced, translation: str
+        self,
+        sentence: PairLine,
+        row: IdPair,
+        found: Forced,
+        translation: str,
+        usual: Calibration,
     ) -> ScannedPair | None:
         loss, (attention,) = found.loss, found.attention
         if not np.isfinite(loss).all():
@@ -253,7 +271,7 @@ class Scan:
             chrf=chrf(translation, reference) if reference and translation else None,
             kind=None,
         )
-        return replace(pair, kind=kind_of(pair, self.usual, ends))
+        return replace(pair, kind=kind_of(pair, usual, ends))
 
 
 # ---- passes --------------------------------------------------------------------------
@@ -263,7 +281,7 @@ def batches(model: Model, rows: Sequence[IdPair]) -> list[list[int]]:
     """Group rows by length, as indices: a pass has so many target tokens at most."""
     most, groups = 0, list[list[int]]()
     if isinstance(model, Loaded) and _pads(model):
-        most = max(1, min(BATCH_TOKENS, MOST_LOGITS // model.vocabulary.size))
+        most = MOST_WORK // max(1, model.facts.parameters)
     sizes = [max(len(row.target), len(row.source.ids)) for row in rows]
     for at in sorted(range(len(rows)), key=sizes.__getitem__):
         if not groups or sizes[at] * (len(groups[-1]) + 1) > most:
@@ -400,9 +418,10 @@ def uncovered(
     tokens = source.tokens or tuple(model.vocabulary.pieces(source.ids))
     marks = marks_of(tokens)
     special = [at for at in range(len(tokens)) if at not in read]
+    glued = glued_tokens(tokens, spans, source.text)
     words = {
         group: sum(read[at] for at in group)
-        for group in word_groups(tokens, special)
+        for group in word_groups(tokens, special, glued)
         if all(at in read for at in group)
         and not all(is_punctuation(tokens[at], marks) for at in group)
     }

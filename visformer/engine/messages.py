@@ -22,6 +22,7 @@ from visformer.values.layer_weights import LayerParameters
 from visformer.values.lens import LensRow
 from visformer.values.questions import Overrides, Questionnaire, WhenToAsk
 from visformer.values.recording import Row
+from visformer.values.scanned import Calibration, ScannedPair
 from visformer.values.step import Choice
 from visformer.values.strategy import GREEDY, Strategy
 from visformer.values.trace import Trace
@@ -143,6 +144,13 @@ class RunSeries(Request):
     folder: str
     source: str = ""
     reference: str = ""  # what each is fed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanPairs(Request):
+    """Scan the pairs of a file by the open model."""
+
+    path: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -354,6 +362,15 @@ class SwitchedOff(Answer):
     """What a ``SwitchOff`` or a ``SwitchOffOverPairs`` has measured."""
 
     importance: Importance | ImportanceOfPairs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PairsScanned(Answer):
+    """Some more pairs of a ``ScanPairs``; the last answer has what is usual alone."""
+
+    pairs: tuple[ScannedPair, ...] = ()
+    left_out: tuple[str, ...] = ()  # lines, a sentence for each
+    usual: Calibration | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

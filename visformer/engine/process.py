@@ -48,6 +48,7 @@ from visformer.engine.messages import (
     OfRun,
     Open,
     Opened,
+    PairsScanned,
     Parameters,
     ParametersDone,
     Passed,
@@ -56,6 +57,7 @@ from visformer.engine.messages import (
     Refused,
     Request,
     RunSeries,
+    ScanPairs,
     SearchBeams,
     Searched,
     SeriesRun,
@@ -421,6 +423,26 @@ def _switch_off_over(server: Server, number: int, request: SwitchOffOverPairs) -
     server.send(SwitchedOff(number=number, importance=made))
 
 
+def _scan(server: Server, number: int, request: ScanPairs) -> Stops:
+    """Scan a file of pairs; what is done is sent as it comes."""
+    from visformer.core.models import WorkDone
+    from visformer.core.scanning import Scan, read_sentences
+
+    told: list[str] = []
+    sentences = read_sentences(Path(request.path), told.append)
+    model, done = open_one(server.model), 0
+    scan = Scan(model, sentences, translations=False, skip=told.append)
+    for some in scan:
+        if some or told:
+            left_out = tuple(told)
+            told.clear()
+            made = PairsScanned(number=number, pairs=tuple(some), left_out=left_out)
+            server.send(made)
+        done += len(some)
+        yield WorkDone(done, len(scan), _("pairs"))
+    server.send(PairsScanned(number=number, left_out=tuple(told), usual=scan.usual))
+
+
 def find_tokens(model: Model | None, number: int, request: FindTokens) -> TokensFound:
     """Find the tokens that are, begin with or contain a text."""
     found = open_one(model).vocabulary.find(request.text)
@@ -529,6 +551,7 @@ HANDLERS: dict[type[Request], Handler] = {  # who answers which request
     RunSeries: _series,
     SwitchOff: _switch_off,
     SwitchOffOverPairs: _switch_off_over,
+    ScanPairs: _scan,
     Shuffle: replying(shuffle),
     Parameters: replying(parameters),
     Lens: replying(lens),

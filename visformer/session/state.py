@@ -52,6 +52,7 @@ from visformer.values.head_importance import ImportanceAsked
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.layer_weights import LayerParameters, same_model
 from visformer.values.lens import LensRows
+from visformer.values.scanned import Calibration, ScannedPair
 from visformer.values.trace import Trace
 from visformer.values.training_series import SeriesPoint
 
@@ -141,6 +142,16 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ScannedFile:
+    """A file of pairs as far as it is scanned."""
+
+    path: str
+    pairs: tuple[ScannedPair, ...] = ()
+    left_out: tuple[str, ...] = ()  # lines, a sentence for each
+    usual: Calibration | None = None  # None: it is not done
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class State:
     """A frozen value; changed only through a ``Session``.
 
@@ -201,6 +212,7 @@ class State:
     locked: AttentionCell | None = None  # a click locks, Escape unlocks
     hovered_dimensions: Dimensions = field(default_factory=dict)
     locked_dimensions: Dimensions = field(default_factory=dict)
+    scan: ScannedFile | None = None  # the pairs that the Diagnosis tab lists
     series: Series | None = None  # the training that the Diagnosis tab follows
     breakpoints: Breakpoints = field(default_factory=Breakpoints)  # of play
     silence: str = ""  # how long the engine has not answered, in words

@@ -518,6 +518,13 @@ def _compare(_scene: Scene) -> str:
     )
 
 
+def _sentences(_scene: Scene) -> str:
+    return _(
+        "Pairs of a file, those that the model finds unlikely first: the stronger a "
+        "token's colour, the less it was expected."
+    )
+
+
 def _checks(_scene: Scene) -> str:
     return _("What is unusual or wrong with the model, what follows, and what to do.")
 
@@ -551,6 +558,7 @@ EXPLAINED: dict[TabPage, Callable[[Scene], str]] = {
     ("output", "cache"): _cache,
     ("runs", "tree"): _tree,
     ("runs", "compare"): _compare,
+    ("diagnosis", "sentences"): _sentences,
     ("diagnosis", "checks"): _checks,
     ("diagnosis", "training"): _training,
     ("diagnosis", "importance"): _importance,

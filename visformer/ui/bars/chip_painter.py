@@ -206,7 +206,7 @@ class ChipPainter:
             ground, text = None, fed_colour(self._palette)
             if share is not None:
                 ground = loss_colour(self._palette, share / TINTS)
-                text = _readable_on(ground, self._palette.text().color())
+                text = readable_on(ground, self._palette.text().color())
             self._below[share] = ground, text
         return self._below[share]
 
@@ -222,10 +222,10 @@ def tinted(low: int, high: int, text: int, shade: int | None) -> tuple[QColor, Q
     else:
         ends = zip(QColor(low).getRgb()[:3], QColor(high).getRgb()[:3], strict=True)  # type: ignore[index]
         ground = QColor(*(round(a + (b - a) * shade / TINTS) for a, b in ends))
-    return ground, _readable_on(ground, QColor(text))
+    return ground, readable_on(ground, QColor(text))
 
 
-def _readable_on(ground: QColor, text: QColor) -> QColor:
+def readable_on(ground: QColor, text: QColor) -> QColor:
     """Return the colour of text on a ground: ``text``, or black or white."""
     if contrast(ground, text) >= LEGIBLE:
         return text

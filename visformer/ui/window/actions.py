@@ -15,7 +15,6 @@ from PySide6.QtWidgets import QFileDialog, QGridLayout, QMenu, QMessageBox, QSpa
 from visformer import paths
 from visformer.errors import InputError, brief
 from visformer.file_kinds import FileKind, recognised
-from visformer.files import check_suffix, save_result
 from visformer.language import LANGUAGES, N_, _, p_, tag
 from visformer.pictures.web_page import web_page
 from visformer.program.diagnostics import diagnostics, version_of
@@ -391,15 +390,7 @@ def _save_page(window: WindowParts, files: SessionFiles) -> None:
         window.session.set(error=_(NOTHING))
         return
     at = state.selection, state.look, state.step
-
-    def save() -> None:
-        path = ask_where(window, _("Save as web page"), "run.html")
-        if path:
-            check_suffix(Path(path), ".html")
-            make = partial(web_page, trace, *at)
-            files.write(path, lambda: save_result(Path(path), make().encode()))
-
-    window.guarded(save)
+    files.save_text(_("Save as web page"), "run.html", partial(web_page, trace, *at))
 
 
 def _save_window(window: WindowParts) -> None:

@@ -265,6 +265,17 @@ class SessionFiles(QObject):
 
         self._window.guarded(ask)
 
+    def save_text(self, title: str, near: str, make: Callable[[], str]) -> None:
+        """Ask for a file with the suffix of ``near``, and write a text into it."""
+
+        def ask() -> None:
+            path = ask_where(self._window, title, near)
+            if path:
+                check_suffix(Path(path), Path(near).suffix)
+                self.write(path, lambda: save_result(Path(path), make().encode()))
+
+        self._window.guarded(ask)
+
     def write(
         self,
         path: str,

@@ -96,6 +96,7 @@ class MainWindow(WindowParts):
         self.files = SessionFiles(self, keep)
         self.shown_file = lambda: self.files.path
         self.save_runs = self.files.save_runs
+        self.save_text = self.files.save_text
         self._build()
         self.ways = build_menus(
             self, self.files, self.appearance, self.presentation, self.lessons

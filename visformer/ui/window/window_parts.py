@@ -58,6 +58,8 @@ class WindowParts(QMainWindow):
     save_runs: Callable[[Sequence[int], str], None]  # their keys; "vis" or "json"
     reference: SourceLine
     restore: RestoreBar
+    # title of the dialog, a name with the suffix, and what makes the text
+    save_text: Callable[[str, str, Callable[[], str]], None]
     shown_file: Callable[[], str]  # the session's file, "" for none
     side: Side
     source: SourceLine

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from visformer.ui.views.diagnosis.checks_page import ChecksPage
 from visformer.ui.views.diagnosis.importance_page import ImportancePage
+from visformer.ui.views.diagnosis.sentences_page import SentencesPage
 from visformer.ui.views.diagnosis.training_page import TrainingPage
 from visformer.ui.views.view import PagedView
 
@@ -14,7 +15,7 @@ class DiagnosisView(PagedView):
     """Its pages; each asks its own question about the model."""
 
     name = "diagnosis"
-    pages = ChecksPage, ImportancePage, TrainingPage
+    pages = SentencesPage, ChecksPage, ImportancePage, TrainingPage
     fills = True  # with tables that need all of the width
 
     @classmethod
