@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from visformer.values.head_importance import Importance, ImportanceOfPairs
+from visformer.values.arrays import Doubles
+from visformer.values.facts import StackName
+from visformer.values.head_importance import Importance, ImportanceOfPairs, Patched
 from visformer.values.trace import Trace
 
 
@@ -27,3 +31,14 @@ def make_importance(trace: Trace) -> Importance:
 def over_pairs(trace: Trace) -> ImportanceOfPairs:
     made = make_importance(trace)
     return ImportanceOfPairs(pairs=3, mean=made.heads, spread=made.gradient)
+
+
+def with_patches(trace: Trace) -> Importance:
+    """Token 2 carries what differs, from the encoder into the decoder's last layer."""
+    source = np.zeros((trace.layers("encoder"), len(trace.source)))
+    target = np.zeros((trace.layers("decoder"), len(trace.target)))
+    source[:, 1] = target[-1, 1] = 4
+    into: dict[StackName, Doubles] = {"encoder": source, "decoder": target}
+    taken: dict[StackName, Doubles] = {"encoder": -source, "decoder": -target}
+    patched = Patched(other=-6.5, into_other=into, from_other=taken)
+    return replace(make_importance(trace), patched=patched)

@@ -561,6 +561,7 @@ def importance(
     source: str | Sequence[int],
     reference: str | Sequence[int] | None = None,
     *,
+    other: str | Sequence[int] | None = None,
     intervention: Intervention | str | None = None,
 ) -> Importance: ...
 @overload
@@ -575,6 +576,7 @@ def importance(
     source: str | Sequence[int] | None = None,
     reference: str | Sequence[int] | None = None,
     *,
+    other: str | Sequence[int] | None = None,
     pairs: str | Path | None = None,
     intervention: Intervention | str | None = None,
 ) -> Importance | ImportanceOfPairs:
@@ -588,6 +590,10 @@ def importance(
     Michel et al. 2019, both {} for a model that runs in its own program; ``layers``
     [layers], with all heads of a layer off, and ``source`` [S], with a source token
     hidden from every query. A head that is off gives 0 before W_O; the bias stays.
+
+    With an ``other`` source of as many tokens, ``patched`` has by stack, [layers,
+    tokens], what one place of the residual stream does that is taken from the other run
+    (``from_other``) or put into it (``into_other``): both read the same target.
 
     With a file of ``pairs`` (a source, a tab and a reference on each line) it is an
     ``ImportanceOfPairs``: ``mean`` and ``spread`` (standard deviation) of the change of
@@ -613,7 +619,8 @@ def importance(
         decoding.finish()
     else:
         decoding.feed(reference)
-    return exhausted(measured(model, decoding.known))
+    read = None if other is None else model.vocabulary.read(other)
+    return exhausted(measured(model, decoding.known, read))
 
 
 def _asked(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 import visformer
-from tests.core.test_attribution import attention, decoded, double, passed
+from tests.core.test_attribution import attention, decoded, double, hooked, passed
 from tests.models import tiny_checkpoint
 from visformer.core import importance as measuring
 from visformer.core.checkpoint import Checkpoint
@@ -23,7 +24,7 @@ from visformer.core.model import Transformer
 from visformer.core.search import exhausted
 from visformer.errors import InputError
 from visformer.values.changes.head_scale import HeadScale
-from visformer.values.facts import KINDS, Kind
+from visformer.values.facts import KINDS, STACKS, Kind
 from visformer.values.head_importance import Importance
 from visformer.values.intervention import Intervention
 
@@ -188,6 +189,42 @@ def test_the_mean_and_the_spread_over_pairs(tmp_path: Path) -> None:
     path.write_text("\n")
     with pytest.raises(InputError, match=r"pairs\.tsv has no pair"):
         exhausted(importance_of_pairs(checkpoint, path))
+
+
+@torch.no_grad()
+def test_streams_of_another_run_are_patched_in_both_directions(
+    checkpoint: Checkpoint,
+) -> None:
+    decoding, model = decoded(checkpoint), double(checkpoint)
+    read = checkpoint.vocabulary.read("abxd")
+    found = exhausted(importance(checkpoint, decoding.known, read)).patched
+    assert found is not None
+    here = decoding.trace
+    there = replace(here, source_ids=np.array(read.ids))
+    passes = {trace: passed(model, trace) for trace in (here, there)}
+    assert found.other == pytest.approx(float(passes[there].log_p.sum()), abs=2e-5)
+    ways = (found.into_other, here, there), (found.from_other, there, here)
+    for changes, taken, into in ways:
+        for stack, layers in zip(STACKS, (model.encoder, model.decoder), strict=True):
+            hidden = passes[taken].stack(stack).hidden
+            for (layer, token), change in np.ndenumerate(changes[stack]):
+                stream = hidden[layer + 1][0, token]
+
+                def patch(
+                    _module: nn.Module, _given: Any, made: Any, *at: Any
+                ) -> tuple[Tensor, Any]:
+                    x = made[0].clone()
+                    x[0, token] = stream  # noqa: B023
+                    return x, made[1]
+
+                with hooked(([*layers][layer], patch)):
+                    after = passed(model, into).log_p
+                expected = float((after - passes[into].log_p).sum())
+                assert change == pytest.approx(expected, abs=3e-5)
+    assert np.abs(found.into_other["encoder"][:, 2]).max() > 0.01
+    longer = checkpoint.vocabulary.read("abcde")
+    reasons = exhausted(importance(checkpoint, decoding.known, longer)).reasons
+    assert "5 tokens, the other 6" in reasons[0]
 
 
 def test_agreement_is_the_correlation_of_ranks() -> None:

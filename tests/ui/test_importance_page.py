@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
-from tests.importances import make_importance, over_pairs
+from tests.importances import make_importance, over_pairs, with_patches
 from tests.opened import opened_model
 from tests.traces import make_trace
 from tests.ui.windows import FakeEngine, answer, make_window
@@ -18,6 +19,7 @@ from visformer.engine.messages import (
     SwitchOff,
     SwitchOffOverPairs,
 )
+from visformer.session import tree
 from visformer.ui.views.diagnosis import importance_page
 from visformer.ui.views.diagnosis.diagnosis import DiagnosisView
 from visformer.ui.views.diagnosis.importance_page import ImportancePage
@@ -100,3 +102,28 @@ def test_a_file_of_pairs_has_its_mean_and_spread(
     assert not page.layers.isVisible()
     page.back.click()
     assert len(engine.of(SwitchOff)) == 2
+
+
+def test_streams_of_the_run_beside_are_patched(qtbot: QtBot, tmp_path: Path) -> None:
+    window, engine, page = turned(qtbot, tmp_path)
+    window.receive(SwitchedOff(number=1, importance=make_importance(TRACE)))
+    assert not page.patched[0].isVisible()
+    assert "Pin a run" in page.patched_words.text()
+    first = window.session.state.shown
+    window.translate("one three")
+    other = make_trace(source=6, target=5, seed=4)
+    answer(window, engine, replace(other, source=other.source[::-1]))
+    window.receive(SwitchedOff(number=2, importance=make_importance(TRACE)))
+    window.session.do(tree.pin, first)
+    asked = engine.of(SwitchOff)[-1]
+    assert (asked.source, asked.other) == ("one three", "one two")
+    trace = window.session.state.trace
+    assert trace is not None
+    number = len(engine.of(SwitchOff))
+    window.receive(SwitchedOff(number=number, importance=with_patches(trace)))
+    assert all(one.isVisible() for one in page.patched)
+    assert "“one two”" in page.patched_words.text()
+    assert "−6.50" in page.patched_words.text()
+    into = page.patched[0].matrix
+    assert into is not None
+    assert into.values[0].tolist() == [0, 4, 0, 0, 0, 0]

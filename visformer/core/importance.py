@@ -19,7 +19,7 @@ from torch import Tensor
 from visformer.core.attribution import KnownRun, chosen_log_p, forced_log_p
 from visformer.core.decoding import Decoding
 from visformer.core.loaded import Loaded
-from visformer.core.models import Model, WorkDone
+from visformer.core.models import Model, SourceTokens, WorkDone
 from visformer.core.threads import few_threads, work
 from visformer.errors import InputError
 from visformer.files import read_pairs, short
@@ -28,8 +28,8 @@ from visformer.values.arrays import Doubles, read_only
 from visformer.values.changes.head_scale import HeadScale
 from visformer.values.changes.hide_source import HideSource
 from visformer.values.changes.run_change import ALL, LocalChanges, RunChange
-from visformer.values.facts import KINDS, Kind
-from visformer.values.head_importance import Importance, ImportanceOfPairs
+from visformer.values.facts import STACKS, Kind, StackName
+from visformer.values.head_importance import Importance, ImportanceOfPairs, Patched
 from visformer.values.intervention import NO_CHANGES, Intervention
 
 MOST_NUMBERS = 1 << 24  # of a batch: its logits, and the weights of a layer
@@ -42,7 +42,7 @@ class _Job(NamedTuple):
     """Parts of one sort, each of which is switched off by a change of its own."""
 
     parts: Sequence[Any]
-    alone: Callable[[Any], RunChange]
+    alone: Callable[[Any], RunChange] | None  # None: only in a batch
     each: Callable[[tuple[Any, ...]], RunChange]  # one in each row of a batch
 
 
@@ -50,9 +50,12 @@ Jobs = dict[str, _Job]
 LogPWithout = Generator[WorkDone, None, tuple[Doubles, dict[str, Doubles]]]
 
 
-def importance(model: Model, run: KnownRun) -> Generator[WorkDone, None, Importance]:
+def importance(
+    model: Model, run: KnownRun, other: SourceTokens | None = None
+) -> Generator[WorkDone, None, Importance]:
     """Measure a run's heads, layers and source tokens; each yield is a place to stop.
 
+    ``other`` is a source that streams are taken from, and patched into, too.
     What the model cannot tell is left out, and why in ``reasons``. Raises InputError
     for a run without choices, and where no head can be switched off.
     """
@@ -70,6 +73,12 @@ def importance(model: Model, run: KnownRun) -> Generator[WorkDone, None, Importa
         gates = by_gradient(model, run)
     except InputError as error:
         reasons.append(str(error))
+    patched = None
+    if other is not None:
+        try:
+            patched = yield from _patched(model, run, other)
+        except InputError as error:
+            reasons.append(str(error))
     return Importance(
         log_p=read_only(log_p),
         heads=_heads(model, sums),
@@ -80,6 +89,7 @@ def importance(model: Model, run: KnownRun) -> Generator[WorkDone, None, Importa
         source=read_only(sums["source"]) if "source" in sums else None,
         gradient=gates[0],
         sensitivity=gates[1],
+        patched=patched,
         reasons=tuple(reasons),
     )
 
@@ -137,9 +147,8 @@ def _head_off(kind: Kind, part: Ablated) -> HeadScale:
 
 def _heads(model: Model, sums: Mapping[str, Doubles]) -> Changes:
     """Return the changes without single heads, [L, H]."""
-    shapes = {
-        k: (model.facts.layers(k), model.facts.heads(k)) for k in sums if k in KINDS
-    }
+    facts = model.facts
+    shapes = {kind: (facts.layers(kind), facts.heads(kind)) for kind in facts.kinds}
     return {
         kind: read_only(sums[kind][: math.prod(shape)].reshape(shape))
         for kind, shape in shapes.items()
@@ -160,6 +169,7 @@ def _one_by_one(model: Model, run: KnownRun, jobs: Jobs) -> LogPWithout:
     done, of = 0, sum(len(job.parts) for job in jobs.values())
     for name, job in jobs.items():
         sums[name] = np.zeros(len(job.parts))
+        assert job.alone is not None
         for at, part in enumerate(job.parts):
             yield WorkDone(done, of, _("runs"))
             after = chosen_log_p(model, run, job.alone(part))[run.given :]
@@ -226,6 +236,96 @@ class _EachHidden(RunChange):
         for row, token in enumerate(self.parts, 1):
             x[row, ..., token] = False
         return x
+
+
+# ---- streams of another run ----------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _KeptStreams(RunChange):
+    """Keep what leaves each layer; it changes nothing."""
+
+    name = "streams"
+    forms = ("streams",)
+    examples = ()
+    point = "stream"
+    everywhere = STACKS
+
+    kept: dict[tuple[str, int], Tensor] = field(default_factory=dict)
+
+    def apply(self, x: Any, place: LocalChanges) -> Any:
+        """Keep it, [1, T, D]."""
+        self.kept[place.of, place.layer] = x[0]
+        return x
+
+
+@dataclass(frozen=True, eq=False)
+class _EachPatched(RunChange):
+    """Take another place of a stream in each row of a batch; in the first row, none."""
+
+    name = "each patched"
+    forms = ("each patched",)
+    examples = ()
+    point = "stream"
+
+    stack: StackName
+    taken: Mapping[tuple[str, int], Tensor]  # [T, D] of each layer
+    parts: tuple[tuple[int, int], ...]  # layers and tokens
+
+    def apply(self, x: Any, place: LocalChanges) -> Any:
+        """Write those of this layer, [B, T, D]."""
+        for row, (layer, token) in enumerate(self.parts, 1):
+            if layer == place.layer:
+                x[row, token] = self.taken[self.stack, layer][token]
+        return x
+
+
+def _patched(
+    model: Model, run: KnownRun, other: SourceTokens
+) -> Generator[WorkDone, None, Patched]:
+    """Patch each token and layer of both stacks, in both directions.
+
+    "Denoising" and "noising" of activation patching: Heimersheim and Nanda 2024, "How
+    to Use and Interpret Activation Patching".
+    """
+    if not isinstance(model, Loaded):
+        raise InputError(
+            "Streams are taken from another run only where Visformer runs the model "
+            "itself; this one runs in its own program."
+        )
+    here, there = (len(one.ids) for one in (run.source, other))
+    if here != there:
+        raise InputError(
+            "Streams are taken from a run whose source is as long: this one has {here} "
+            "tokens, the other {there}.",
+            here=here,
+            there=there,
+        )
+    runs, kept, found = (run, run._replace(source=other)), [], []
+    with torch.inference_mode():
+        for one in runs:
+            streams = _KeptStreams()
+            forced_log_p(model, one, streams)
+            kept.append(streams.kept)
+    config = model.config
+    layers = {"encoder": config.encoder_layers, "decoder": config.decoder_layers}
+    lengths = {"encoder": here, "decoder": len(run.target)}
+    for into, taken in zip(runs, reversed(kept), strict=True):
+        jobs: Jobs = {
+            stack: _Job(
+                [*np.ndindex(layers[stack], lengths[stack])],
+                None,
+                partial(_EachPatched, stack, taken),
+            )
+            for stack in STACKS
+        }
+        log_p, sums = yield from _in_batches(model, into, jobs)
+        changes = {
+            stack: read_only(sums[stack].reshape(layers[stack], lengths[stack]))
+            for stack in STACKS
+        }
+        found.append((float(log_p.sum()), changes))
+    return Patched(other=found[1][0], into_other=found[1][1], from_other=found[0][1])
 
 
 # ---- by gradient ---------------------------------------------------------------------

@@ -128,6 +128,8 @@ class Attribute(OfRun):
 class SwitchOff(OfRun):
     """Measure what each head, layer and source token does to a run."""
 
+    other: str | tuple[int, ...] = ""  # a source that streams are taken from; "": none
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwitchOffOverPairs(Request):

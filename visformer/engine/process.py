@@ -410,7 +410,8 @@ def _switch_off(server: Server, number: int, request: SwitchOff) -> Stops:
     from visformer.core.importance import importance
 
     model = open_one(server.model)
-    made = yield from importance(model, _known(model, request))
+    other = model.vocabulary.read(request.other) if request.other else None
+    made = yield from importance(model, _known(model, request), other)
     server.send(SwitchedOff(number=number, importance=made))
 
 

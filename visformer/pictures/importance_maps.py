@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from visformer.language import N_, _, ngettext, sentences
+from visformer.pictures.diagram.block_names import STACKS as STACK_NAMES
 from visformer.pictures.picture import Matrix, Numbers, largest, signed_shade
 from visformer.pictures.token_names import names
 from visformer.values.arrays import Doubles, Floats
-from visformer.values.facts import Kind
-from visformer.values.head_importance import NOTHING, Importance, ImportanceOfPairs
+from visformer.values.facts import STACKS, Kind, SentenceSide, StackName
+from visformer.values.head_importance import (
+    NOTHING,
+    Importance,
+    ImportanceOfPairs,
+    Patched,
+)
 from visformer.values.trace import Trace
 from visformer.words import KIND_NAMES, decimals, head_words, number
 
@@ -62,19 +68,70 @@ def _titled(made: Importance | ImportanceOfPairs) -> dict[Kind, dict[str, Floats
 
 
 def _map(title: str, values: Floats, kind: Kind, reach: float) -> Matrix:
-    layers, heads = values.shape
-    return Matrix(
+    return _scaled(
+        values,
+        reach,
         title=_("{kind}: {what}", kind=_(KIND_NAMES[kind]), what=title),
         sign=kind,
+        rows=tuple(f"L{layer}" for layer in range(1, 1 + len(values))),
+        columns=tuple(f"H{head}" for head in range(1, 1 + values.shape[1])),
+        column_axis=_("head"),
+    )
+
+
+def _scaled(values: Floats, reach: float, **looks: Any) -> Matrix:
+    return Matrix(
         values=values,
         shade=signed_shade(values, reach),
-        rows=tuple(f"L{layer + 1}" for layer in range(layers)),
-        columns=tuple(f"H{head + 1}" for head in range(heads)),
         row_axis=_("layer"),
-        column_axis=_("head"),
         ends=(number(-reach, 2), number(reach, 2)),
         note=_("nats, linear"),
         signed=True,
+        **looks,
+    )
+
+
+def patch_maps(patched: Patched, trace: Trace) -> Iterator[Matrix]:
+    """Yield two maps of the encoder's stream, then of the decoder's: one scale for all.
+
+    A row per layer, a column per token: what its stream does when it is taken from this
+    run into the other, and from the other into this one.
+    """
+    both = patched.into_other, patched.from_other
+    reach = max(float(np.abs(of[stack]).max()) for of in both for stack in STACKS)
+    sides: dict[StackName, SentenceSide] = {"encoder": "source", "decoder": "target"}
+    for stack, side in sides.items():
+        stack_name = _(STACK_NAMES[stack])
+        titles = (
+            _("{stack}: this run's stream in the other", stack=stack_name),
+            _("{stack}: the other's stream in this run", stack=stack_name),
+        )
+        for title, of in zip(titles, both, strict=True):
+            values = of[stack].astype(np.float32)
+            yield _scaled(
+                values,
+                reach or 1.0,
+                title=title,
+                rows=tuple(f"L{layer}" for layer in range(1, 1 + len(values))),
+                columns=names(trace, side)[: values.shape[1]],
+                column_axis=_("token"),
+            )
+
+
+def patch_words(made: Importance, other: str) -> str:
+    """Say between which sums of log p streams are patched, or what that needs."""
+    if made.patched is None:
+        return _(
+            "Pin a run whose source has as many tokens (in Runs) to see which place of "
+            "the residual stream carries what differs."
+        )
+    return _(
+        "In “{other}” the same tokens have {there} nats in all, here {here}: where the "
+        "first maps come near {gap}, that place alone carries what differs.",
+        other=other,
+        there=decimals(made.patched.other, 2),
+        here=decimals(made.total, 2),
+        gap=decimals(made.total - made.patched.other, 2),
     )
 
 

@@ -17,7 +17,9 @@ from visformer.language import N_, _
 from visformer.session.run import asked_of
 from visformer.session.state import Next, State, is_open
 from visformer.values.head_importance import ImportanceAsked
+from visformer.values.layer_weights import same_model
 from visformer.values.memo import same
+from visformer.values.trace import Trace
 
 BUSY = N_("switching off one head after the other")
 
@@ -32,14 +34,26 @@ def measure(state: State, *, again: bool = False) -> Next:
         return Next(state)
     if known is not None and known.pairs and known.of == (state.opened,):
         return measure_pairs(state, known.pairs) if again else Next(state)
-    if known is not None and same(known.of, trace.storage) and not again:
+    other = _source_beside(state, trace)
+    of = trace.storage if other is None else (*trace.storage, *other.storage)
+    if known is not None and same(known.of, of) and not again:
         return Next(state)
-    begun = ImportanceAsked(of=trace.storage)
+    begun = ImportanceAsked(of=of)
     if not is_open(state, trace):
         reason = _("The model that made this run is not open.")
         return Next(replace(state, importance=replace(begun, reason=reason)))
-    request = SwitchOff(**asked_of(trace))
+    source = asked_of(other)["source"] if other is not None else ""
+    request = SwitchOff(other=source, **asked_of(trace))
     return Next(replace(state, importance=begun, busy=_(BUSY)), (request,))
+
+
+def _source_beside(state: State, trace: Trace) -> Trace | None:
+    """Return the run that this one is compared with, of another source as long."""
+    other = None if state.compared is None else state.compared.trace
+    if other is None or not same_model(other.model, trace.model):
+        return None
+    alike = len(other.source) == len(trace.source) and other.source != trace.source
+    return other if alike else None
 
 
 def measure_pairs(state: State, path: str) -> Next:

@@ -8,9 +8,22 @@ from dataclasses import dataclass
 import numpy as np
 
 from visformer.values.arrays import Doubles
-from visformer.values.facts import Kind
+from visformer.values.facts import Kind, StackName
 
 NOTHING = 0.01  # nats: what is less makes the sentence at most 1 % more or less likely
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Patched:
+    """One place after another of the residual stream, taken from another run.
+
+    Both runs read the same target, and sources of one length. Changes are of the sum of
+    log p of the target's tokens, in nats, by stack: [layers, tokens].
+    """
+
+    other: float  # the sum of log p in the other run
+    into_other: Mapping[StackName, Doubles]  # this run's stream there: denoising
+    from_other: Mapping[StackName, Doubles]  # the other's stream here: noising
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -28,6 +41,7 @@ class Importance:
     # first-order estimate of ``heads``, and Michel's measure; {} where unknown
     gradient: Mapping[Kind, Doubles]  # [layers, heads], nats
     sensitivity: Mapping[Kind, Doubles]  # [layers, heads], each layer's length is 1
+    patched: Patched | None = None  # where there is a run to take streams from
     reasons: tuple[str, ...] = ()  # why something is not known
 
     @property

@@ -9,12 +9,15 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QHBoxLayout, QWidget
 
+from visformer.files import short
 from visformer.language import N_, _
 from visformer.pictures.importance_maps import (
     agreement_words,
     importance_maps,
     importance_words,
     layer_numbers,
+    patch_maps,
+    patch_words,
     source_numbers,
 )
 from visformer.pictures.output import NOT_RUN, UNDECODED
@@ -32,9 +35,13 @@ from visformer.ui.widgets.plain_label import paragraph, plain_label
 from visformer.ui.window.change_offers import asked_pairs
 from visformer.ui.window.large import CHOOSES, present_whole
 from visformer.values.facts import KINDS, Kind
-from visformer.values.head_importance import Importance
+from visformer.values.head_importance import Importance, ImportanceOfPairs
 
 LINES = 15  # the least height of a map, in text
+PATCHES = (
+    *(N_("the encoder's stream in the other run"), N_("the other's in this encoder")),
+    *(N_("the decoder's stream in the other run"), N_("the other's in this decoder")),
+)
 MAPS = N_("exact change"), N_("estimated change"), N_("what the estimate misses")
 
 
@@ -66,8 +73,13 @@ class ImportancePage(Dressed, View):
             _("Change with a source token hidden from every query, in nats"),
         )
         self.captions = [*map(plain_label, tables)]
+        self.patched_words = paragraph(_("what streams of another run do"))
+        self.patched = [HeatMap(_(name), stretch=6) for name in PATCHES]
+        halves = (self.patched[:2], self.patched[2:])
+        self._patched = [TurningRow(*maps) for maps in halves]
         self._found = QWidget()
-        below = self.captions[0], self.layers, self.captions[1], self.source
+        tables_below = self.captions[0], self.layers, self.captions[1], self.source
+        below = *tables_below, self.patched_words, *self._patched
         fill(LeastColumn(self._found), *self._rows, self.agreement, *below)
         buttons = self.again, self.back, self.over
         line = fill(QHBoxLayout(), (self.words, 1), *buttons)
@@ -85,7 +97,7 @@ class ImportancePage(Dressed, View):
 
     def _dress(self) -> None:
         self.words.setMinimumHeight(2 * self.fontMetrics().lineSpacing())
-        for maps in self.maps:
+        for maps in (*self.maps, self.patched):
             for one in maps:
                 set_least(one, LINES)
 
@@ -144,7 +156,8 @@ class ImportancePage(Dressed, View):
                 one.mark(at, value=at is cell)
 
     def _draw_tables(self, state: State) -> None:
-        made, trace = state.importance and state.importance.found, state.trace
+        known, trace = state.importance, state.trace
+        made = None if known is None else known.found
         of_run = isinstance(made, Importance)
         source = None
         if isinstance(made, Importance) and trace is not None:
@@ -152,10 +165,28 @@ class ImportancePage(Dressed, View):
             source = source_numbers(made, trace)
         self.layers.setVisible(of_run)
         self.captions[0].setVisible(of_run)
+        self._draw_patched(made, state)
         self.source.setVisible(source is not None)
         self.captions[1].setVisible(source is not None)
         if source is not None:
             self.source.draw(source)
+
+    def _draw_patched(
+        self, made: Importance | ImportanceOfPairs | None, state: State
+    ) -> None:
+        """Show what streams of the run that is compared with do."""
+        patched = made.patched if isinstance(made, Importance) else None
+        for row in self._patched:
+            row.setVisible(patched is not None)
+        self.patched_words.setVisible(isinstance(made, Importance))
+        if isinstance(made, Importance):
+            other = None if state.compared is None else state.compared.trace
+            said = patch_words(made, "" if other is None else short(other.source_text))
+            self.patched_words.setText(said)
+        if patched is not None and state.trace is not None:
+            pictures = patch_maps(patched, state.trace)
+            for one, picture in zip(self.patched, pictures, strict=True):
+                one.draw(picture)
 
     def _missing(self) -> str:
         """Say why there is nothing to see."""
