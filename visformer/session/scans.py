@@ -39,8 +39,14 @@ def arrived(state: State, event: PairsScanned) -> Next:
         state = replace(state, awaiting=state.awaiting.end(event.number), busy="")
     if known is None:
         return Next(state)
+    tests = {**kinds(), **buckets()}.values()
+    counts = known.counts or ((0, 0.0),) * len(tests)
     made = replace(
         known,
+        counts=tuple(
+            _counted(count, test, event.pairs)
+            for count, test in zip(counts, tests, strict=True)
+        ),
         pairs=(*known.pairs, *event.pairs),
         left_out=(*known.left_out, *event.left_out),
         usual=event.usual,
@@ -117,19 +123,26 @@ def _is_of(kind: FaultKind | None, one: ScannedPair) -> bool:
     return one.kind == kind
 
 
-def counted(pairs: Sequence[ScannedPair], groups: Mapping[str, Test]) -> dict[str, str]:
+def _counted(
+    known: tuple[int, float], test: Test, pairs: Sequence[ScannedPair]
+) -> tuple[int, float]:
+    losses = [one.mean for one in pairs if test(one)]
+    return known[0] + len(losses), known[1] + sum(losses)
+
+
+def counted(found: ScannedFile, groups: Mapping[str, Test]) -> dict[str, str]:
     """Write each group that has pairs, with how many and their mean loss."""
-    made = {}
-    for name, test in groups.items():
-        losses = [one.mean for one in pairs if test(one)]
-        if losses:
-            made[name] = _(
-                "{group} ({n:,}; loss {loss:.2f})",
-                group=name,
-                n=len(losses),
-                loss=sum(losses) / len(losses),
-            )
-    return made
+    counts = dict(zip((*kinds(), *buckets()), found.counts, strict=False))
+    return {
+        name: _(
+            "{group} ({n:,}; loss {loss:.2f})",
+            group=name,
+            n=counts[name][0],
+            loss=counts[name][1] / counts[name][0],
+        )
+        for name in groups
+        if name in counts and counts[name][0]
+    }
 
 
 def words(state: State) -> str:

@@ -147,6 +147,8 @@ class ScannedFile:
 
     path: str
     pairs: tuple[ScannedPair, ...] = ()
+    # of each group of pairs, in the order of ``scans``: how many, and their mean losses
+    counts: tuple[tuple[int, float], ...] = ()
     left_out: tuple[str, ...] = ()  # lines, a sentence for each
     usual: Calibration | None = None  # None: it is not done
 

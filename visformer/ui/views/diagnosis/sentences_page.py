@@ -13,7 +13,7 @@ from PySide6.QtCore import (
     Qt,
     Signal,
 )
-from PySide6.QtGui import QFontMetrics, QKeyEvent, QPainter, QPalette
+from PySide6.QtGui import QColor, QKeyEvent, QPainter, QPalette
 from PySide6.QtWidgets import (
     QFileDialog,
     QHBoxLayout,
@@ -30,7 +30,7 @@ from visformer.pictures.teacher_forcing import loss_share
 from visformer.session import scans
 from visformer.session.state import Session, State
 from visformer.text import visible
-from visformer.ui.bars.chip_painter import readable_on
+from visformer.ui.bars.chip_painter import TINTS, readable_on
 from visformer.ui.layout import LeastColumn, fill
 from visformer.ui.look.theme import Dressed, loss_colour
 from visformer.ui.views.view import View
@@ -151,7 +151,7 @@ class SentencesPage(Dressed, View):
         groups = (self.kinds, scans.kinds()), (self.buckets, scans.buckets())
         everything = {"": _("all pairs")}
         for box, tests in groups:
-            offered = everything | scans.counted(pairs, tests)
+            offered = everything | (scans.counted(found, tests) if found else {})
             chosen = box.currentData()
             box.offer(offered, chosen if chosen in offered else "")
         self._list()
@@ -328,6 +328,20 @@ class _TintedTokens(QStyledItemDelegate):
     Where there is no room for all, the worst one stays in sight.
     """
 
+    def __init__(self, table: QTableView) -> None:
+        super().__init__(table)
+        self._colours: dict[tuple[int, int], tuple[QColor, QColor]] = {}
+
+    def _colour(self, palette: QPalette, loss: float) -> tuple[QColor, QColor]:
+        """Return the ground of a loss, and the colour of text on it."""
+        shade = round(TINTS * loss_share(loss))
+        key = palette.cacheKey(), shade
+        if key not in self._colours:
+            ground = loss_colour(palette, shade / TINTS)
+            text = palette.color(QPalette.ColorRole.Text)
+            self._colours[key] = ground, readable_on(ground, text)
+        return self._colours[key]
+
     def paint(
         self, painter: QPainter, option: QStyleOptionViewItem, index: Index
     ) -> None:
@@ -341,41 +355,33 @@ class _TintedTokens(QStyledItemDelegate):
         style = table.style()
         style.drawControl(QStyle.ControlElement.CE_ItemViewItem, shown, painter, table)
         edge = style.pixelMetric(QStyle.PixelMetric.PM_FocusFrameHMargin) + 1
-        pair: ScannedPair = index.data(PAIR)
-        metrics = table.fontMetrics()
         painter.save()
         painter.setClipRect(option.rect)
-        _paint_tokens(
-            painter, option.rect.adjusted(edge, 0, -edge, 0), pair, metrics, table
-        )
+        room = option.rect.adjusted(edge, 0, -edge, 0)
+        self._paint(painter, room, index.data(PAIR), table)
         painter.restore()
 
-
-def _paint_tokens(
-    painter: QPainter,
-    room: QRect,
-    pair: ScannedPair,
-    metrics: QFontMetrics,
-    widget: QWidget,
-) -> None:
-    palette, gap = widget.palette(), round(GAP * metrics.height())
-    marks = marks_of(pair.tokens)
-    before = ("", *pair.tokens)
-    boxes: list[tuple[int, int, str]] = []  # left edge, width, text
-    x = 0
-    for last, token in zip(before, pair.tokens, strict=False):
-        text = plain(token, marks)
-        x += gap if begins_word(token, last, marks) else 0
-        wide = metrics.horizontalAdvance(text)
-        boxes.append((x, wide, text))
-        x += wide
-    left, wide, _text = boxes[pair.worst_token]
-    shift = max(0, min(left + wide - room.width(), x - room.width()))
-    height = round(1.2 * metrics.height())
-    top = room.center().y() - height // 2
-    for (left, wide, text), loss in zip(boxes, pair.loss, strict=True):
-        box = QRect(room.left() + left - shift, top, wide, height)
-        ground = loss_colour(palette, loss_share(loss))
-        painter.fillRect(box, ground)
-        painter.setPen(readable_on(ground, palette.color(QPalette.ColorRole.Text)))
-        painter.drawText(box, Qt.AlignmentFlag.AlignCenter, text)
+    def _paint(
+        self, painter: QPainter, room: QRect, pair: ScannedPair, widget: QWidget
+    ) -> None:
+        metrics, marks = widget.fontMetrics(), marks_of(pair.tokens)
+        gap, x, before = round(GAP * metrics.height()), 0, ""
+        boxes: list[tuple[int, int, str]] = []  # left edge, width, text
+        for token in pair.tokens:
+            text = plain(token, marks)
+            x += gap if begins_word(token, before, marks) else 0
+            wide = metrics.horizontalAdvance(text)
+            boxes.append((x, wide, text))
+            x, before = x + wide, token
+        left, wide, _text = boxes[pair.worst_token]
+        shift = max(0, min(left + wide, x) - room.width())
+        height = round(1.2 * metrics.height())
+        top = room.center().y() - height // 2
+        for (left, wide, text), loss in zip(boxes, pair.loss, strict=True):
+            box = QRect(room.left() + left - shift, top, wide, height)
+            if not box.intersects(room):
+                continue
+            ground, ink = self._colour(widget.palette(), loss)
+            painter.fillRect(box, ground)
+            painter.setPen(ink)
+            painter.drawText(box, Qt.AlignmentFlag.AlignCenter, text)
