@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import sys
 import warnings
 from collections.abc import Iterator
 from typing import Any
 
 from visformer.errors import CheckpointError, VisformerError, is_memory
 from visformer.files import short
+from visformer.language import N_
 from visformer.text import clean
 
 COMMAND = 'pip install "visformer[hf]"'
@@ -29,9 +31,16 @@ def library(name: str = "transformers") -> Any:
             warnings.simplefilter("ignore")
             return importlib.import_module(name)
     except ImportError as error:
-        raise CheckpointError(
+        bundled = N_(
+            "This folder is opened with the library “{name}”, which the bundle leaves "
+            "out. Install Visformer with pip and its extra “hf”, as README says."
+        )
+        missing = N_(
             "This folder is opened with the library “{name}”, which is not installed. "
-            "Run {command}.",
+            "Run {command}."
+        )
+        raise CheckpointError(
+            bundled if hasattr(sys, "frozen") else missing,
             name=name.partition(".")[0],
             command=COMMAND,
         ) from error
