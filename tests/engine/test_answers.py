@@ -18,6 +18,7 @@ from visformer.core.search import exhausted
 from visformer.core.side_runs import layer_parameters
 from visformer.engine.handle import Engine
 from visformer.engine.messages import (
+    CheckRun,
     Decode,
     Effect,
     EffectDone,
@@ -32,6 +33,7 @@ from visformer.engine.messages import (
     ParametersDone,
     Progressed,
     Refused,
+    RunChecked,
     RunSeries,
     ScanPairs,
     SearchBeams,
@@ -314,6 +316,20 @@ def test_the_effect_of_a_change_is_what_a_decoding_tells(
     done = listener.wait_for(EffectDone)
     assert isinstance(done, EffectDone)
     assert done.report is None
+
+
+def test_a_run_is_checked_with_its_change(
+    working: tuple[Engine, Listener], folder: Path
+) -> None:
+    handle, listener = working
+    trace = Decoding(load(folder), "abcd", intervention="causal off").step(3)
+    handle.ask(CheckRun(**asked_of(replace(trace, source_text="abcd"))))
+    made = listener.wait_for(RunChecked)
+    assert isinstance(made, RunChecked)
+    faults = [one for one in made.results if one.verdict == "fault"]
+    assert [one.id for one in faults] == ["not-causal"]
+    assert faults[0].at is not None
+    assert faults[0].at.kind == "decoder"
 
 
 def test_heads_are_switched_off_in_turn(

@@ -26,7 +26,8 @@ NAMED: dict[str, tuple[str, ...]] = {
     "it says what to do, or asks, and states nothing": (
         *("Click the block or press Enter to see its numbers on the Masks",),
         *("Click the block or press Enter to see its numbers on the Positions",),
-        *("Click a masked token", "Change a mask above", "{kind} mask, {layer}: click"),
+        *("Read from the file", "Click a masked token"),
+        *("Change a mask above", "{kind} mask, {layer}: click"),
         *("Which head reads", "All tokens of this map are", "Change a mask, then step"),
         *("At most {n} curve can", "At most {n} curves can", "click a row to choose"),
     ),

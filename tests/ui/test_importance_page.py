@@ -35,10 +35,10 @@ def turned(qtbot: QtBot, folder: Path) -> tuple[MainWindow, FakeEngine, Importan
     window.receive(opened_model(TRACE.model))
     window.translate("one two")
     answer(window, engine, TRACE)
+    window.session.go(window.session.state.turned("diagnosis", "importance"))
     window.session.set(tab="diagnosis")
     view = window.tabs.view("diagnosis")
     assert isinstance(view, DiagnosisView)
-    view.turn("importance")
     return window, engine, view.page(ImportancePage)
 
 

@@ -15,7 +15,7 @@ from visformer.values.beam_search import BeamSearch
 from visformer.values.change_effect import ChangeReport
 from visformer.values.distribution import NearWords, WholeDistribution
 from visformer.values.facts import ModelFacts, SentenceSide, StackName
-from visformer.values.finding import Finding
+from visformer.values.finding import CheckResult, Finding
 from visformer.values.head_importance import Importance, ImportanceOfPairs
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.layer_weights import LayerParameters
@@ -137,6 +137,11 @@ class SwitchOffOverPairs(Request):
 
     path: str
     intervention: Intervention = NO_CHANGES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckRun(OfRun):
+    """Look for what is wrong, by the table of checks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -357,6 +362,13 @@ class SeriesRun(Answer):
     """One more point of a ``RunSeries``, or why one is left out; None ends it."""
 
     point: SeriesPoint | str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RunChecked(Answer):
+    """What every check of a ``CheckRun`` says."""
+
+    results: tuple[CheckResult, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -34,6 +34,7 @@ from visformer.engine.messages import (
     Attributed,
     Batch,
     BatchDone,
+    CheckRun,
     Decode,
     Effect,
     EffectDone,
@@ -56,6 +57,7 @@ from visformer.engine.messages import (
     Ready,
     Refused,
     Request,
+    RunChecked,
     RunSeries,
     ScanPairs,
     SearchBeams,
@@ -405,6 +407,16 @@ def _known(model: Model, request: OfRun) -> KnownRun:
     )
 
 
+def _check_run(server: Server, number: int, request: CheckRun) -> Stops:
+    """Run the open model in the ways that the table of checks compares."""
+    from visformer.core.check import checking
+
+    model = open_one(server.model)
+    run = _known(model, request)
+    results = yield from checking(model, run.source, run.change, run.target)
+    server.send(RunChecked(number=number, results=results))
+
+
 def _switch_off(server: Server, number: int, request: SwitchOff) -> Stops:
     """Measure what each part does to a run."""
     from visformer.core.importance import importance
@@ -550,6 +562,7 @@ HANDLERS: dict[type[Request], Handler] = {  # who answers which request
     SearchBeams: _search,
     Attribute: _attribute,
     RunSeries: _series,
+    CheckRun: _check_run,
     SwitchOff: _switch_off,
     SwitchOffOverPairs: _switch_off_over,
     ScanPairs: _scan,

@@ -12,6 +12,7 @@ from visformer.engine.messages import (
     Attribute,
     Attributed,
     BatchDone,
+    CheckRun,
     Closed,
     Down,
     EffectDone,
@@ -25,6 +26,7 @@ from visformer.engine.messages import (
     Progressed,
     Refused,
     Replaced,
+    RunChecked,
     SearchBeams,
     Searched,
     SeriesRun,
@@ -37,6 +39,7 @@ from visformer.engine.messages import (
 )
 from visformer.engine.mirror import Decoded
 from visformer.session import (
+    check_requests,
     importances,
     openings,
     runs,
@@ -71,6 +74,8 @@ def _refused(state: State, event: Refused) -> Next:
         return side_requests.not_attributed(state, event)
     if sent is not None and isinstance(sent.request, SwitchOff | SwitchOffOverPairs):
         return importances.not_measured(state, event)
+    if sent is not None and isinstance(sent.request, CheckRun):
+        return check_requests.not_checked(state, event)
     if sent is not None and isinstance(sent.request, SearchBeams):
         return searches.not_searched(state, event)
     if sent is not None and is_side_request(sent):
@@ -88,6 +93,7 @@ RECEIVED: dict[type[Event], Callable[[State, Any], Next]] = {
     Attributed: side_requests.attributed,
     Searched: searches.searched,
     SeriesRun: training.arrived,
+    RunChecked: check_requests.checked,
     SwitchedOff: importances.measured,
     PairsScanned: scans.arrived,
     Shuffled: side_requests.shuffled,

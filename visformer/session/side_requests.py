@@ -39,7 +39,7 @@ from visformer.pictures.computation import subject
 from visformer.pictures.output import known_rows, missing
 from visformer.pictures.selection import SUMMARIES
 from visformer.pictures.teacher_forcing import is_taught
-from visformer.session import importances
+from visformer.session import check_requests, importances
 from visformer.session.pending import LensAsked
 from visformer.session.run import Run, RunOrigin, asked_of
 from visformer.session.runs import fixed_words
@@ -326,6 +326,8 @@ def _output(state: State) -> Next:
 def _diagnosis(state: State) -> Next:
     """Request what the visible page of the Diagnosis tab lacks."""
     page = state.views.pages.get("diagnosis")
+    if page == "checks":
+        return check_requests.run_checks(state)
     return importances.measure(state) if page == "importance" else Next(state)
 
 

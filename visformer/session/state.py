@@ -48,6 +48,7 @@ from visformer.values.attributions import Attributions
 from visformer.values.change_effect import StepEffect
 from visformer.values.distribution import NearWords, RowDistribution
 from visformer.values.facts import Kind, ModelFacts
+from visformer.values.finding import ChecksAsked
 from visformer.values.head_importance import ImportanceAsked
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.layer_weights import LayerParameters, same_model
@@ -191,6 +192,7 @@ class State:
     parameters: tuple[LayerParameters, ...] = ()  # of the layers looked at, newest last
     lens: LensRows | None = None  # what each layer would predict, as far as it came
     attributions: Attributions | None = None  # what tokens do, as far as measured
+    checks: ChecksAsked | None = None  # of the run on screen, once they were asked for
     importance: ImportanceAsked | None = None  # what heads do, once it was asked for
     effect: StepEffect | None = None  # what the changes do to the step shown
     intervention: Intervention = NO_CHANGES  # what the user has changed in the run

@@ -18,6 +18,7 @@ class EvidencePlace(NamedTuple):
     layer: int | None = None
     head: int | None = None
     row: int | None = None  # a query
+    key: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,15 @@ class CheckResult(NamedTuple):
     remedy: str = ""
     at: EvidencePlace | None = None
     measured: float | None = None  # the number of the evidence, if it is one
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ChecksAsked:
+    """The checks that were asked for of a run, and what came of it."""
+
+    of: tuple[object, ...]  # what its Trace is made of, compared by identity
+    results: tuple[CheckResult, ...] = ()
+    reason: str = ""  # why there are none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -126,7 +126,7 @@ def off_by_one(seen: Observation) -> Finding | None:
         what,
         _("Hide the key after each row too: torch.triu(…, diagonal=1) is hidden."),
         "fault" if known else "note",
-        place.at(int(head), int(row)),
+        place.at(int(head), int(row), int(key)),
     )
 
 

@@ -183,9 +183,9 @@ class LayerPlace(NamedTuple):
             module=self.attention.module or "forward",
         )
 
-    def at(self, head: int | None = None, row: int | None = None) -> EvidencePlace:
-        """Return a place in it; both from 0."""
-        return EvidencePlace(self.attention.kind, self.layer - 1, head, row)
+    def at(self, *of: int) -> EvidencePlace:
+        """Return a place in it: head, row and key, as far as they are known, from 0."""
+        return EvidencePlace(self.attention.kind, self.layer - 1, *of)
 
 
 def places_of(attentions: Iterable[WatchedAttention]) -> list[LayerPlace]:
@@ -218,8 +218,9 @@ class LargestWeight(NamedTuple):
 
     @property
     def at(self) -> EvidencePlace:
-        """The head and the row."""
-        return self.place.at(int(self.fields["head"]) - 1, int(self.fields["row"]) - 1)
+        """The cell."""
+        of = (int(self.fields[name]) - 1 for name in ("head", "row", "key"))
+        return self.place.at(*of)
 
 
 def largest(

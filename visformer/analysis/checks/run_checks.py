@@ -82,7 +82,7 @@ def order_unseen(seen: Observation) -> Finding | None:
     compared = seen.compared
     if compared is None or compared.reordered is None:
         return None
-    if compared.reordered > compared.limit or not compared.used:
+    if compared.reordered > compared.limit:
         return None
     return Finding(
         "order-not-seen",

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-import numpy as np
-
 from visformer.analysis.checks import (
     head_checks,
     mask_checks,
@@ -50,7 +48,11 @@ def _known(name: str) -> Callable[[Observation], str]:
     def why(seen: Observation) -> str:
         of = seen if hasattr(seen, name) else seen.compared
         found = getattr(of, name, None)
-        if isinstance(found, np.ndarray) or found not in (None, False, ()):
+        if (
+            found is not None
+            and found is not False
+            and not (isinstance(found, tuple) and not found)
+        ):
             return ""
         return seen.why.get(name) or _("It is not known here.")
 
@@ -302,6 +304,8 @@ def _result(
     if why := check.missing(seen):
         return CheckResult(id, title, "not applicable", what=why)
     words, number = (check.evidence and check.evidence(seen)) or ("", None)
+    if not words and check.missing in (_attentions, _watched, _decoder):
+        words = _("{n} attentions were looked at.", n=len(seen.attentions))
     return CheckResult(id, title, "passed", what=words, measured=number)
 
 

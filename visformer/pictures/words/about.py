@@ -1,15 +1,22 @@
-"""Everything known about the open model: sizes, assumptions, findings."""
+"""Everything known about the open model: sizes, assumptions, findings, checks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
+from typing import NamedTuple
 
 from visformer.engine.messages import Opened
 from visformer.language import N_, _, ngettext, sentences
 from visformer.values.config import ModelConfig
 from visformer.values.facts import WATCHED
-from visformer.values.finding import Finding
+from visformer.values.finding import (
+    VERDICTS,
+    CheckResult,
+    EvidencePlace,
+    Finding,
+    Verdict,
+)
 from visformer.values.trace import Trace
 
 _NUMBERS = {  # what to type without a tokenizer, by whether a program runs the model
@@ -182,3 +189,57 @@ def _position_words(config: ModelConfig) -> str:
 def _finding(finding: Finding) -> str:
     """Put the parts of a finding on separate lines."""
     return f"{finding.title}  {finding.where}\n{finding.what}\n{finding.remedy}"
+
+
+# ---- the checks ----
+
+SIGNS: dict[Verdict, str] = {"fault": "✗", "note": "!", "passed": "✓"}
+
+
+class CheckRow(NamedTuple):
+    """One check, or a finding about the file."""
+
+    id: str
+    verdict: Verdict
+    words: tuple[str, str, str, str]  # verdict, check, where, evidence and advice
+    at: EvidencePlace | None
+
+
+def check_rows(
+    results: Iterable[CheckResult], findings: Iterable[Finding]
+) -> tuple[CheckRow, ...]:
+    """Return a row for each; of findings of the file those that no check has made."""
+    several = [*results]
+    known = {one.id for one in several}
+    several += [
+        CheckResult(one.id, _("Read from the file"), one.severity, *_said(one))
+        for one in findings
+        if one.id not in known
+    ]
+    order = [*VERDICTS]
+    several.sort(key=lambda one: order.index(one.verdict))
+    return tuple(map(_row, several))
+
+
+def _said(one: Finding) -> tuple[str, str, str]:
+    return one.where, one.what, one.remedy
+
+
+def _row(one: CheckResult) -> CheckRow:
+    sign = SIGNS.get(one.verdict, "–")
+    verdict = f"{sign} {_(VERDICTS[one.verdict])}"
+    said = "\n".join(filter(None, (one.what, one.remedy)))
+    return CheckRow(one.id, one.verdict, (verdict, one.title, one.where, said), one.at)
+
+
+def checks_words(rows: Iterable[CheckRow]) -> str:
+    """Count the verdicts, in one sentence."""
+    verdicts = [row.verdict for row in rows]
+    return _(
+        "Faults: {faults}; notes: {notes}; passed: {passed}; not applicable: {others}. "
+        "Click an underlined place to see the evidence.",
+        faults=verdicts.count("fault"),
+        notes=verdicts.count("note"),
+        passed=verdicts.count("passed"),
+        others=verdicts.count("not applicable"),
+    )

@@ -1,34 +1,145 @@
-"""The Checks page: what is unusual or wrong with the model on screen."""
+"""The Checks page: what every check says of the run on screen, and of its model."""
 
 from __future__ import annotations
 
-from PySide6.QtWidgets import QWidget
+from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtGui import QFont, QKeyEvent, QResizeEvent
+from PySide6.QtWidgets import QHeaderView, QTableWidget, QTableWidgetItem, QWidget
 
 from visformer.language import N_, _
-from visformer.pictures.words.about import findings_text
+from visformer.pictures.output import NOT_RUN
+from visformer.pictures.words.about import CheckRow, check_rows, checks_words
+from visformer.session.check_requests import look_at
 from visformer.session.state import Session, State
 from visformer.ui.layout import LeastColumn, fill
+from visformer.ui.look.theme import Dressed
 from visformer.ui.views.view import View
-from visformer.ui.widgets.plain_label import paragraph
+from visformer.ui.widgets.plain_label import paragraph, plain_tip
+
+TITLES = N_("Verdict"), N_("Check"), N_("Where"), N_("Evidence, and what to do")
+SHARES = 0.11, 0.22, 0.22  # of the width; the last column has the rest
+WHERE, LEAST_LINES = 2, 8
 
 
 class ChecksPage(View):
-    """Each finding: where it is, what follows from it, and what to do."""
+    """A table of all checks; a click on one that names a place goes there."""
 
     name, title = "checks", N_("Checks")
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self.found_text = paragraph(_("what is unusual or wrong with the model"))
-        fill(LeastColumn(self), self.found_text, None)
+        self.words = paragraph(_("what the checks have found"))
+        self.table = CheckTable(_("all checks, what is wrong first"))
+        self.table.picked.connect(self._look)
+        fill(LeastColumn(self), self.words, (self.table, 1))
 
     def main_picture(self) -> QWidget:
-        """Return the text."""
-        return self.found_text
+        """Return the table."""
+        return self.table
 
     def draw(self, state: State) -> None:
-        """Write the findings of the model on screen."""
+        """Show what is known of the run on screen, or why there is nothing."""
         self._state = state
-        certificate = None if state.trace is None else state.trace.certificate
-        known = state.about or certificate
-        self.found_text.setText("" if known is None else findings_text(known.findings))
+        known, trace = state.checks, state.trace
+        certificate = None if trace is None else trace.certificate
+        about = state.about or certificate
+        results = () if known is None else known.results
+        findings = () if about is None else about.findings
+        rows = check_rows(results, findings)
+        if self._changed("rows", rows):
+            self.table.draw(rows)
+        self.table.setVisible(bool(rows))
+        said = checks_words(rows) if results else self._missing()
+        self.words.setText(said)
+
+    def _missing(self) -> str:
+        """Say why no check was made."""
+        state, known = self._state, self._state.checks
+        if state.trace is None:
+            return _(NOT_RUN)
+        if state.opened is None:
+            return _("The checks follow once the model is open.")
+        if state.busy:
+            return _("The sentence is run in several ways that ought to agree…")
+        return "" if known is None else known.reason or _("Stopped.")
+
+    def _look(self, row: CheckRow) -> None:
+        if row.at is not None:
+            self.session.go(look_at(self.session.state, row.id, row.at))
+
+
+class CheckTable(Dressed, QTableWidget):
+    """A row for each check, as high as its words need."""
+
+    picked = Signal(object)  # a CheckRow
+
+    def __init__(self, name: str) -> None:
+        super().__init__(0, len(TITLES))
+        self.rows: tuple[CheckRow, ...] = ()
+        self.setAccessibleName(name)
+        self.setHorizontalHeaderLabels([_(title) for title in TITLES])
+        self.verticalHeader().hide()
+        self.setTabKeyNavigation(False)
+        self.setEditTriggers(QTableWidget.EditTrigger.NoEditTriggers)
+        self.setSelectionBehavior(QTableWidget.SelectionBehavior.SelectRows)
+        self.setSelectionMode(QTableWidget.SelectionMode.SingleSelection)
+        self.setVerticalScrollMode(QTableWidget.ScrollMode.ScrollPerPixel)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        across = self.horizontalHeader()
+        across.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
+        across.setStretchLastSection(True)
+        across.setDefaultAlignment(
+            Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
+        )
+        self.cellClicked.connect(lambda row, _column: self.picked.emit(self.rows[row]))
+        self.dress()
+
+    def draw(self, rows: tuple[CheckRow, ...]) -> None:
+        """Write these rows: faults are bold, places that can be gone to underlined."""
+        self.rows = rows
+        self.setRowCount(len(rows))
+        for at, row in enumerate(rows):
+            for column, text in enumerate(row.words):
+                item = QTableWidgetItem(text)
+                item.setTextAlignment(
+                    Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignTop
+                )
+                font = QFont(self.font())
+                font.setBold(row.verdict == "fault")
+                if row.at is not None:
+                    font.setUnderline(column == WHERE)
+                    item.setToolTip(plain_tip(_("Click to see it.")))
+                item.setFont(font)
+                self.setItem(at, column, item)
+        self._dress()
+
+    def _dress(self) -> None:
+        self.setMinimumHeight(LEAST_LINES * self.fontMetrics().lineSpacing())
+        for column, share in enumerate(SHARES):
+            self.setColumnWidth(column, round(share * self.viewport().width()))
+        self.resizeRowsToContents()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._dress()
+
+    def event(self, event: QEvent) -> bool:
+        """Take Up and Down before the window goes to another layer by them."""
+        taken = event.type() == QEvent.Type.ShortcutOverride
+        if taken and isinstance(event, QKeyEvent) and event.key() in _MOVES:
+            event.accept()
+            return True
+        return super().event(event)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Go to the place of the current row; other keys are the window's."""
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            if self.currentRow() >= 0:
+                self.picked.emit(self.rows[self.currentRow()])
+        elif event.key() in _MOVES:
+            super().keyPressEvent(event)
+        else:
+            event.ignore()
+
+
+_MOVES = Qt.Key.Key_Up, Qt.Key.Key_Down
