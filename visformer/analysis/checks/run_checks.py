@@ -101,6 +101,8 @@ def other_layout(seen: Observation) -> Finding | None:
     layouts = None if seen.compared is None else seen.compared.layouts
     if layouts is None or layouts.own < layouts.other + NATS:
         return None
+    if seen.unknown:  # of what it does not know, no model is sure
+        return None
     if layouts.own < TIMES * layouts.other:
         return None
     return Finding(
