@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+import visformer
 from tests.models import tiny_checkpoint
 from visformer.analysis.head_measures import entropy
 from visformer.core.checkpoint import Checkpoint
@@ -71,6 +72,15 @@ def test_a_point_is_the_loss_of_the_same_tokens_and_each_heads_measure(
         )
 
 
+def test_importance_along_a_series_is_that_of_each_run(folder: Path) -> None:
+    for point in points(folder):
+        if isinstance(point, SeriesPoint):
+            model = tiny_checkpoint(seed=point.step)
+            alone = visformer.importance(model, *SENTENCE)
+            for kind, grid in alone.gradient.items():
+                assert point.heads["importance"][kind] == pytest.approx(grid, abs=1e-5)
+
+
 def test_recorded_runs_are_points_too(tmp_path: Path) -> None:
     for seed, name in enumerate(("late 12", "early 2")):
         decoding = Decoding(tiny_checkpoint(seed=seed), "abc")
@@ -85,6 +95,7 @@ def test_recorded_runs_are_points_too(tmp_path: Path) -> None:
     first, second = (
         Decoding(tiny_checkpoint(seed=seed), "abc").feed("cba") for seed in (1, 0)
     )
+    assert found[0].heads["importance"] == {}
     for point, trace in zip(found, (first, second), strict=True):
         assert point.loss == pytest.approx(np.mean([s.loss for s in trace.steps]))
 

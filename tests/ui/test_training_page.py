@@ -23,7 +23,7 @@ from visformer.values.training_series import SeriesPoint
 OWN = make_trace(seed=9)
 RUNS = [make_trace(seed=seed) for seed in range(3)]
 POINTS = [
-    point(trace, Path(f"step-{step}"), at, recorded=False)
+    point(trace, Path(f"step-{step}"), at, recorded=False, importance={})
     for at, (trace, step) in enumerate(zip(RUNS, (0, 10, 40), strict=True))
 ]
 
@@ -106,7 +106,7 @@ def test_the_slider_shows_the_run_of_a_point_in_every_tab(followed: MainWindow) 
 
 def test_points_of_another_model_leave_a_gap(followed: MainWindow) -> None:
     larger = make_trace(layers=3, heads=4)
-    other = point(larger, Path("step-50"), 3, recorded=False)
+    other = point(larger, Path("step-50"), 3, recorded=False, importance={})
     nothing = replace(POINTS[1], loss=float("nan"))
     send(followed, POINTS[0], nothing, other, None)
     heads = page(followed).heads.table()

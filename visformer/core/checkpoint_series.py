@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from visformer.analysis.head_measures import entropy, maximum, place_correlation
+from visformer.core.attribution import KnownRun
 from visformer.core.decoding import Decoding
+from visformer.core.importance import Changes, by_gradient
 from visformer.core.models import Model, WorkDone
 from visformer.errors import InputError, VisformerError
 from visformer.files import short
@@ -17,6 +19,7 @@ from visformer.language import _
 from visformer.trace_file.trace_file import read_trace
 from visformer.values.arrays import Floats
 from visformer.values.facts import Kind
+from visformer.values.intervention import NO_CHANGES
 from visformer.values.trace import Trace
 from visformer.values.training_series import SeriesPoint
 
@@ -26,6 +29,7 @@ MEASURES: Mapping[str, Callable[[Floats], float]] = {  # of a head's weights [Q,
     "largest": maximum,
     "order": place_correlation,
 }
+IMPORTANCE = "importance"  # the change in log p without the head, by its gradient
 
 
 def entries(folder: Path) -> list[Path]:
@@ -72,17 +76,36 @@ def series_of(
         yield WorkDone(at, len(every), _("points"))
         try:
             if recorded:
-                trace = read_trace(path)
+                trace, importance = read_trace(path), Changes()
             else:
-                trace = Decoding(open_model(path), source).feed(reference)
+                trace, importance = _run(open_model(path), source, reference)
         except VisformerError as error:
             yield error
             continue
-        yield point(trace, path, at, recorded=recorded)
+        yield point(trace, path, at, recorded=recorded, importance=importance)
 
 
-def point(trace: Trace, path: Path, at: int, *, recorded: bool) -> SeriesPoint:
+def _run(model: Model, source: str, reference: str) -> tuple[Trace, Changes]:
+    """Feed the reference; return also the importance of heads, where it is known."""
+    trace = Decoding(model, source).feed(reference)
+    read, chosen = model.vocabulary.read(source), [step.id for step in trace.steps]
+    run = KnownRun(read, trace.target_ids.tolist(), chosen, NO_CHANGES, fed=True)
+    try:
+        return trace, by_gradient(model, run)[0]
+    except InputError:
+        return trace, {}
+
+
+def point(
+    trace: Trace, path: Path, at: int, *, recorded: bool, importance: Changes
+) -> SeriesPoint:
     """Measure a run; ``at`` is its place in the series, from 0."""
+    heads: dict[str, Mapping[Kind, Floats]] = {
+        name: _grids(trace, measure) for name, measure in MEASURES.items()
+    }
+    heads[IMPORTANCE] = {
+        kind: grid.astype(np.float32) for kind, grid in importance.items()
+    }
     known = [step.loss for step in trace.steps if step.computed]
     number = _number(path)
     return SeriesPoint(
@@ -90,7 +113,7 @@ def point(trace: Trace, path: Path, at: int, *, recorded: bool) -> SeriesPoint:
         step=at if number is None else number,
         path="" if recorded else str(path),
         loss=float(np.mean(known)) if known else float("nan"),
-        heads={name: _grids(trace, measure) for name, measure in MEASURES.items()},
+        heads=heads,
         trace=trace,
     )
 

@@ -18,6 +18,6 @@ class SeriesPoint:
     step: int  # the last number in that name; the place in the series without one
     path: str  # of its checkpoint; "" for a recorded run
     loss: float  # mean -log p of the target's tokens, in nats
-    # of each head [L, H], by the measure's name in ``MEASURES``
+    # of each head [L, H], by the measure's name; {} where it is not known
     heads: Mapping[str, Mapping[Kind, Floats]]
     trace: Trace

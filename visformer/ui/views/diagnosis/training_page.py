@@ -29,6 +29,7 @@ MEASURES = {
     "entropy": N_("entropy of the head's rows, in bits"),
     "largest": N_("mean of the rows' largest weights"),
     "order": N_("how steadily the head advances, −1 to 1"),
+    "importance": N_("change in log p without the head, estimated, in nats"),
 }
 NO_HEADS = np.zeros((0, 0), np.float32)
 MOST_HEADS = 256  # curves of one kind
