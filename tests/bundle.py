@@ -16,7 +16,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from importlib.metadata import Distribution, distributions, version
+from importlib.metadata import (
+    Distribution,
+    PackageNotFoundError,
+    distribution,
+    distributions,
+    version,
+)
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -95,10 +101,15 @@ def add_licences(folder: Path) -> None:
     (to / "python").mkdir()
     shutil.copy(Path(os.__file__).with_name("LICENSE.txt"), to / "python")
     inside = {path.name for path in (folder / "_internal").iterdir()}
+    needed = _needed("visformer", set())
     for package in distributions():
-        tops = {file.parts[0] for file in package.files or ()}
-        if inside & {top.partition(".")[0] for top in tops} - {""}:
-            _copy_licence(package, to / package.metadata["Name"])
+        tops = {file.parts[0].partition(".")[0] for file in package.files or ()}
+        name = package.metadata["Name"]
+        if name in needed or inside & tops - {""}:
+            _copy_licence(package, to / name)
+    common = Path("/usr/share/common-licenses")  # which the others refer to
+    if common.exists():
+        shutil.copytree(common, to / common.name)
     files = [f"*/{file.name}" for file in (folder / "_internal").glob("lib*.so*")]
     if shutil.which("dpkg-query"):
         found = subprocess.run(
@@ -167,14 +178,30 @@ def listed_packages() -> list[str]:
     return re.findall(line, readme, re.MULTILINE)[:2]
 
 
+def _needed(name: str, known: set[str]) -> set[str]:
+    """Return the names of a package and of all that it needs, without extras."""
+    try:
+        package = distribution(name)
+    except PackageNotFoundError:  # for another system
+        return known
+    if package.metadata["Name"] not in known:
+        known.add(package.metadata["Name"])
+        for line in package.requires or ():
+            if "extra ==" not in line:
+                _needed(re.split(r"[^\w.-]", line)[0], known)
+    return known
+
+
 def _copy_licence(package: Distribution, to: Path) -> None:
+    """Copy what a package says of itself, and every licence that it brings along."""
     for file in package.files or ():
         name = file.name.lower()
-        if ".dist-info" in str(file) and name.startswith(
+        if ".dist-info" in file.parts[0] and name.startswith(
             ("licen", "copying", "notice", "metadata")
         ):
-            to.mkdir(exist_ok=True)
-            shutil.copy(str(package.locate_file(file)), to / file.name)
+            place = to.joinpath(*file.parts[1:])
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(str(package.locate_file(file)), place)
 
 
 if __name__ == "__main__":
