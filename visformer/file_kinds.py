@@ -16,7 +16,7 @@ from visformer.paths import LESSON
 from visformer.trace_file.file_blocks import MAGIC
 from visformer.trace_file.regular_file import RegularFile
 
-FileKind = Literal["model", "trace", "page", "lesson", "tokenizer", "other"]
+FileKind = Literal["model", "trace", "page", "lesson", "tokenizer", "pairs", "other"]
 START = 4096  # bytes that are looked at
 LEAST = 9  # of a text: fewer may be what is left of numbers
 RECORDED = "trace", "page"  # kinds that hold runs
@@ -34,8 +34,8 @@ _TOKENIZER = N_(
     "tokenizer, choose both files together, or give this one as --tokenizer."
 )
 _PAIRS = N_(
-    "{name} holds pairs of sentences, not a model: “visformer train” learns from them, "
-    "and --pairs compares a model with them."
+    "{name} holds pairs of sentences, not a model: “visformer scan” looks for faults "
+    "in them, “visformer train” learns from them, --pairs compares a model with them."
 )
 _OTHER = N_(
     "{name} is {what}. Visformer opens models (folders, .pt, .safetensors), recorded "
@@ -169,7 +169,7 @@ def _told_text(start: bytes, path: Path) -> Recognised:
     if counted or alone or start.startswith(b"#version:"):
         return Recognised("tokenizer", _(_TOKENIZER, name=name))
     if all(len(row) > 1 and row[0].strip() and row[1].strip() for row in cells):
-        return Recognised("other", _(_PAIRS, name=name))
+        return Recognised("pairs", _(_PAIRS, name=name))
     return _other(name, _("text"))
 
 

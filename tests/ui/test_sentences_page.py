@@ -27,6 +27,7 @@ from visformer.ui.views.diagnosis.sentences_page import (
     REFERENCE,
     SentencesPage,
 )
+from visformer.ui.window.actions import open_together
 from visformer.ui.window.window import MainWindow
 from visformer.values.scanned import ScannedPair, Uncovered
 
@@ -172,3 +173,19 @@ def test_a_scan_that_is_stopped_keeps_what_is_done(scanned: Window) -> None:
     window.receive(PairsScanned(number=number.number, pairs=PAIRS[2:]))  # late
     assert lines(page(window)) == [2, 1]
     assert not window.session.state.busy
+
+
+def test_a_file_of_pairs_that_is_opened_is_scanned(
+    qtbot: QtBot, tmp_path: Path
+) -> None:
+    window, engine = make_window(qtbot, tmp_path)
+    path = tmp_path / "dropped.txt"
+    path.write_text("I see.\tJe vois.\nHe is here.\tIl est ici.\n", "utf-8")
+    open_together(window, [str(path)])  # as a drop does
+    assert not engine.of(ScanPairs)
+    assert "holds pairs of sentences" in window.session.state.error
+    window.receive(opened_model(OWN.model, path="/m"))
+    open_together(window, [str(path)])
+    assert [one.path for one in engine.of(ScanPairs)] == [str(path)]
+    state = window.session.state
+    assert (state.tab, state.views.pages["diagnosis"]) == ("diagnosis", "sentences")

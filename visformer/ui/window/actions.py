@@ -440,7 +440,7 @@ def _in_checkpoint(path: Path) -> FileKind:
     """Tell what a file chosen with others is: text, JSON and pickles may be tokens."""
     kind = recognised(path).kind
     pickled = kind == "model" and path.suffix.lower() in (".pkl", ".pickle")
-    return "tokenizer" if pickled or kind == "other" else kind
+    return "tokenizer" if pickled or kind in ("pairs", "other") else kind
 
 
 def _source_first(files: list[str]) -> list[str]:

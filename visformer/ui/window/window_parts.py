@@ -17,7 +17,7 @@ from visformer.pictures.selection import Form
 from visformer.pictures.words.absent import missing_kinds_words
 from visformer.program.diagnostics import Health
 from visformer.program.memory import Memory
-from visformer.session import openings, runs
+from visformer.session import openings, runs, scans
 from visformer.session.state import Next, Session, State
 from visformer.trace_file.saved_session import SavedRun, SavedSession
 from visformer.ui.bars.candidates import CandidatesPanel
@@ -77,8 +77,16 @@ class WindowParts(QMainWindow):
         beside: Overrides = (),
         then: str = "",
     ) -> None:
-        """Open what a path leads to; of a checkpoint, see ``open_checkpoint``."""
+        """Open what a path leads to; of a checkpoint, see ``open_checkpoint``.
+
+        The pairs of a file are scanned by the open model.
+        """
         kind, problem = recognised(Path(path))
+        if kind == "pairs" and self.session.state.opened is not None:
+            self.session.go(self.session.state.turned("diagnosis", "sentences"))
+            self.session.set(tab="diagnosis")
+            self.session.do(scans.scan, path)
+            return
         if problem:
             self.session.set(error=problem)
             return
