@@ -312,3 +312,32 @@ def test_what_cannot_be_looked_at_says_why() -> None:
     }
     assert all(one.what.endswith(".") for one in skipped)
     assert found["unknown-tokens"].what == "No sentence was given: ids were drawn."
+
+
+class Wrapped(nn.Module):
+    """A translator of 16 positions around torch's own Transformer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.places = nn.Embedding(20, 16), nn.Embedding(16, 16)
+        self.inner = nn.Transformer(16, 4, 1, 1, 32, batch_first=True, dropout=0.1)
+        self.out = nn.Linear(16, 20)
+
+    def forward(self, source: torch.Tensor, target: torch.Tensor) -> Any:
+        sides = [
+            self.words(ids) * 4 + self.places(torch.arange(ids.shape[1]))
+            for ids in (source, target)
+        ]
+        mask = nn.Transformer.generate_square_subsequent_mask(target.shape[1])
+        return self.out(self.inner(*sides, tgt_mask=mask))
+
+
+def test_a_wrapped_model_is_checked_within_its_positions() -> None:
+    torch.manual_seed(0)
+    module = Wrapped().eval()
+    model = visformer.wrap(module, bos=1, eos=2)
+    found = results(model, None)
+    assert wrong(found, "fault") == []
+    assert found["not-causal"].verdict == found["source-not-used"].verdict == "passed"
+    module.train()
+    assert wrong(results(model, None), "fault") == ["dropout-on"]

@@ -39,6 +39,7 @@ LENGTH = 12  # source tokens that are drawn where none are given, and searched s
 LIMIT = 100  # steps of the greedy run, at most
 BEAMS = 4
 LAYOUTS: dict[str, PositionForm] = {"sinusoidal": "interleaved", "halves": "halves"}
+_STRANGERS = RuntimeError, IndexError, ValueError  # what their forward may raise
 _OF_WRITERS = frozenset({"cached", "prefix", "used", "reordered", "beams", "layouts"})
 Checking = Generator[WorkDone, None, tuple[CheckResult, ...]]
 
@@ -140,6 +141,8 @@ class _Checked:
                 look()
             except InputError as error:  # the model cannot be run so
                 self._why[name] = str(error)
+            except _STRANGERS:
+                self._why[name] = _("The model does not take such an input.")
 
         return part
 
@@ -206,12 +209,17 @@ class _Checked:
         if not ids or not run.limit:
             self._target = []
             raise InputError("It reads text and writes none.")
-        given, rows = len(ids), []
-        steps, limit = 0, min(run.limit, LIMIT)
+        rows: list[Floats] = []
+        given, steps, limit = len(ids), 0, min(run.limit, LIMIT)
         ended = False
         pad = self._model.facts.pad  # what follows one is masked in ways of its own
         while steps < limit and not ended and not (steps and ids[-1] == pad):
-            logits = run.to(ids, since=len(ids) - 1)[1].logits[-1]
+            try:
+                logits = run.to(ids, since=len(ids) - 1)[1].logits[-1]
+            except _STRANGERS:  # it has no more positions, say
+                if not rows:
+                    raise
+                break
             rows.append(np.asarray(logits, np.float32))
             scores = logits[None].clone()
             consumed = torch.tensor([ids])
@@ -294,10 +302,11 @@ class _Checked:
         shapes = {(len(one.source_ids), len(one.target_ids)) for one in traces}
         if len(shapes) == 1:  # padded ones, with all rows
             self._traces = traces
-            best = np.stack([one.logits.argmax(-1) for one in traces])
-            surest = np.stack([softmax(one.logits).max(-1) for one in traces])
-            given = ids_of(traces, "target")
-            self._seen = replace(self._seen, given=given, best=best, surest=surest)
+            if self._chosen:
+                best = np.stack([one.logits.argmax(-1) for one in traces])
+                surest = np.stack([softmax(one.logits).max(-1) for one in traces])
+                given = ids_of(traces, "target")
+                self._seen = replace(self._seen, given=given, best=best, surest=surest)
             if padding(self.seen()) is not None:  # their rows can only differ
                 raise InputError("The rows of the batch read padding.")
         own, n = self._own, len(self._own.trace)
