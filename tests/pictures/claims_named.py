@@ -80,6 +80,14 @@ NAMED: dict[str, tuple[str, ...]] = {
     "it is of a block that has no number of its own in a run": (
         *("These numbers are trained parameters.", "It has no parameters."),
     ),
+    "it says why play stops at a step: test_breakpoints hears it": (
+        "Stopped at step {n}",
+    ),
+    "it is of importance, which is computed beside the run: test_importance_maps hears "
+    "it": (
+        *("It falls most without", "It rises most without", "In “{other}” the same"),
+        *("Pin a run whose source", "The gradient is the slope", "What log p of the"),
+    ),
     "it is said by a page that cannot be drawn": ("This browser cannot unpack",),
     "it is said before a model is open": ("There is no table of positions:",),
 }

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
 from PySide6.QtGui import QDropEvent
 from PySide6.QtWidgets import (
@@ -23,6 +25,7 @@ from tests.traces import make_trace
 from tests.ui.windows import Pair, answer, decoded
 from visformer.engine.messages import Open, Opened, Refused
 from visformer.errors import InputError
+from visformer.paths import checkpoint
 from visformer.session.runs import show_trace
 from visformer.ui.window import actions
 from visformer.ui.window.actions import together
@@ -50,20 +53,28 @@ def opened(
     )
 
 
-def test_files_that_belong_together() -> None:
-    assert together(["/a/m.pt"]) == ("/a/m.pt", ())
+def test_files_that_belong_together(tmp_path: Path) -> None:
+    def files(*names: str) -> list[str]:
+        for name in names:
+            if name.endswith(".pt"):
+                torch.save({}, tmp_path / name)
+            else:
+                shutil.copy(checkpoint() / "tokenizer.model", tmp_path / name)
+        return [str(tmp_path / name) for name in names]
+
+    (model,) = files("m.pt")
+    assert together([model]) == (model, ())
     assert together(["/a/folder"]) == ("/a/folder", ())
-    assert together(["/a/enc.pt", "/a/dec.pt"]) == (
-        "/a/enc.pt",
-        (("other", "/a/dec.pt"),),
+    encoder, decoder = files("enc.pt", "dec.pt")
+    assert together([encoder, decoder]) == (encoder, (("other", decoder),))
+    target, source = files("tgt.MODEL", "src.model")
+    assert together([target, model, source]) == (
+        model,
+        (("tokenizer", source), ("target_tokenizer", target)),
     )
-    assert together(["/a/tgt.MODEL", "/a/m.pt", "/a/src.model"]) == (
-        "/a/m.pt",
-        (("tokenizer", "/a/src.model"), ("target_tokenizer", "/a/tgt.MODEL")),
-    )
-    for files in (["a.pt", "b.pt", "c.pt"], ["a.model", "b.model"]):
+    for names in (("a.pt", "b.pt", "c.pt"), ("a.model", "b.model")):
         with pytest.raises(InputError, match="cannot be opened together"):
-            together(files)
+            together(files(*names))
 
 
 def drop(window: MainWindow, *paths: str) -> None:
