@@ -23,7 +23,7 @@ def test_a_file_is_opened_at_its_first_step_and_painted(tmp_path: Path) -> None:
         state = window.session.state
         assert (state.step, len(state.trace or ())) == (1, 6)
         (tmp_path / "a.vis").write_bytes(b"")
-        with pytest.raises(RuntimeError, match="is not a Visformer trace"):
+        with pytest.raises(RuntimeError, match="is empty"):
             bench.opening(window, tmp_path / "a.vis")
     assert found.read > 0
     assert found.paint > 0

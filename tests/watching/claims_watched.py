@@ -339,6 +339,11 @@ NO_CLAIMS: dict[str, tuple[str, ...]] = {  # by how they begin
         *("Hide ", "Leave ", "Load ", "Look for a norm", "Look for random", "Make "),
         *("Mask ", "Nothing to do", "Replace ", "See ", "Shift ", "Take ", "Train "),
     ),
+    "it is the evidence of a check that has passed, which no certificate shows": (
+        *("The largest weight on a later", "The largest weight on a padding"),
+        *("The output changes by", "The scale of the scores", "Their sums are within"),
+        "They differ by {apart:.2g}; rounding",
+    ),
     "it says what could not be followed, of which nothing is known but the place": (
         *(f"{MODULE}“{{operation}}”", f"{MODULE}a softmax over", f"{MODULE}attention"),
         *(f"{MODULE}it reads numbers", f"{MODULE}activations are multiplied"),

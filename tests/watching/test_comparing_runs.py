@@ -254,7 +254,7 @@ def test_what_is_missing_or_wrong_is_refused() -> None:
     good: Any = Mine()
     with pytest.raises(TypeError, match=r"b is 3, but must be a torch\.nn"):
         visformer.compare(good, 3)
-    with pytest.raises(TypeError, match="a is of type Mine, but must be a checkpoint"):
+    with pytest.raises(InputError, match=r"x\.vis cannot be read"):
         visformer.compare(good, "x.vis", text="one")
     with pytest.raises(InputError, match="There are no ids to run"):
         visformer.compare(good, Mine())

@@ -135,6 +135,9 @@ class _Checked:
 
     def _trying(self, name: str, look: Callable[[], None]) -> Callable[[], None]:
         def part() -> None:
+            if name not in ("ran", "best") and not self._traces:
+                self._why[name] = self._why["best"]  # there is nothing to compare
+                return
             try:
                 if name in _OF_WRITERS and not self._chosen:
                     raise InputError("It reads text and writes none.")

@@ -45,6 +45,8 @@ def _heads(place: LayerPlace, pad: int | None) -> Iterator[HeadSeen]:
     one = place.attention
     if one.over != "keys" or one.mixed or np.isnan(one.weights).any():
         return
+    if one.key_ids is not None and len(np.unique(one.key_ids)) == 1:
+        return  # of one token over and over, all keys are nearly the same
     for head in range(one.weights.shape[1]):
         masked = one.masked[:, head]  # [B, Q, K]
         may = (~masked).sum(-1)  # [B, Q]
