@@ -15,6 +15,7 @@ from visformer.ui.layout import LeastColumn, fill
 from visformer.ui.look.theme import Dressed
 from visformer.ui.views.view import View
 from visformer.ui.widgets.plain_label import paragraph, plain_tip
+from visformer.ui.window.large import present_whole
 
 TITLES = N_("Verdict"), N_("Check"), N_("Where"), N_("Evidence, and what to do")
 SHARES = 0.11, 0.22, 0.22  # of the width; the last column has the rest
@@ -31,6 +32,7 @@ class ChecksPage(View):
         self.words = paragraph(_("what the checks have found"))
         self.table = CheckTable(_("all checks, what is wrong first"))
         self.table.picked.connect(self._look)
+        present_whole(self.table)
         fill(LeastColumn(self), self.words, (self.table, 1))
 
     def main_picture(self) -> QWidget:
