@@ -12,11 +12,10 @@ import visformer
 from tests.models import tiny_checkpoint
 from visformer.analysis.head_measures import entropy
 from visformer.core.checkpoint import Checkpoint
-from visformer.core.checkpoint_series import entries, series_of
+from visformer.core.checkpoint_series import MeasuredRun, entries, series_of
 from visformer.core.decoding import Decoding
 from visformer.core.models import WorkDone
 from visformer.errors import InputError, VisformerError
-from visformer.values.training_series import SeriesPoint
 
 SENTENCE = "abc", "cba"
 
@@ -28,8 +27,13 @@ def opened(path: Path) -> Checkpoint:
     return tiny_checkpoint(seed=int(path.name.rpartition("-")[2]))
 
 
-def points(folder: Path) -> list[WorkDone | SeriesPoint | VisformerError]:
+def made_of(folder: Path) -> list[WorkDone | MeasuredRun | VisformerError]:
     return [*series_of(folder, *SENTENCE, opened)]
+
+
+def points(folder: Path) -> list[MeasuredRun]:
+    others = WorkDone, VisformerError
+    return [one for one in made_of(folder) if not isinstance(one, others)]
 
 
 @pytest.fixture
@@ -41,20 +45,18 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_checkpoints_come_by_number_and_one_that_fails_is_told(folder: Path) -> None:
-    made = points(folder)
+    made = made_of(folder)
     assert [one for one in made if isinstance(one, WorkDone)] == [
         WorkDone(at, 4, "points") for at in range(4)
     ]
-    assert [p.step for p in made if isinstance(p, SeriesPoint)] == [3, 20, 100]
+    assert [point.step for point, _trace in points(folder)] == [3, 20, 100]
     assert [str(e) for e in made if isinstance(e, VisformerError)] == ["It is damaged."]
 
 
 def test_a_point_is_the_loss_of_the_same_tokens_and_each_heads_measure(
     folder: Path,
 ) -> None:
-    for point in points(folder):
-        if not isinstance(point, SeriesPoint):
-            continue
+    for point, trace in points(folder):
         model = tiny_checkpoint(seed=point.step)
         tokenizer = model.tokenizer
         source = torch.tensor([model.vocabulary.read("abc").ids])
@@ -66,19 +68,18 @@ def test_a_point_is_the_loss_of_the_same_tokens_and_each_heads_measure(
         own = -log_p[range(len(wanted)), wanted].mean().item()
         assert point.loss == pytest.approx(own, abs=1e-5)
         grid = point.heads["entropy"]["cross"]
-        assert grid.shape == (point.trace.layers("cross"), point.trace.heads("cross"))
+        assert grid.shape == (trace.layers("cross"), trace.heads("cross"))
         assert grid[0, 1] == pytest.approx(
-            entropy(point.trace.attention("cross", 0, 1)), abs=1e-6
+            entropy(trace.attention("cross", 0, 1)), abs=1e-6
         )
 
 
 def test_importance_along_a_series_is_that_of_each_run(folder: Path) -> None:
-    for point in points(folder):
-        if isinstance(point, SeriesPoint):
-            model = tiny_checkpoint(seed=point.step)
-            alone = visformer.importance(model, *SENTENCE)
-            for kind, grid in alone.gradient.items():
-                assert point.heads["importance"][kind] == pytest.approx(grid, abs=1e-5)
+    for point, _trace in points(folder):
+        model = tiny_checkpoint(seed=point.step)
+        alone = visformer.importance(model, *SENTENCE)
+        for kind, grid in alone.gradient.items():
+            assert point.heads["importance"][kind] == pytest.approx(grid, abs=1e-5)
 
 
 def test_recorded_runs_are_points_too(tmp_path: Path) -> None:
@@ -87,7 +88,7 @@ def test_recorded_runs_are_points_too(tmp_path: Path) -> None:
         decoding.feed("cba").save(tmp_path / f"{name}.vis")
     (tmp_path / "damaged.vis").write_bytes(b"no trace")
     (tmp_path / "step-5").mkdir()  # runs count, where there are any
-    found = [p for p in points(tmp_path) if isinstance(p, SeriesPoint)]
+    found = [point for point, _trace in points(tmp_path)]
     assert [(p.name, p.step, p.path) for p in found] == [
         ("early 2", 2, ""),
         ("late 12", 12, ""),

@@ -256,13 +256,13 @@ def test_a_series_is_run_and_leaves_the_open_model(
     (tmp_path / "step-3").mkdir()  # holds no model
     handle.ask(RunSeries(folder=str(tmp_path), source="ab", reference="ba"))
     answers = (listener.wait_for(SeriesRun) for _point in range(3))
-    left_out, point, end = (one.point for one in answers if isinstance(one, SeriesRun))
-    assert isinstance(left_out, str)
-    assert "step-3" in left_out
+    left_out, made, end = (one for one in answers if isinstance(one, SeriesRun))
+    assert "step-3" in left_out.left_out
+    point = made.point
     assert isinstance(point, SeriesPoint)
     fed = Decoding(load(folder), "ab").feed("ba")
     assert point.loss == pytest.approx(np.mean([step.loss for step in fed.steps]))
-    assert end is None
+    assert end.point is None
     number = handle.ask(request("ab"))
     assert decoded(listener, number).trace.source[:2] == ("a", "b")
 

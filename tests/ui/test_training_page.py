@@ -28,6 +28,10 @@ POINTS = [
 ]
 
 
+OTHER = make_trace(layers=3, heads=4)
+TRACES = {**{p.name: t for p, t in zip(POINTS, RUNS, strict=True)}, "step-50": OTHER}
+
+
 @pytest.fixture
 def followed(qtbot: QtBot, tmp_path: Path) -> MainWindow:
     """A window that has asked for the series of a folder."""
@@ -48,7 +52,12 @@ def send(window: MainWindow, *points: SeriesPoint | str | None) -> None:
     assert number is not None
     window.receive(Progressed(number=number.number, done=1, of=3, part="points"))
     for one in points:
-        window.receive(SeriesRun(number=number.number, point=one))
+        if isinstance(one, str):
+            made = SeriesRun(number=number.number, left_out=one)
+        else:
+            trace = None if one is None else TRACES[one.name]
+            made = SeriesRun(number=number.number, point=one, trace=trace)
+        window.receive(made)
 
 
 def page(window: MainWindow) -> TrainingPage:
@@ -60,7 +69,10 @@ def page(window: MainWindow) -> TrainingPage:
 def test_points_become_curves_as_they_come(followed: MainWindow) -> None:
     shown = page(followed)
     assert not shown.loss.isVisible()
-    send(followed, POINTS[0], POINTS[1])
+    send(followed, POINTS[0])
+    one = f"The sentence's loss is {POINTS[0].loss:.3g} nats per token."
+    assert shown.words.text().startswith(one)  # nothing has fallen yet
+    send(followed, POINTS[1])
     assert followed.session.state.busy.endswith("1 of 3 points")
     table = shown.loss.table()
     assert table is not None
@@ -105,8 +117,7 @@ def test_the_slider_shows_the_run_of_a_point_in_every_tab(followed: MainWindow) 
 
 
 def test_points_of_another_model_leave_a_gap(followed: MainWindow) -> None:
-    larger = make_trace(layers=3, heads=4)
-    other = point(larger, Path("step-50"), 3, recorded=False, importance={})
+    other = point(OTHER, Path("step-50"), 3, recorded=False, importance={})
     nothing = replace(POINTS[1], loss=float("nan"))
     send(followed, POINTS[0], nothing, other, None)
     heads = page(followed).heads.table()

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 
 from visformer.analysis.head_measures import entropy, maximum, place_correlation
-from visformer.core.attribution import KnownRun
 from visformer.core.decoding import Decoding
 from visformer.core.importance import Changes, by_gradient
 from visformer.core.models import Model, WorkDone
@@ -19,7 +18,6 @@ from visformer.language import _
 from visformer.trace_file.trace_file import read_trace
 from visformer.values.arrays import Floats
 from visformer.values.facts import Kind
-from visformer.values.intervention import NO_CHANGES
 from visformer.values.trace import Trace
 from visformer.values.training_series import SeriesPoint
 
@@ -29,6 +27,7 @@ MEASURES: Mapping[str, Callable[[Floats], float]] = {  # of a head's weights [Q,
     "largest": maximum,
     "order": place_correlation,
 }
+MeasuredRun = tuple[SeriesPoint, Trace]
 IMPORTANCE = "importance"  # the change in log p without the head, by its gradient
 
 
@@ -59,8 +58,8 @@ def entries(folder: Path) -> list[Path]:
 
 def series_of(
     folder: Path, source: str, reference: str, open_model: Callable[[Path], Model]
-) -> Generator[WorkDone | SeriesPoint | VisformerError, None, None]:
-    """Yield a point for each entry, and how far the work is before it.
+) -> Generator[WorkDone | MeasuredRun | VisformerError, None, None]:
+    """Yield each entry's point and run, and how far the work is before it.
 
     Each checkpoint is fed ``reference``, so that all losses are of the same tokens. An
     entry that cannot be opened, or run, yields its error. Raises what ``entries`` does,
@@ -82,16 +81,16 @@ def series_of(
         except VisformerError as error:
             yield error
             continue
-        yield point(trace, path, at, recorded=recorded, importance=importance)
+        made = point(trace, path, at, recorded=recorded, importance=importance)
+        yield made, trace
 
 
 def _run(model: Model, source: str, reference: str) -> tuple[Trace, Changes]:
     """Feed the reference; return also the importance of heads, where it is known."""
-    trace = Decoding(model, source).feed(reference)
-    read, chosen = model.vocabulary.read(source), [step.id for step in trace.steps]
-    run = KnownRun(read, trace.target_ids.tolist(), chosen, NO_CHANGES, fed=True)
+    decoding = Decoding(model, source)
+    trace = decoding.feed(reference)
     try:
-        return trace, by_gradient(model, run)[0]
+        return trace, by_gradient(model, decoding.known)[0]
     except InputError:
         return trace, {}
 
@@ -100,8 +99,10 @@ def point(
     trace: Trace, path: Path, at: int, *, recorded: bool, importance: Changes
 ) -> SeriesPoint:
     """Measure a run; ``at`` is its place in the series, from 0."""
+    grids = {kind: _grids(trace, kind) for kind in trace.kinds}
     heads: dict[str, Mapping[Kind, Floats]] = {
-        name: _grids(trace, measure) for name, measure in MEASURES.items()
+        name: {kind: grid[row] for kind, grid in grids.items()}
+        for row, name in enumerate(MEASURES)
     }
     heads[IMPORTANCE] = {
         kind: grid.astype(np.float32) for kind, grid in importance.items()
@@ -114,22 +115,16 @@ def point(
         path="" if recorded else str(path),
         loss=float(np.mean(known)) if known else float("nan"),
         heads=heads,
-        trace=trace,
     )
 
 
-def _grids(trace: Trace, measure: Callable[[Floats], float]) -> dict[Kind, Floats]:
-    """Measure every head of a run: [L, H] of each kind."""
-    return {
-        kind: np.array(
-            [
-                [measure(weights) for weights in trace.attention(kind, layer)]
-                for layer in range(trace.layers(kind))
-            ],
-            np.float32,
-        )
-        for kind in trace.kinds
-    }
+def _grids(trace: Trace, kind: Kind) -> Floats:
+    """Measure every head of a kind, [M, L, H]: each layer's weights are made once."""
+    found = []
+    for layer in range(trace.layers(kind)):
+        heads = trace.attention(kind, layer)  # [H, Q, K]
+        found.append([[measure(one) for one in heads] for measure in MEASURES.values()])
+    return np.array(found, np.float32).swapaxes(0, 1)
 
 
 def _number(path: Path) -> int | None:

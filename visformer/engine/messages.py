@@ -359,9 +359,14 @@ class Attributed(Answer):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SeriesRun(Answer):
-    """One more point of a ``RunSeries``, or why one is left out; None ends it."""
+    """One more point of a ``RunSeries`` and its run, or why one is left out.
 
-    point: SeriesPoint | str | None
+    Without either, it was the last one.
+    """
+
+    point: SeriesPoint | None = None
+    trace: Trace | None = None
+    left_out: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

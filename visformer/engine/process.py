@@ -85,7 +85,6 @@ from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.recording import rows_of
 from visformer.values.strategy import Strategy
 from visformer.values.trace import Trace
-from visformer.values.training_series import SeriesPoint
 
 if TYPE_CHECKING:
     from visformer.core.attribution import KnownRun
@@ -378,6 +377,7 @@ def _series(server: Server, number: int, request: RunSeries) -> Stops:
     """Run the checkpoints of a folder one after the other; the open model stays."""
     from visformer.core.checkpoint import choose_device
     from visformer.core.checkpoint_series import series_of
+    from visformer.core.models import WorkDone
     from visformer.formats.loading import checkpoint_files
 
     def open_model(path: Path) -> Model:
@@ -385,14 +385,14 @@ def _series(server: Server, number: int, request: RunSeries) -> Stops:
 
     sentence = request.source, request.reference
     for made in series_of(Path(request.folder), *sentence, open_model):
-        if isinstance(made, SeriesPoint):
-            made = replace(made, trace=lean(made.trace))
-            server.send(SeriesRun(number=number, point=made))
-        elif isinstance(made, VisformerError):
-            server.send(SeriesRun(number=number, point=str(made)))
-        else:
+        if isinstance(made, VisformerError):
+            server.send(SeriesRun(number=number, left_out=str(made)))
+        elif isinstance(made, WorkDone):
             yield made
-    server.send(SeriesRun(number=number, point=None))
+        else:
+            point, trace = made
+            server.send(SeriesRun(number=number, point=point, trace=lean(trace)))
+    server.send(SeriesRun(number=number))
 
 
 def _known(model: Model, request: OfRun) -> KnownRun:

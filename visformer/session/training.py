@@ -30,16 +30,13 @@ def follow(state: State, folder: str) -> Next:
 
 def arrived(state: State, event: SeriesRun) -> Next:
     """Keep one more point, whose run joins the tree."""
-    series, point = state.series, event.point
-    if point is None:
+    series, point, trace = state.series or Series(folder=""), event.point, event.trace
+    if event.left_out:
+        left_out = (*series.left_out, event.left_out)
+        return Next(replace(state, series=replace(series, left_out=left_out)))
+    if point is None or trace is None:
         awaiting = state.awaiting.end(event.number)
         return Next(replace(state, awaiting=awaiting, busy=""))
-    if series is None:
-        return Next(state)
-    if isinstance(point, str):
-        left_out = (*series.left_out, point)
-        return Next(replace(state, series=replace(series, left_out=left_out)))
-    trace = point.trace
     wish = Wish(sentence=source_line(trace), reference=trace.text)
     run = Run(
         trace=trace,
@@ -105,6 +102,8 @@ def _loss_words(first: SeriesPoint, last: SeriesPoint, best: SeriesPoint) -> str
         "last": number(last.loss, 3),
         "end": last.step,
     }
+    if first is last:
+        return _("The sentence's loss is {first} nats per token.", **fields)
     if best is last:
         return _(
             "The sentence's loss falls from {first} nats per token at step {begin:,} "

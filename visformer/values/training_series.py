@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from visformer.values.arrays import Floats
 from visformer.values.facts import Kind
-from visformer.values.trace import Trace
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -20,4 +19,3 @@ class SeriesPoint:
     loss: float  # mean -log p of the target's tokens, in nats
     # of each head [L, H], by the measure's name; {} where it is not known
     heads: Mapping[str, Mapping[Kind, Floats]]
-    trace: Trace
