@@ -90,6 +90,8 @@ def test_a_click_goes_to_the_evidence(
 ) -> None:
     window, _engine, page = turned(qtbot, tmp_path)
     window.receive(RunChecked(number=1, results=(result,)))
+    # who has nothing to click is not told to
+    assert ("underlined" in page.words.text()) == (result is not PASSED)
     click(qtbot, page, 0)
     state = window.session.state
     assert state.tab == tab

@@ -156,7 +156,7 @@ def source_numbers(made: Importance, trace: Trace) -> Numbers | None:
     if made.source is None or len(made.source) != len(trace.source):
         return None
     return Numbers(
-        rows=(_("log p without it"),),
+        rows=(_("change in log p"),),
         columns=names(trace, "source"),
         values=made.source[None].astype(np.float32),
         axis="key",

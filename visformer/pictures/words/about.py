@@ -233,13 +233,15 @@ def _row(one: CheckResult) -> CheckRow:
 
 
 def checks_words(rows: Iterable[CheckRow]) -> str:
-    """Count the verdicts, in one sentence."""
-    verdicts = [row.verdict for row in rows]
-    return _(
-        "Faults: {faults}; notes: {notes}; passed: {passed}; not applicable: {others}. "
-        "Click an underlined place to see the evidence.",
+    """Count the verdicts; say how to see the evidence, where there is a place."""
+    listed = [*rows]
+    verdicts = [row.verdict for row in listed]
+    counts = _(
+        "Faults: {faults}; notes: {notes}; passed: {passed}; not applicable: {others}.",
         faults=verdicts.count("fault"),
         notes=verdicts.count("note"),
         passed=verdicts.count("passed"),
         others=verdicts.count("not applicable"),
     )
+    click = _("Click an underlined place to see the evidence.")
+    return sentences((counts, click if any(row.at for row in listed) else ""))
