@@ -56,6 +56,12 @@ def test_the_words_name_the_head_that_matters_most() -> None:
     every = sum(TRACE.layers(kind) * TRACE.heads(kind) for kind in KINDS)
     assert f"{every - 2} of {every} heads change it by less than 0.01." in said
     assert "3 references" in importance_words(over_pairs(TRACE))
+    tiny = {kind: MADE.heads[kind] / 1000 for kind in KINDS}
+    said = importance_words(replace(MADE, heads=tiny))
+    assert "0.00" not in said  # a change that cannot be written is not named
+    assert f"{every} of {every} heads change it" in said
+    nan = {kind: MADE.heads[kind] * np.nan for kind in KINDS}
+    assert "of 0 heads" not in importance_words(replace(MADE, heads=nan))
     assert "cross 1.00" in agreement_words(MADE)
     none = {kind: np.zeros_like(MADE.heads[kind]) for kind in KINDS}
     assert "most" not in importance_words(replace(MADE, heads=none))

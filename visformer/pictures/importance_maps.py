@@ -22,6 +22,8 @@ from visformer.values.head_importance import (
 from visformer.values.trace import Trace
 from visformer.words import KIND_NAMES, decimals, head_words, number
 
+WRITTEN = 0.005  # nats: a smaller change is written as 0.00
+
 
 class _Head(NamedTuple):
     """A head, and the change without it."""
@@ -186,11 +188,12 @@ def importance_words(made: Importance | ImportanceOfPairs) -> str:
             all=len(heads),
             least=NOTHING,
         )
+        idle = idle if heads else ""  # all are NaN
     falls = rises = ""
-    if heads and heads[0].change < 0:
+    if heads and heads[0].change <= -WRITTEN:
         template = N_("It falls most without {head} of {kind} attention: by {change}.")
         falls = _(template, **_place(heads[0]))
-    if heads and heads[-1].change > 0:
+    if heads and heads[-1].change >= WRITTEN:
         template = N_("It rises most without {head} of {kind} attention: by {change}.")
         rises = _(template, **_place(heads[-1]))
     return sentences((said, falls, rises, idle))
