@@ -20,7 +20,7 @@ Said = pytest.CaptureFixture[str]
 
 def test_every_picture_is_there() -> None:
     pictures = re.findall(r"\]\((faults/[\w-]+\.png)\)", TEXT)
-    assert len(pictures) == 7
+    assert len(pictures) == 8
     for picture in pictures:
         assert (GUIDE.parent / picture).read_bytes().startswith(b"\x89PNG")
 

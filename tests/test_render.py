@@ -18,6 +18,7 @@ from tests.models import tiny_checkpoint
 from tests.traces import make_trace
 from visformer import InputError, SavedRun, SavedSession, VisformerError
 from visformer.apart import painter
+from visformer.paths import checkpoint
 
 SMALL = "700x600"
 ONE, TWO = make_trace(), make_trace(seed=5)
@@ -84,6 +85,8 @@ def test_what_cannot_be_drawn_is_one_sentence(tmp_path: Path) -> None:
         ({"layer": 9}, "--layer is 9"),
         ({"nosuch": 1}, "--nosuch"),
         ({"view": "nosuch"}, "choose architecture"),
+        ({"view": "diagnosis", "page": "checks", "over": "x.tsv"}, "--over is for"),
+        ({"view": "diagnosis", "page": "training", "over": "x"}, "add --text"),
     )
     for options, words in wrong:
         with pytest.raises(InputError, match=words):
@@ -96,6 +99,19 @@ def test_what_cannot_be_drawn_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="change"):
         visformer.render(tiny_checkpoint(), text="abc", change="causal off")
     assert kept.read_bytes() == b"mine"
+
+
+def test_a_page_is_drawn_over_a_file(tmp_path: Path) -> None:
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("abc\tcba\nab\tba\n")
+    page: dict[str, Any] = {"view": "diagnosis", "page": "sentences", "size": SMALL}
+    empty, full = (
+        visformer.render(checkpoint("reverse"), text="abc", **page, **over)
+        for over in ({}, {"over": pairs})
+    )
+    assert (empty == full) is False
+    with pytest.raises(InputError, match="No such file"):
+        visformer.render(checkpoint("reverse"), text="abc", over="none.tsv", **page)
 
 
 @pytest.mark.parametrize("suffix", [".gif", ".webp"])

@@ -25,6 +25,7 @@ from visformer.app import App, NoEngine, log_qt
 from visformer.errors import InputError
 from visformer.files import check_suffix, save_result, short
 from visformer.pictures.web_page import web_page
+from visformer.session import importances, scans, training
 from visformer.session.lesson import Lesson
 from visformer.session.looked import Looked, check_choice
 from visformer.session.runs import force, look_at_telling_head
@@ -54,6 +55,11 @@ MOVING_PICTURES = ".gif", ".webp"
 LONGEST_SIDE = 8192
 SECONDS = 300  # to wait for the model; then the window is drawn as it is
 BESIDE = QPoint(2 * LONGEST_SIDE, 2 * LONGEST_SIDE)  # the mouse points at nothing
+OVER = {  # pages that measure more than one run, and how they are asked
+    "sentences": scans.scan,
+    "importance": importances.measure_pairs,
+    "training": training.follow,
+}
 MOVING = 10  # turns of the event loop in which parts find their places
 
 
@@ -107,6 +113,9 @@ class Studio:
         looked.fit(window.session.state, "--")
         view = window.tabs.view(options.view)
         window.session.go(looked.on(window.session.state))
+        if options.over:
+            window.session.do(OVER[options.page], os.path.abspath(options.over))
+            _wait(lambda: _finished(window.session.state))
         if page:
             _save_page(Path(options.output), window.session.state, options.attach)
             return
@@ -315,6 +324,14 @@ def _check(options: argparse.Namespace) -> None:
         )
     if not 1 <= options.scale <= 4:
         raise InputError("--scale is {scale}: choose 1 to 4.", scale=options.scale)
+    if options.over and options.page not in OVER:
+        raise InputError(
+            "--over is for a page of the diagnosis view: choose one with --page, "
+            "{pages}.",
+            pages=", ".join(OVER),
+        )
+    if options.over and not options.text:
+        raise InputError("--over needs a checkpoint, and a sentence: add --text.")
     if any(not change.strip() for change in options.change):
         raise InputError("--change is empty: say, for example, “causal off”.")
     _check_output(options)

@@ -56,6 +56,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--page", help=_("page of the view ({pages})", pages="; ".join(pages))
     )
+    parser.add_argument(
+        "--over",
+        metavar="PATH",
+        help=_(
+            "what the page of the diagnosis view measures besides the sentence: a file "
+            "of pairs (sentences, importance), or a training's folder (training)"
+        ),
+    )
     _add_selection(parser)
     _add_changes(parser)
     _add_page(parser, THEMES)
