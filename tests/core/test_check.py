@@ -163,6 +163,21 @@ class LostParents(Checkpoint):
         return Run(self, source, change, limit)
 
 
+class LeastLikely(Checkpoint):
+    """Its searches take the token that is the least likely."""
+
+    def begin(self, source: Any, change: Intervention, limit: int | None) -> Any:
+        class Run(NativeRun):
+            def beam_rows(self, beams: int) -> DecoderRows:
+                rows: Any = super().beam_rows(beams)
+                following = rows.next
+                rows.next = lambda ids: -following(ids)
+                made: DecoderRows = rows
+                return made
+
+        return Run(self, source, change, limit)
+
+
 class RandomCalls(Checkpoint):
     """Each of its passes adds some noise of its own."""
 
@@ -224,7 +239,10 @@ FAULTS: dict[str, list[Fault]] = {
     "order-not-seen": [Fault(tiny(), "positions none")],
     "positions-restart": [Fault(tiny(position_axis="restart"), said="row 2")],
     "cached-steps-differ": [Fault(remade(StaleCache), said="Row 2")],
-    "beam-order": [Fault(remade(LostParents), said="another sum")],
+    "beam-order": [
+        Fault(remade(LostParents), said="another sum"),
+        Fault(remade(LeastLikely), said="is not greedy"),
+    ],
     "not-tied": [
         Fault(edited(untied, tied_output=True), said="differ by 0.1"),
         Fault(edited(copied, tied_output=True), verdict="note"),
