@@ -24,8 +24,10 @@ from visformer.engine.messages import (
     EffectDone,
     Event,
     Finished,
+    HeadsMeasured,
     Lens,
     LensDone,
+    MeasureHeads,
     Open,
     Opened,
     PairsScanned,
@@ -48,6 +50,7 @@ from visformer.formats.loading import load
 from visformer.session.run import asked_of
 from visformer.values.change_text import parse
 from visformer.values.head_importance import Importance
+from visformer.values.heads_of_pairs import HeadsOfPairs
 from visformer.values.step import Choice
 from visformer.values.strategy import Strategy
 from visformer.values.training_series import SeriesPoint
@@ -290,6 +293,26 @@ def test_a_file_of_pairs_is_scanned_as_python_scans_it(
     assert "nowhere.tsv cannot be read" in refused.reason
     number = handle.ask(request("ab"))  # the model is still open
     assert decoded(listener, number).trace.source[:2] == ("a", "b")
+
+
+def test_heads_are_measured_over_a_file_and_its_gold_alignments(
+    working: tuple[Engine, Listener], tmp_path: Path
+) -> None:
+    handle, listener = working
+    path = tmp_path / "pairs.tsv"
+    path.write_text("ab\tba\nno pair\nabc\tcba\n", "utf-8")
+    path.with_suffix(".talp").write_text("0-0\n\n0-0\n", "utf-8")
+    handle.ask(MeasureHeads(path=str(path)))
+    found = HeadsOfPairs(path="", model="")
+    while True:
+        answer = listener.wait_for(HeadsMeasured)
+        assert isinstance(answer, HeadsMeasured)
+        if answer.part is None:
+            break
+        found = found.plus(answer.part)
+    assert [pair.line for part in found.parts for pair in part.pairs] == [1, 3]
+    assert [one[:21] for one in found.left_out] == ["Line 2 of pairs.tsv i"]
+    assert np.isfinite(found.mean("awo", "cross")).all()
 
 
 def test_the_effect_of_a_change_is_what_a_decoding_tells(

@@ -7,6 +7,8 @@ query is left.
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -94,3 +96,65 @@ def _mean(values: Floats) -> float:
         values = values[~np.isnan(values)]
         total = float(values.sum(dtype=np.float64))
     return total / values.size if values.size else math.nan
+
+
+# ---- row by row ----------------------------------------------------------------------
+
+
+def rarest(ids: Sequence[int], words: Bools, counts: Counter[int]) -> Bools:
+    """Return where the least frequent of a sentence's ids is, bool [K].
+
+    ``counts`` are those of a text; tokens that it never has, as the start, are none.
+    Nor is any where several are as rare, or where there is one alone.
+    """
+    known = {id for id, is_word in zip(ids, words, strict=True) if is_word}
+    known = {id for id in known if counts[id]}
+    least = sorted(known, key=lambda id: counts[id])[:2]
+    if len({counts[id] for id in least}) < 2:
+        return np.zeros(len(ids), bool)
+    there: Bools = np.asarray(ids) == least[0]
+    return there
+
+
+def measured_rows(
+    weights: Floats,
+    rows: Bools,
+    words: Bools,
+    *,
+    own: bool,
+    rare: Bools,
+    sink: Bools,
+    norms: Floats | None,
+) -> dict[str, Floats]:
+    """Return what each row of [H, Q, K] is by each measure, [H, Q]; NaN: no data.
+
+    ``rows`` [Q] and ``words`` [K] are those that are no end token; ``own``: it is self-
+    attention. ``rare`` and ``sink`` [K] are keys; ``norms`` [H, K]: lengths of v W_O.
+    """
+    none = np.full(weights.shape[:2], np.nan, np.float32)
+    known = rows & ~np.isnan(weights).any(-1)  # [H, Q]
+    inner = np.where(words, weights, -np.inf)  # [H, Q, K]
+    at = np.nan_to_num(inner).argmax(-1)  # [H, Q]
+    queries, keys = (np.arange(n) for n in weights.shape[1:])
+    made = {
+        "entropy": row_entropy(weights) * math.log(2),
+        "sink": weights[..., sink].sum(-1) if sink.any() else none,
+    }
+    if words.any():
+        made["confidence"] = inner.max(-1)
+    if own:
+        apart = np.abs(queries[:, None] - keys)  # [Q, K]
+        made["distance"] = (weights * apart).sum(-1)
+        for name, by in (("previous", -1), ("next", 1)):
+            there = (queries + by >= 0) & (queries + by < len(keys))
+            made[name] = np.where(there, at == queries + by, np.nan)
+    if rare.any():
+        made["rare"] = rare[at].astype(np.float32)
+    if norms is not None and sink.any():
+        lengths = weights * norms[:, None]  # [H, Q, K]
+        with np.errstate(invalid="ignore"):
+            made["sink norm"] = lengths[..., sink].sum(-1) / lengths.sum(-1)
+    return {
+        name: np.where(known, values, np.nan).astype(np.float32)
+        for name, values in made.items()
+    }

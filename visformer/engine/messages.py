@@ -17,6 +17,7 @@ from visformer.values.distribution import NearWords, WholeDistribution
 from visformer.values.facts import ModelFacts, SentenceSide, StackName
 from visformer.values.finding import CheckResult, Finding
 from visformer.values.head_importance import Importance, ImportanceOfPairs
+from visformer.values.heads_of_pairs import HeadsOfSome
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.layer_weights import LayerParameters
 from visformer.values.lens import LensRow
@@ -158,6 +159,14 @@ class ScanPairs(Request):
     """Scan the pairs of a file by the open model."""
 
     path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureHeads(Request):
+    """Measure what each head does over a file of pairs."""
+
+    path: str
+    intervention: Intervention = NO_CHANGES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -390,6 +399,13 @@ class PairsScanned(Answer):
     pairs: tuple[ScannedPair, ...] = ()
     left_out: tuple[str, ...] = ()  # lines, a sentence for each
     usual: Calibration | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class HeadsMeasured(Answer):
+    """Some more pairs of a ``MeasureHeads``; the last answer has none."""
+
+    part: HeadsOfSome | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -40,9 +40,11 @@ from visformer.engine.messages import (
     EffectDone,
     FindTokens,
     Finished,
+    HeadsMeasured,
     Lens,
     LensDone,
     Logged,
+    MeasureHeads,
     Nearest,
     NearestDone,
     Numbered,
@@ -81,6 +83,7 @@ from visformer.language import _
 from visformer.own_process import limit_memory
 from visformer.values.arrays import Floats
 from visformer.values.change_effect import ChangeReport
+from visformer.values.heads_of_pairs import HeadsOfSome
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.recording import rows_of
 from visformer.values.strategy import Strategy
@@ -99,8 +102,7 @@ SOON = 0.2  # seconds that work takes before anybody is told how far it is
 MOST_WORDS = 120  # characters of an unexpected error
 log = logging.getLogger(__name__)
 NO_POSITIONS: Floats = np.zeros((0, 0), np.float32)
-
-
+MAX_PASSES = 128  # steps kept as one pass each: memory grows with their square
 GONE = (EOFError, BrokenPipeError, ConnectionResetError)  # the window has ended
 
 
@@ -421,19 +423,28 @@ def _switch_off(server: Server, number: int, request: SwitchOff) -> Stops:
     """Measure what each part does to a run."""
     from visformer.core.importance import importance
 
-    model = open_one(server.model)
-    other = model.vocabulary.read(request.other) if request.other else None
+    model, source = open_one(server.model), request.other
+    other = model.vocabulary.read(source) if source else None
     made = yield from importance(model, _known(model, request), other)
     server.send(SwitchedOff(number=number, importance=made))
 
 
-def _switch_off_over(server: Server, number: int, request: SwitchOffOverPairs) -> Stops:
+def _over_pairs(server: Server, number: int, request: Any) -> Stops:
     """Measure what each head does to the pairs of a file."""
+    from visformer.core.corpus_heads import heads_of_file
     from visformer.core.importance import importance_of_pairs
 
-    model, path = open_one(server.model), Path(request.path)
-    made = yield from importance_of_pairs(model, path, request.intervention)
-    server.send(SwitchedOff(number=number, importance=made))
+    asked = open_one(server.model), Path(request.path), request.intervention
+    if isinstance(request, SwitchOffOverPairs):
+        found = yield from importance_of_pairs(*asked)
+        server.send(SwitchedOff(number=number, importance=found))
+        return
+    for made in heads_of_file(*asked):
+        if isinstance(made, HeadsOfSome):
+            server.send(HeadsMeasured(number=number, part=made))
+        else:
+            yield made
+    server.send(HeadsMeasured(number=number))
 
 
 def _scan(server: Server, number: int, request: ScanPairs) -> Stops:
@@ -447,9 +458,8 @@ def _scan(server: Server, number: int, request: ScanPairs) -> Stops:
     scan = Scan(model, sentences, translations=False, skip=told.append)
     for some in scan:
         if some or told:
-            left_out = tuple(told)
+            made = PairsScanned(number=number, pairs=tuple(some), left_out=tuple(told))
             told.clear()
-            made = PairsScanned(number=number, pairs=tuple(some), left_out=left_out)
             server.send(made)
         done += len(some)
         yield WorkDone(done, len(scan), _("pairs"))
@@ -564,8 +574,9 @@ HANDLERS: dict[type[Request], Handler] = {  # who answers which request
     RunSeries: _series,
     CheckRun: _check_run,
     SwitchOff: _switch_off,
-    SwitchOffOverPairs: _switch_off_over,
+    SwitchOffOverPairs: _over_pairs,
     ScanPairs: _scan,
+    MeasureHeads: _over_pairs,
     Shuffle: replying(shuffle),
     Parameters: replying(parameters),
     Lens: replying(lens),
@@ -574,9 +585,6 @@ HANDLERS: dict[type[Request], Handler] = {  # who answers which request
     Nearest: replying(nearest),
     Effect: replying(effect),
 }
-
-
-MAX_PASSES = 128  # steps kept as one pass each: memory grows with their square
 
 
 class Decodes:

@@ -31,7 +31,7 @@ PAGES: dict[str, tuple[str, ...]] = {  # by the name of the view; its first one 
     "masks": ("masks", "lab"),
     "output": ("next", "search", "cache"),
     "runs": ("tree", "compare"),
-    "diagnosis": ("sentences", "checks", "importance", "training"),
+    "diagnosis": ("sentences", "checks", "importance", "heads", "training"),
 }
 HIDES = (*TOKEN_GROUPS, "renormalise")
 

@@ -18,6 +18,7 @@ from visformer.engine.messages import (
     EffectDone,
     Event,
     Finished,
+    HeadsMeasured,
     LensDone,
     NearestDone,
     Opened,
@@ -40,6 +41,7 @@ from visformer.engine.messages import (
 from visformer.engine.mirror import Decoded
 from visformer.session import (
     check_requests,
+    corpus,
     importances,
     openings,
     runs,
@@ -95,6 +97,7 @@ RECEIVED: dict[type[Event], Callable[[State, Any], Next]] = {
     SeriesRun: training.arrived,
     RunChecked: check_requests.checked,
     SwitchedOff: importances.measured,
+    HeadsMeasured: corpus.arrived,
     PairsScanned: scans.arrived,
     Shuffled: side_requests.shuffled,
     ParametersDone: side_requests.parameters_done,

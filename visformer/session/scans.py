@@ -57,10 +57,14 @@ def arrived(state: State, event: PairsScanned) -> Next:
 def show_pair(state: State, pair: ScannedPair) -> Next:
     """Feed a pair's reference, and go to its worst token in the attention."""
     text = pair.reference or pair.translation
-    made = runs.translate(state, pair.source, reference=text)
+    return show_text(state, pair.source, text, pair.worst_token + 1)
+
+
+def show_text(state: State, source: str, reference: str, step: int) -> Next:
+    """Feed a reference, or translate without one, and go to a step's attention."""
+    made = runs.translate(state, source, reference=reference)
     if not made.requests:  # it was refused
         return made
-    step = pair.worst_token + 1
     now = replace(made.state, cursor=step, seeks=False)
     begun = now.place._replace(step=step)
     return made._replace(state=replace(now, begun=begun, tab="attention"))
@@ -163,14 +167,17 @@ def words(state: State) -> str:
         )
     ]
     if found.left_out:
-        said.append(
-            ngettext(
-                "{n:,} line is left out: {reason}",
-                "{n:,} lines are left out, the first because: {reason}",
-                len(found.left_out),
-                reason=found.left_out[0],
-            )
-        )
+        said.append(left_out_words(found.left_out))
     if found.usual is not None:
         said.append(found.usual.sentence)
     return sentences(said)
+
+
+def left_out_words(why: Sequence[str]) -> str:
+    """Say how many lines are left out, and why the first one is."""
+    return ngettext(
+        "{n:,} line is left out: {reason}",
+        "{n:,} lines are left out, the first because: {reason}",
+        len(why),
+        reason=why[0],
+    )

@@ -50,6 +50,7 @@ from visformer.values.distribution import NearWords, RowDistribution
 from visformer.values.facts import Kind, ModelFacts
 from visformer.values.finding import ChecksAsked
 from visformer.values.head_importance import ImportanceAsked
+from visformer.values.heads_of_pairs import HeadsOfPairs
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.layer_weights import LayerParameters, same_model
 from visformer.values.lens import LensRows
@@ -217,6 +218,7 @@ class State:
     hovered_dimensions: Dimensions = field(default_factory=dict)
     locked_dimensions: Dimensions = field(default_factory=dict)
     scan: ScannedFile | None = None  # the pairs that the Diagnosis tab lists
+    heads: HeadsOfPairs | None = None  # of a file, on the Diagnosis tab
     series: Series | None = None  # the training that the Diagnosis tab follows
     breakpoints: Breakpoints = field(default_factory=Breakpoints)  # of play
     silence: str = ""  # how long the engine has not answered, in words

@@ -543,6 +543,13 @@ def _importance(_scene: Scene) -> str:
     )
 
 
+def _heads(_scene: Scene) -> str:
+    return _(
+        "Each point is a head of the model, over the pairs of a file: click it to see "
+        "its numbers and sentences."
+    )
+
+
 EXPLAINED: dict[TabPage, Callable[[Scene], str]] = {
     ("attention",): _attention,
     ("architecture",): _architecture,
@@ -562,4 +569,5 @@ EXPLAINED: dict[TabPage, Callable[[Scene], str]] = {
     ("diagnosis", "checks"): _checks,
     ("diagnosis", "training"): _training,
     ("diagnosis", "importance"): _importance,
+    ("diagnosis", "heads"): _heads,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from visformer.ui.views.diagnosis.checks_page import ChecksPage
+from visformer.ui.views.diagnosis.heads_page import HeadsPage
 from visformer.ui.views.diagnosis.importance_page import ImportancePage
 from visformer.ui.views.diagnosis.sentences_page import SentencesPage
 from visformer.ui.views.diagnosis.training_page import TrainingPage
@@ -15,7 +16,7 @@ class DiagnosisView(PagedView):
     """Its pages; each asks its own question about the model."""
 
     name = "diagnosis"
-    pages = SentencesPage, ChecksPage, ImportancePage, TrainingPage
+    pages = SentencesPage, ChecksPage, ImportancePage, HeadsPage, TrainingPage
     fills = True  # with tables that need all of the width
 
     @classmethod

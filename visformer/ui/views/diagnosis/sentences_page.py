@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from operator import attrgetter
 
-from PySide6.QtCore import (
-    QAbstractTableModel,
-    QEvent,
-    QModelIndex,
-    QRect,
-    Qt,
-    Signal,
-)
-from PySide6.QtGui import QColor, QKeyEvent, QPainter, QPalette
+from PySide6.QtCore import QRect, Qt
+from PySide6.QtGui import QColor, QPainter, QPalette
 from PySide6.QtWidgets import (
     QFileDialog,
     QHBoxLayout,
-    QHeaderView,
     QStyle,
     QStyledItemDelegate,
     QStyleOptionViewItem,
@@ -29,77 +20,65 @@ from visformer.language import N_, _
 from visformer.pictures.teacher_forcing import loss_share
 from visformer.session import scans
 from visformer.session.state import Session, State
-from visformer.text import visible
 from visformer.ui.bars.chip_painter import TINTS, readable_on
 from visformer.ui.layout import LeastColumn, fill
-from visformer.ui.look.theme import Dressed, loss_colour
+from visformer.ui.look.theme import loss_colour
 from visformer.ui.views.view import View
-from visformer.ui.widgets.controls import chooser, keeps, word_button
-from visformer.ui.widgets.number_table import NOWHERE, Index
-from visformer.ui.widgets.plain_label import paragraph, plain_tip
-from visformer.ui.window.large import present_whole
+from visformer.ui.widgets.controls import chooser, word_button
+from visformer.ui.widgets.number_table import Index
+from visformer.ui.widgets.plain_label import paragraph
+from visformer.ui.widgets.sorted_table import (
+    ITEM,
+    ItemColumn,
+    SortedTable,
+    number_column,
+)
 from visformer.ui.window.window_parts import WindowParts
 from visformer.values.pieces import begins_word, marks_of, plain
 from visformer.values.scanned import ScannedPair
-from visformer.words import decimals
 
 
-class PairColumn(NamedTuple):
-    """A column of the table."""
-
-    title: str
-    wide: int  # in lines of text; 0: a share of the rest
-    text: Callable[[ScannedPair], str]
-    key: Callable[[ScannedPair], Any]  # what it is sorted by
-
-
-def _number(title: str, name: str, digits: int = 2) -> PairColumn:
-    def value(one: ScannedPair) -> float:
-        number: float = getattr(one, name)
-        return number
-
-    return PairColumn(title, 5, lambda one: decimals(value(one), digits), value)
+def _number(title: str, name: str, digits: int = 2, tip: str = "") -> ItemColumn:
+    return number_column(title, attrgetter(name), digits, tip)
 
 
 COLUMNS = (
     _number(N_("Line"), "line", 0),
-    PairColumn(N_("Source"), 0, lambda one: one.source, lambda one: one.source),
-    PairColumn(N_("Reference"), 0, lambda one: _target(one), lambda one: _target(one)),
-    _number(N_("Fault"), "fault"),
-    _number(N_("Worst"), "worst"),
-    _number(N_("Mean"), "mean"),
-    _number(N_("Length"), "length_ratio"),
-    _number(N_("Coverage"), "coverage"),
-    _number(N_("Repeats"), "stuck", 0),
-    PairColumn(N_("Kind"), 9, lambda one: one.kind_words, lambda one: one.kind or ""),
+    ItemColumn(N_("Source"), 0, lambda one: one.source, lambda one: one.source),
+    ItemColumn(N_("Reference"), 0, lambda one: _target(one), lambda one: _target(one)),
+    _number(
+        *(N_("Fault"), "fault", 2),
+        N_(
+            "The largest of the root mean square of the losses, the loss of the end, "
+            "in nats, and how many tokens repeat"
+        ),
+    ),
+    _number(N_("Worst"), "worst", 2, N_("The largest loss of a token, in nats")),
+    _number(N_("Mean"), "mean", 2, N_("The mean loss of a token, in nats")),
+    _number(N_("Length"), "length_ratio", 2, N_("Target tokens for each source token")),
+    _number(
+        *(N_("Coverage"), "coverage", 2),
+        N_(
+            "How much attention the source tokens get, 0 to 1: the geometric mean of "
+            "what each gets in all, at most 1"
+        ),
+    ),
+    _number(
+        *(N_("Repeats"), "stuck", 0),
+        N_("How many tokens repeat those directly before them"),
+    ),
+    ItemColumn(N_("Kind"), 9, lambda one: one.kind_words, lambda one: one.kind or ""),
 )
 REFERENCE, FAULT = 2, 3
-TIPS = {
-    "Fault": N_(
-        "The largest of the root mean square of the losses, the loss of the end, in "
-        "nats, and how many tokens repeat"
-    ),
-    "Worst": N_("The largest loss of a token, in nats"),
-    "Mean": N_("The mean loss of a token, in nats"),
-    "Length": N_("Target tokens for each source token"),
-    "Coverage": N_(
-        "How much attention the source tokens get, 0 to 1: the geometric mean of what "
-        "each gets in all, at most 1"
-    ),
-    "Repeats": N_("How many tokens repeat those directly before them"),
-}
-PAIR = Qt.ItemDataRole.UserRole
-LINE = 1.6  # a row's height, in lines of text
 LEAST_LINES = 8  # of text: the least height of the table
 GAP = 0.25  # lines of text between two tokens of different words
-_KEYS = Qt.Key.Key_Up, Qt.Key.Key_Down, Qt.Key.Key_Return, Qt.Key.Key_Enter
 
 
 def _target(pair: ScannedPair) -> str:
     return pair.reference or pair.translation
 
 
-class SentencesPage(Dressed, View):
+class SentencesPage(View):
     """A table of scanned pairs; a pair is shown at its worst token."""
 
     name, title = "sentences", N_("Sentences")
@@ -121,18 +100,13 @@ class SentencesPage(Dressed, View):
         for box in (self.kinds, self.buckets):
             box.activated.connect(lambda: self._list())
         self.words = paragraph(_("what is scanned"))
-        self.table = PairsTable()
+        self.table = SortedTable(_("scanned pairs"), COLUMNS, FAULT, least=LEAST_LINES)
+        self.table.setItemDelegate(_TintedTokens(self.table))
         self.table.opened.connect(self._open)
         row = fill(
             QHBoxLayout(), self.choose, self.kinds, self.buckets, self.save, None
         )
-        present_whole(self.table)
         fill(LeastColumn(self), row, self.words, (self.table, 1), None)
-        self.dress()
-
-    def _dress(self) -> None:
-        self.table.setMinimumHeight(LEAST_LINES * self.fontMetrics().lineSpacing())
-        self.table.size_columns()
 
     def main_picture(self) -> QWidget:
         """Return the table."""
@@ -182,7 +156,7 @@ class SentencesPage(Dressed, View):
             self.session.do(scans.scan, path)
 
     def _save(self) -> None:
-        window, pairs = self.window(), self.table.pairs
+        window, pairs = self.window(), self.table.items
         if isinstance(window, WindowParts):
             window.save_text(
                 _("Save the pairs"), "pairs.jsonl", lambda: scans.json_lines(pairs)
@@ -192,134 +166,6 @@ class SentencesPage(Dressed, View):
         window = self.window()
         if isinstance(window, WindowParts):
             window.turn_to(scans.show_pair, pair)
-
-
-class PairsTable(QTableView):
-    """Rows of pairs, sorted by a click on a title; ``opened`` by a double click."""
-
-    opened = Signal(object)  # a ScannedPair
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._pairs = PairsModel()
-        self.setAccessibleName(_("scanned pairs"))
-        self.setModel(self._pairs)
-        self.setItemDelegate(_TintedTokens(self))
-        self.setSelectionBehavior(QTableView.SelectionBehavior.SelectRows)
-        self.setSelectionMode(QTableView.SelectionMode.SingleSelection)
-        self.setTabKeyNavigation(False)
-        self.setWordWrap(False)
-        self.verticalHeader().hide()
-        header = self.horizontalHeader()
-        header.setSectionsMovable(False)
-        header.setHighlightSections(False)
-        for at, column in enumerate(COLUMNS):
-            if not column.wide:
-                header.setSectionResizeMode(at, QHeaderView.ResizeMode.Stretch)
-        self.sortByColumn(FAULT, Qt.SortOrder.DescendingOrder)
-        self.setSortingEnabled(True)
-        self.doubleClicked.connect(self._open)
-
-    @property
-    def pairs(self) -> list[ScannedPair]:
-        """The pairs in the order of the rows."""
-        return self._pairs.pairs
-
-    def size_columns(self) -> None:
-        line = self.fontMetrics().height()
-        self.verticalHeader().setDefaultSectionSize(round(LINE * line))
-        for at, column in enumerate(COLUMNS):
-            if column.wide:
-                self.setColumnWidth(at, column.wide * line)
-
-    def draw(self, pairs: Sequence[ScannedPair]) -> None:
-        """List these pairs; the row that is chosen stays so."""
-        chosen = self.currentIndex().data(PAIR)
-        self._pairs.show(pairs)
-        if chosen in self.pairs:
-            self.selectRow(self.pairs.index(chosen))
-
-    def _open(self, index: QModelIndex) -> None:
-        if index.isValid():
-            self.opened.emit(index.data(PAIR))
-
-    def event(self, event: QEvent) -> bool:
-        """Take the keys of a list before the window steps by them."""
-        return keeps(event, _KEYS) or super().event(event)
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Choose a row, or open it; other keys are the window's."""
-        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
-            self._open(self.currentIndex())
-        elif event.key() in _KEYS:
-            super().keyPressEvent(event)
-        else:
-            event.ignore()
-
-
-class PairsModel(QAbstractTableModel):
-    """The pairs in the order in which they are shown."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.pairs: list[ScannedPair] = []
-        self._sorted = FAULT, Qt.SortOrder.DescendingOrder
-
-    def show(self, pairs: Sequence[ScannedPair]) -> None:
-        """Show these pairs, sorted as before."""
-        self.beginResetModel()
-        self.pairs = [*pairs]
-        self._order()
-        self.endResetModel()
-
-    def sort(
-        self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder
-    ) -> None:
-        self._sorted = column, order
-        self.layoutAboutToBeChanged.emit()
-        self._order()
-        self.layoutChanged.emit()
-
-    def _order(self) -> None:
-        column, order = self._sorted
-        down = order == Qt.SortOrder.DescendingOrder
-        self.pairs.sort(key=COLUMNS[max(column, 0)].key, reverse=down)
-
-    def rowCount(self, parent: Index = NOWHERE) -> int:
-        return 0 if parent.isValid() else len(self.pairs)
-
-    def columnCount(self, parent: Index = NOWHERE) -> int:
-        return 0 if parent.isValid() else len(COLUMNS)
-
-    def headerData(
-        self,
-        section: int,
-        orientation: Qt.Orientation,
-        role: int = Qt.ItemDataRole.DisplayRole,
-    ) -> Any:
-        if orientation != Qt.Orientation.Horizontal:
-            return None
-        title = COLUMNS[section].title
-        if role == Qt.ItemDataRole.DisplayRole:
-            return _(title)
-        if role == Qt.ItemDataRole.ToolTipRole and title in TIPS:
-            return plain_tip(_(TIPS[title]))
-        return None
-
-    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        pair, column = self.pairs[index.row()], COLUMNS[index.column()]
-        if role == PAIR:
-            return pair
-        if role == Qt.ItemDataRole.DisplayRole:
-            return visible(column.text(pair))
-        if role == Qt.ItemDataRole.ToolTipRole:
-            return plain_tip(column.text(pair))
-        if role == Qt.ItemDataRole.TextAlignmentRole:
-            side = Qt.AlignmentFlag.AlignLeft
-            if column.wide and column.title != "Kind":
-                side = Qt.AlignmentFlag.AlignRight
-            return side | Qt.AlignmentFlag.AlignVCenter
-        return None
 
 
 class _TintedTokens(QStyledItemDelegate):
@@ -358,7 +204,7 @@ class _TintedTokens(QStyledItemDelegate):
         painter.save()
         painter.setClipRect(option.rect)
         room = option.rect.adjusted(edge, 0, -edge, 0)
-        self._paint(painter, room, index.data(PAIR), table)
+        self._paint(painter, room, index.data(ITEM), table)
         painter.restore()
 
     def _paint(
