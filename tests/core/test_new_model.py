@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -19,7 +19,6 @@ from visformer.core.models import (
     Model,
     Reached,
     SourceTokens,
-    WorkDone,
 )
 from visformer.core.next_tokens import NextTokens
 from visformer.core.search import exhausted, search_run
@@ -92,9 +91,6 @@ class CopyRun:
     @property
     def start(self) -> Trace:
         return self._trace((START,), (), 0)
-
-    def reading(self) -> Iterator[WorkDone]:
-        yield from (WorkDone(at, 2, "halves") for at in (1, 2))
 
     def to(
         self, consumed: Sequence[int], *, since: int = 0, fed: bool = False
@@ -195,7 +191,6 @@ def test_it_is_served_to_a_window(monkeypatch: pytest.MonkeyPatch) -> None:
     kinds = [type(answer) for answer in pipe.sent]
     passes = [answer.trace for answer in pipe.sent if isinstance(answer, Passed)]
     assert kinds[0] is Opened
-    assert kinds[1:3] == [Progressed] * 2
     assert [len(trace) for trace in passes][:2] == [0, 1]
     assert passes[-1].text == "abc"
     assert kinds[-4:] == [Progressed, Progressed, BatchDone, Refused]

@@ -15,11 +15,12 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 import visformer
 from tests.models import tiny_checkpoint
+from visformer.core import parts
 from visformer.core.decoding import Decoding
-from visformer.core.model import Layer
 from visformer.core.vocabulary import named
 from visformer.engine import process
 from visformer.engine.messages import (
@@ -34,6 +35,7 @@ from visformer.engine.messages import (
     Parameters,
     ParametersDone,
     Passed,
+    Progressed,
     Ready,
     Refused,
     Request,
@@ -138,27 +140,42 @@ def test_a_running_decode_stops_for_a_newer_request(newer: Request) -> None:
     assert server.newest() == (2, newer)  # it is carried out next
 
 
-def test_the_encoder_stops_between_layers_and_goes_on_where_it_was(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("block", [parts.WEIGHTS_BLOCK, 14])
+def test_encoding_stops_between_layers_and_between_blocks_of_queries(
+    block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(parts, "WEIGHTS_BLOCK", block)  # 14: of one query, of 7 keys
     pipe = Pipe()
     server = server_on(pipe)
-    first = Decode(source="abcdef", limit=3)
-    pipe.requests = [Numbered(2, Stop())]
-    server.answer(Numbered(1, first))
-    assert not pipe.sent  # one layer of two was computed
-    assert server.newest() == (2, Stop())
-    ran: list[object] = []
-    own = Layer.forward
+    pipe.requests = [Numbered(2, WEIGHTS), Numbered(3, Stop())]
+    made: list[Tensor] = []
+    own = parts.attention_weights
 
-    def forward(layer: Layer, *given: Any) -> object:
-        ran.append(layer)
-        return own(layer, *given)
+    def weights(*given: Any) -> Tensor:
+        made.append(own(*given))
+        return made[-1]
 
-    monkeypatch.setattr(Layer, "forward", forward)
-    server.answer(Numbered(3, first))
-    assert ran == [[*CHECKPOINT.model.encoder][1]]  # the decoder's rows are of a cache
-    assert pipe.of(Stepped) == [3, 3, 3]
+    monkeypatch.setattr(parts, "attention_weights", weights)
+    server.answer(Numbered(1, Decode(source="abcdef", limit=3)))
+    assert [one.shape[2] for one in made] == [7 if block > 14 else 1]
+    assert pipe.of(ParametersDone) == [2]  # a side request is answered meanwhile
+    assert len(pipe.sent) == 1
+    assert server.newest() == (3, Stop())
+    server.answer(Numbered(4, Decode(source="abcdef", limit=3)))
+    assert pipe.of(Stepped) == [4, 4, 4]
+
+
+def test_it_is_told_how_much_of_a_source_is_encoded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(parts, "WEIGHTS_BLOCK", 4 * 14)  # of 4 queries
+    monkeypatch.setattr(process, "SOON", 0)
+    pipe = Pipe()
+    server_on(pipe).answer(Numbered(1, Decode(source="abcdef", limit=1)))
+    told = [answer for answer in pipe.sent if isinstance(answer, Progressed)]
+    assert [one.done for one in told] == [29, 50, 79, 100]  # 4 of 7 of a half
+    assert {(one.of, one.part) for one in told} == {(100, "")}
+    assert pipe.of(Started) == [1]
 
 
 def test_passes_stop_for_a_newer_request() -> None:

@@ -178,10 +178,6 @@ class Decoding:
             own = Intervention(HeadScale(self.checkpoint.facts.kinds[0], 1.0))
         return change_report(passed(own), passed(self.intervention), step)
 
-    def reading(self) -> Iterator[WorkDone]:
-        """Encode the source, and say how far that has come; steps do what is left."""
-        return self._run.reading()
-
     def searching(self) -> Iterator[WorkDone]:
         """Search what follows the current step, if beams choose it, and say how far."""
         if self.strategy.name != "beam" or self.ended or self._planned is not None:

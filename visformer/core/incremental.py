@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from visformer.core.loaded import Loaded
 from visformer.core.mask_rules import RULES, causal_mask, make_masks
@@ -15,12 +15,12 @@ from visformer.core.model import StackRecord
 from visformer.core.modified import LayeredMasks, modified_masks
 from visformer.core.packed import Function, PackedDecoder, PackedLayer
 from visformer.core.parts import (
-    Attention,
     attend,
     feed_forward,
     split_heads,
     through_sublayers,
 )
+from visformer.core.pauses import pause
 from visformer.core.rows import memory_rows, stack_rows
 from visformer.values.arrays import Floats
 from visformer.values.encodings import PASS_LOOKUP, STEP_LOOKUP, Lookup
@@ -55,14 +55,12 @@ class DecoderState:
         self.padding, self.whole_pass = RULES[config.mask_rule], False
         self.length, self.limit = 0, limit
         batch, heads = beams * memory.shape[0], config.heads
-        self.memory_rows = torch.cat(  # [B, S, 2 L D]: k, v of each layer
-            [
-                project(memory)
-                for part in packed.layers
-                for project in _memory_projections(part.layer.cross_attention)
-            ],
-            dim=-1,
-        )
+        projected = []
+        for part in packed.layers:
+            pause()
+            cross = part.layer.cross_attention
+            projected += [cross.key(memory), cross.value(memory)]
+        self.memory_rows = torch.cat(projected, -1)  # [B, S, 2 L D]
         parts = self.memory_rows.split(config.d_model, -1)  # [B, S, D] each
         self.memory = [split_heads(part, heads).contiguous() for part in parts]
         hidden = self.padding.source_keys and not bool(readable.all())
@@ -208,10 +206,6 @@ class DecoderState:
         q = split_heads(q.unflatten(0, (batch, -1)), heads)  # [B, H, n, d]
         masked_value = self.packed.model.config.masked_value
         return attend(q, k, v, mask, masked_value).flatten(0, 1)
-
-
-def _memory_projections(attention: Attention) -> tuple[nn.Linear, nn.Linear]:
-    return attention.key, attention.value
 
 
 def warm_up(packed: PackedDecoder | None) -> None:

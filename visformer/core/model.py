@@ -9,7 +9,6 @@ from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules import module as torch_module
 
 from visformer.core.mask_rules import make_masks
 from visformer.core.parts import (
@@ -20,6 +19,7 @@ from visformer.core.parts import (
     make_norm,
     through_sublayers,
 )
+from visformer.core.pauses import part
 from visformer.core.position_rules import fixed_table
 from visformer.values.changes.run_change import UNCHANGED
 from visformer.values.config import ModelConfig
@@ -119,13 +119,6 @@ class Stack(nn.Module):
         """Iterate over the layers, from the first to the last."""
         return iter(cast("Iterator[Layer]", self.layers))
 
-    @property
-    def has_hooks(self) -> bool:
-        """Whether calling it does more than ``forward``."""
-        own = self._forward_hooks, self._forward_pre_hooks
-        every = torch_module._global_forward_hooks
-        return any((*own, every, torch_module._global_forward_pre_hooks))
-
     def forward(
         self,
         x: Tensor,
@@ -134,27 +127,17 @@ class Stack(nn.Module):
         cross_mask: LayerMasks = (),
     ) -> StackRecord:
         """Run [B, T, D] through all layers; the rest is as in ``Layer``."""
-        *_layers, record = self.by_layer(x, mask, memory, cross_mask)
-        assert record is not None
-        return record
-
-    def by_layer(
-        self,
-        x: Tensor,
-        mask: LayerMasks,
-        memory: Tensor | None = None,
-        cross_mask: LayerMasks = (),
-    ) -> Iterator[StackRecord | None]:
-        """Do what ``forward`` does; yield None after each layer, the record at last."""
         hidden, attention, cross = [x], [], []
         masks = itertools.zip_longest(_each(mask), _each(cross_mask))
-        for layer, (self_mask, cross_mask) in zip(self, masks, strict=False):
-            x, projected = layer(x, self_mask, memory, cross_mask)  # [B, T, D]
+        for at, (layer, (self_mask, cross_mask)) in enumerate(
+            zip(self, masks, strict=False)
+        ):
+            with part(at, len(self.layers)):
+                x, projected = layer(x, self_mask, memory, cross_mask)  # [B, T, D]
             hidden.append(x)
             attention.append(projected[0])
             cross.extend(projected[1:])
-            yield None
-        yield StackRecord(hidden, attention, cross, self.norm(x))
+        return StackRecord(hidden, attention, cross, self.norm(x))
 
 
 def _each(mask: LayerMasks) -> Iterable[Tensor]:
@@ -295,17 +278,6 @@ class Transformer(nn.Module):
         """Run the encoder over ids [B, S]; masks broadcast to [B, S, S]."""
         record: StackRecord = self.encoder(self.embed("source", ids), mask)
         return record
-
-    def encode_by_layer(
-        self, ids: Tensor, mask: LayerMasks
-    ) -> Iterator[StackRecord | None]:
-        """Do what ``encode`` does; yield None after each layer, the record at last.
-
-        An encoder with hooks of its own is one piece.
-        """
-        x, encoder = self.embed("source", ids), self.encoder
-        whole = type(encoder) is not Stack or encoder.has_hooks
-        yield from [encoder(x, mask)] if whole else encoder.by_layer(x, mask)
 
     def decode(
         self,

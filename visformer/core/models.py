@@ -6,7 +6,7 @@ recipe "a model" says how to add one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -127,12 +127,6 @@ class ModelRun(Protocol):
     @property
     def start(self) -> Trace:
         """The Trace before any decoder row (T = 0)."""
-
-    def reading(self) -> Iterator[WorkDone]:
-        """Encode the source step by step; ``start`` and ``to`` do what is left of it.
-
-        An iterator that was left is continued by the next one.
-        """
 
     def to(
         self, consumed: Sequence[int], *, since: int = 0, fed: bool = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -13,7 +13,7 @@ from visformer.core.incremental import DecoderRows
 from visformer.core.lens_rows import read_streams
 from visformer.core.loaded import Loaded
 from visformer.core.mask_rules import RULES, encoder_mask, real_tokens
-from visformer.core.models import Reached, SourceTokens, WorkDone
+from visformer.core.models import Reached, SourceTokens
 from visformer.core.modified import (
     LayeredMasks,
     host_mask,
@@ -21,10 +21,10 @@ from visformer.core.modified import (
     modified_checkpoint,
 )
 from visformer.core.next_tokens import NextTokens
+from visformer.core.pauses import telling
 from visformer.core.rows import empty_trace, stack_rows
 from visformer.core.threads import few_threads, work
 from visformer.errors import InputError
-from visformer.language import _
 from visformer.values.arrays import Bools, Floats
 from visformer.values.intervention import Intervention
 from visformer.values.recording import Recording, Row
@@ -51,7 +51,7 @@ class NativeRun:
         self.given, self.rules = (made.tokenizer.bos,), made.generation
         most = made.most_tokens(len(source.ids))
         self.limit = min(limit or most, made.config.max_positions)
-        self._reading = self._read(source)
+        self._source = source
         self._start: Trace | None = None
         self._rows: DecoderRows
         self._recording: Recording
@@ -59,17 +59,12 @@ class NativeRun:
     @property
     def start(self) -> Trace:
         """The Trace before any decoder row (T = 0)."""
-        for _layer in self._reading:
-            pass
-        assert self._start is not None
+        if self._start is None:
+            self._start = self._read(self._source)
         return self._start
 
-    def reading(self) -> Iterator[WorkDone]:
-        """Encode the source layer by layer, from where it was left."""
-        # no generator: one that is closed while it yields from this leaves it open
-        return iter(partial(next, self._reading, None), None)
-
-    def _read(self, source: SourceTokens) -> Iterator[WorkDone]:
+    def _read(self, source: SourceTokens) -> Trace:
+        """Encode the source; says at each pause how much of it is."""
         self._check_edits()
         checkpoint, config = self._checkpoint, self._checkpoint.config
         pad, layers = checkpoint.tokenizer.source_pad, config.encoder_layers
@@ -78,16 +73,11 @@ class NativeRun:
         original = encoder_mask(config.mask_rule, real)
         original = original.expand(-1, len(source.ids), -1)  # [1, S, S]
         mask = layer_masks(self._change, "encoder", layers, original, original)
-        encoding = checkpoint.model.encode_by_layer(ids, mask)
-        amount, record, done = work(checkpoint.model, len(source.ids)), None, 0
-        while record is None:
-            with torch.inference_mode(), few_threads(amount):
-                record = next(encoding)
-            if record is None:
-                done += 1
-                yield WorkDone(done, layers, _("encoder layers"))
-        self._memory = record.output  # [1, S, D]
+        amount = work(checkpoint.model, len(source.ids))
         with torch.inference_mode(), few_threads(amount):
+            with telling():
+                record = checkpoint.model.encode(ids, mask)
+            self._memory = record.output  # [1, S, D]
             self._rows = DecoderRows(
                 checkpoint, self._memory, real, self.limit, self._change
             )
@@ -103,7 +93,7 @@ class NativeRun:
         self._readable: Bools = told | (not RULES[config.mask_rule].source_keys)
         start = replace(start, own_lens=partial(read_streams, checkpoint))
         self._recording = Recording(start, self.limit)
-        self._start = self._recording.trace()
+        return self._recording.trace()
 
     def to(
         self, consumed: Sequence[int], *, since: int = 0, fed: bool = False
@@ -139,8 +129,7 @@ class NativeRun:
     def beam_rows(self, beams: int) -> DecoderRows:
         """Return rows of so many hypotheses, which share the encoder's output."""
         self._check_edits()
-        for _layer in self._reading:
-            pass
+        _encoded = self.start
         checkpoint, memory = self._checkpoint, self._memory
         with torch.inference_mode():
             return DecoderRows(

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from visformer.core.pauses import pause
 from visformer.values.arrays import Floats
 from visformer.values.changes.run_change import UNCHANGED, LocalChanges
 from visformer.values.config import Activation, Biases, NormRule
@@ -26,6 +27,8 @@ ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
 }
 Array = TypeVar("Array", Tensor, Floats)  # one row is computed in numpy
 QUERY_BLOCK = 1024  # queries computed at once, so that [H, Q, K] stays small
+WEIGHTS_BLOCK = 1 << 21  # weights computed at once: they stay in the processor's cache
+ROWS_BLOCK = 1024  # rows that go through a feed-forward network at once
 
 
 class Projections(NamedTuple):
@@ -112,19 +115,22 @@ def weights_by_blocks(
     masked_value: float,
     changes: LocalChanges = UNCHANGED,
 ) -> Iterator[Tensor]:
-    """Yield the weights for blocks of ``QUERY_BLOCK`` queries, [B, H, n, K].
+    """Yield the weights for blocks of queries, [B, H, n, K], and pause between them.
 
     ``q`` [B, H, Q, d], ``k`` [B, H, K, d], ``mask`` bool, broadcast to [B, Q, K].
     """
+    (heads, queries), keys = q.shape[1:3], k.shape[2]
+    block = max(1, min(QUERY_BLOCK, WEIGHTS_BLOCK // max(1, heads * keys)))
     masks: Iterable[Tensor | None] = itertools.repeat(None)
-    if mask is not None:
-        mask = mask.expand(mask.shape[0], q.shape[2], k.shape[2])[:, None]
-        masks = mask.split(QUERY_BLOCK, 2)  # [B, 1, n, K] each
-    blocks = zip(
-        itertools.count(0, QUERY_BLOCK), q.split(QUERY_BLOCK, 2), masks, strict=False
-    )
-    for first, queries, allowed in blocks:  # [B, H, n, d] and [B, 1, n, K]
-        yield attention_weights(queries, k, allowed, masked_value, changes, first)
+    # one that hides nothing takes a fifth of a long pass
+    if mask is not None and (queries <= block or changes.changes or not mask.all()):
+        mask = mask.expand(mask.shape[0], queries, keys)[:, None]
+        masks = mask.split(block, 2)  # [B, 1, n, K] each
+    blocks = zip(itertools.count(0, block), q.split(block, 2), masks, strict=False)
+    for first, some, allowed in blocks:  # [B, H, n, d] and [B, 1, n, K]
+        if first:
+            pause(first / queries)
+        yield attention_weights(some, k, allowed, masked_value, changes, first)
 
 
 def attend(
@@ -232,7 +238,16 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[..., D] -> [..., D]."""
+        """[..., D] -> [..., D]; long ones by blocks of rows, with pauses between."""
+        if x.dim() > 1 and x.shape[-2] > ROWS_BLOCK:
+            blocks = []
+            for some in x.split(ROWS_BLOCK, -2):
+                pause()
+                blocks.append(self._rows(some))
+            return torch.cat(blocks, -2)
+        return self._rows(x)
+
+    def _rows(self, x: Tensor) -> Tensor:
         return feed_forward(
             x,
             w1=self.w1,

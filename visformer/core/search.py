@@ -158,7 +158,6 @@ def search_run(
     run: ModelRun, beams: int, ends: tuple[int, ...], begun: Sequence[int] = ()
 ) -> Generator[WorkDone, None, BeamSearch]:
     """Search what follows the first choices of a run, of which its limit has room."""
-    yield from run.reading()
     with few_threads():
         rows = run.beam_rows(beams)
     given, most = torch.tensor([[*run.given, *begun]]), run.limit - len(begun)

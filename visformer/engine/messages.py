@@ -326,7 +326,7 @@ class Progressed(Answer):
 
     done: int
     of: int
-    part: str  # what is counted, as words on screen
+    part: str  # what is counted, as words on screen; "": the source, encoded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

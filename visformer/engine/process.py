@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from visformer.core.pauses import InterruptedPass, looked_at
 from visformer.engine.messages import (
     AllTokens,
     AllTokensDone,
@@ -81,7 +82,6 @@ from visformer.engine.starter import end_with
 from visformer.errors import VisformerError, is_memory, stack_words
 from visformer.language import _
 from visformer.own_process import limit_memory
-from visformer.values.arrays import Floats
 from visformer.values.change_effect import ChangeReport
 from visformer.values.heads_of_pairs import HeadsOfSome
 from visformer.values.intervention import NO_CHANGES, Intervention
@@ -98,11 +98,10 @@ if TYPE_CHECKING:
     from visformer.values.lens import LensRow
 
 LESS_PRIORITY = 5  # of Linux: a third of the time that each other thread gets
-SOON = 0.2  # seconds that work takes before anybody is told how far it is
+SOON = 0.2  # seconds of work before it is told how far it is, and between two times
+MAX_PASSES = 128  # steps kept as one pass each: memory grows with their square
 MOST_WORDS = 120  # characters of an unexpected error
 log = logging.getLogger(__name__)
-NO_POSITIONS: Floats = np.zeros((0, 0), np.float32)
-MAX_PASSES = 128  # steps kept as one pass each: memory grows with their square
 GONE = (EOFError, BrokenPipeError, ConnectionResetError)  # the window has ended
 
 
@@ -211,17 +210,36 @@ class Server:
     def answer(self, numbered: Numbered) -> None:
         """Carry out a request; errors are answered, not raised.
 
-        Long work ends early where a newer request waits at one of its stops.
+        Long work ends early where a newer request waits at one of its stops, and so
+        does a long pass at one of its pauses: what it computed is lost.
         """
         number, request = numbered
+        told = began = time.monotonic()
+
+        def tell(done: int, of: int, part: str) -> None:
+            nonlocal told
+            now = time.monotonic()
+            if now - (began if done == of else told) >= SOON:
+                told = now
+                self.send(Progressed(number=number, done=done, of=of, part=part))
+
+        def look(share: float | None) -> None:
+            if share is not None:
+                tell(round(100 * share), 100, "")
+            if not request.is_side_request and self._interrupted():
+                raise InterruptedPass
+
         try:
-            began = time.monotonic()
-            work = HANDLERS[type(request)](self, number, request) or _nothing_left()
-            for progress in work:
-                if progress is not None and time.monotonic() - began >= SOON:
-                    self.send(Progressed(number=number, **progress._asdict()))
-                if self._interrupted():
-                    work.close()
+            with looked_at(look):
+                work = HANDLERS[type(request)](self, number, request)
+                for progress in work or ():
+                    if progress is not None:
+                        tell(*progress)
+                    if work and self._interrupted():
+                        work.close()
+        except InterruptedPass:
+            if isinstance(request, Decode):
+                self.decodes.forget()  # it has stopped halfway
         except VisformerError as error:
             self.send(Refused(number=number, reason=str(error)))
         except (*GONE, KeyboardInterrupt, SystemExit):
@@ -243,10 +261,6 @@ class Server:
             return _("Your model raised {error}.", error=_named(error))
         self.send(Logged(number=0, text=stack_words(error)))
         return _("Unexpected error: {error}", error=_named(error))
-
-
-def _nothing_left() -> Stops:
-    yield from ()
 
 
 def _stands_alone(request: Request) -> bool:
@@ -294,7 +308,7 @@ def _opened(server: Server, number: int, request: Open) -> Opened:
         number=number,
         path=request.path,
         model=facts,
-        positions=positions() if positions else NO_POSITIONS,
+        positions=positions() if positions else np.zeros((0, 0), np.float32),
         devices=(facts.device,) if server.is_serving else available_devices(),
         findings=model.findings,
         assumed=model.assumed,
@@ -348,7 +362,6 @@ def _search(server: Server, number: int, request: SearchBeams) -> Stops:
         limit=request.limit,
         intervention=request.intervention,
     )
-    yield from decoding.reading()
     decoding.follow(decoding.after_prompt(request.prefix))
     if decoding.ended:
         raise VisformerError("Nothing follows the tokens that were chosen already.")
@@ -608,7 +621,6 @@ class Decodes:
 
         change = yield from with_means(model, request.intervention, run)
         decoding = self._prepared(model, replace(request, intervention=change))
-        yield from decoding.reading()
         if request.reference:
             known, choices = 0, decoding.reference(request.reference)
             decoding.feed(request.reference)

@@ -22,7 +22,7 @@ from visformer.engine.messages import (
     Silent,
 )
 from visformer.engine.mirror import Decoded
-from visformer.language import _, ngettext, sentences
+from visformer.language import N_, _, ngettext, sentences
 from visformer.pictures.attention.strips import source_line
 from visformer.pictures.teacher_forcing import is_taught
 from visformer.pictures.words.absent import NO_ATTENTION
@@ -428,13 +428,11 @@ def progressed(state: State, event: Progressed) -> Next:
     """Say how far long work has come, until that part of it is done."""
     doing = re.split("[:：]", state.busy, maxsplit=1)[0]
     if event.done < event.of:
-        doing = _(
-            "{doing}: {done:,} of {of:,} {part}",
-            doing=doing,
-            done=event.done,
-            of=event.of,
-            part=event.part,
-        )
+        words = N_("{doing}: {done:,} of {of:,} {part}")
+        if not event.part:
+            words = N_("{doing}: {done}% of the source is encoded")
+        counts = {"done": event.done, "of": event.of, "part": event.part}
+        doing = _(words, doing=doing, **counts)
     return Next(replace(state, busy=doing))
 
 

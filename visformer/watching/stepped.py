@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
@@ -22,7 +22,6 @@ from visformer.core.models import (
     Reached,
     SourceTokens,
     Vocabulary,
-    WorkDone,
 )
 from visformer.core.next_tokens import NextTokens
 from visformer.core.sampling import most_probable
@@ -321,10 +320,6 @@ class WatchedRun:
         """The Trace before any decoder row (T = 0), with what would fill masks."""
         made = self._made(self.given, (), 0)
         return made if self.given else made.whole
-
-    def reading(self) -> Iterator[WorkDone]:
-        """Do nothing: a pass of somebody's model has no parts."""
-        return iter(())
 
     def to(
         self, consumed: Sequence[int], *, since: int = 0, fed: bool = False
