@@ -28,6 +28,7 @@ from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.row_columns import Columns
 
 CHUNK = 1024  # rows computed at once, so that [H, Q, K] stays small
+ROOM = 16  # rows of a cache of several hypotheses at first
 
 
 class DecoderState:
@@ -65,10 +66,11 @@ class DecoderState:
         self.memory = [split_heads(part, heads).contiguous() for part in parts]
         hidden = self.padding.source_keys and not bool(readable.all())
         self.readable = readable[:, None] if hidden else None  # [B, 1, S]
-        shape = (2 * len(packed.layers), batch, heads, limit, config.head_size)
-        self.cache = memory.new_empty(shape)  # [2 L, N, H, limit, d]
-        self.visible: Tensor | None = None  # bool [N, length], None: all
         alone = batch == 1 and memory.device.type == "cpu"
+        room = limit if alone else min(limit, ROOM)
+        shape = (2 * len(packed.layers), batch, heads, room, config.head_size)
+        self.cache = memory.new_empty(shape)  # [2 L, N, H, room, d]
+        self.visible: Tensor | None = None  # bool [N, length], None: all
         self._one_row = OneRow(packed, self.cache, self.memory) if alone else None
 
     @property
@@ -101,9 +103,12 @@ class DecoderState:
     def keep(self, rows: Tensor, sentences: Tensor | None) -> None:
         """Keep (and repeat) these hypotheses int [N'], of these sentences."""
         if sentences is not None:
-            self.memory = [part[sentences] for part in self.memory]
+            moved = _moved(sentences)
+            for part in self.memory:
+                part[moved] = part[sentences[moved]]
+            self.memory = [part[: len(sentences)] for part in self.memory]
             self.readable = None if self.readable is None else self.readable[sentences]
-        moved = (rows != torch.arange(len(rows), device=rows.device)).nonzero()[:, 0]
+        moved = _moved(rows)
         if len(moved):
             seen = self.cache[:, :, :, : self.length]
             seen[:, moved] = seen[:, rows[moved]]
@@ -116,6 +121,7 @@ class DecoderState:
         start, stop = self.length, self.length + count
         model, columns = self.packed.model, self.packed.columns
         masks = self._mask(count, visible, batch), self._cross_mask(visible)
+        self._make_room(stop)
         self.length = stop
         if self._one_row and count == 1 and masks[0] is None and masks[1] is None:
             row = self._one_row.extend(int(ids), start, self.lookup)
@@ -129,6 +135,15 @@ class DecoderState:
         if model.config.final_norm:
             rows[:, columns.output("decoder")] = model.decoder.norm(x)
         return rows.view(batch, count, -1)
+
+    def _make_room(self, length: int) -> None:
+        """Let the cache hold this many rows: short ones lie close together."""
+        layers, batch, heads, room, size = self.cache.shape
+        if length > room:
+            room = min(self.limit, max(2 * room, length))
+            larger = self.cache.new_empty(layers, batch, heads, room, size)
+            larger[:, :, :, : self.length] = self.cache[:, :, :, : self.length]
+            self.cache = larger
 
     def _mask(self, count: int, visible: Tensor | None, batch: int) -> Tensor | None:
         """Self-attention mask of the new rows, [B, n, length]; None: all allowed."""
@@ -203,8 +218,12 @@ class DecoderState:
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         """Attend from q [B n, D] to k and v [B, H, K, d] -> heads joined [B n, D]."""
         batch, heads = k.shape[:2]
-        q = split_heads(q.unflatten(0, (batch, -1)), heads)  # [B, H, n, d]
         masked_value = self.packed.model.config.masked_value
+        if len(q) == batch and q.device.type == "cpu":
+            single: Floats = q.view(batch, heads, -1).numpy()
+            z = attend_singly(single, k.numpy(), v.numpy(), mask, masked_value)
+            return torch.from_numpy(z).flatten(1)
+        q = split_heads(q.unflatten(0, (batch, -1)), heads)  # [B, H, n, d]
         return attend(q, k, v, mask, masked_value).flatten(0, 1)
 
 
@@ -246,7 +265,6 @@ class OneRow:
         self._cache = cache[:, 0].numpy()
         self._memory = [part[0].numpy() for part in memory]
         self._heads = model.config.heads
-        self._scale = np.float32(model.config.head_size**-0.5)
 
     def extend(self, id: int, at: int, lookup: Lookup) -> Floats:
         """Run the row that consumes token ``id`` at this index of the cache.
@@ -279,15 +297,15 @@ class OneRow:
             q, k, v = qkv.reshape(3, self._heads, -1)  # [H, d] each
             keys, values = self._cache[2 * index], self._cache[2 * index + 1]
             keys[:, at], values[:, at] = k, v
-            z = self._attend(q, keys[:, : at + 1], values[:, : at + 1])  # [D]
-            return part.self_output.product(z)
+            z = attend_singly(q, keys[:, : at + 1], values[:, : at + 1])  # [H, d]
+            return part.self_output.product(z.reshape(-1))
 
         def attend_across(x: Floats) -> Floats:
             query = row[first + 3 * width : first + 4 * width]  # [D]
             part.cross_query.product.into(x, query)
             keys, values = self._memory[2 * index], self._memory[2 * index + 1]
-            z = self._attend(query.reshape(self._heads, -1), keys, values)
-            return part.cross_output.product(z)
+            z = attend_singly(query.reshape(self._heads, -1), keys, values)  # [H, d]
+            return part.cross_output.product(z.reshape(-1))
 
         def feed(x: Floats) -> Floats:
             return feed_forward(
@@ -302,13 +320,30 @@ class OneRow:
         sublayers = zip(functions, self._norms[index], strict=True)
         return through_sublayers(x, sublayers, norm_first=self._norm_first)
 
-    def _attend(self, q: Floats, k: Floats, v: Floats) -> Floats:
-        """Attend from q [H, d] to k and v [H, K, d] -> heads joined [D]."""
-        scores = np.matmul(k, q[:, :, None])[:, :, 0]  # [H, K]
-        scores *= self._scale
-        weights = torch.from_numpy(scores).softmax(-1).numpy()  # [H, K]
-        z: Floats = np.matmul(weights[:, None], v).reshape(-1)
-        return z
+
+def attend_singly(
+    q: Floats,
+    k: Floats,
+    v: Floats,
+    mask: Tensor | None = None,
+    masked_value: float = 0.0,
+) -> Floats:
+    """Attend from one query q [..., d] each to k and v [..., K, d] -> [..., d].
+
+    ``mask`` is bool, broadcast to [..., K]. torch multiplies so small matrices slowly.
+    """
+    made = np.matmul(k, q[..., None])[..., 0]  # [..., K]
+    made *= np.float32(q.shape[-1] ** -0.5)
+    scores = torch.from_numpy(made)
+    if mask is not None:
+        scores.masked_fill_(~mask, masked_value)
+    z: Floats = np.matmul(scores.softmax(-1).numpy()[..., None, :], v)[..., 0, :]
+    return z
+
+
+def _moved(rows: Tensor) -> Tensor:
+    """Return where these rows come from other places."""
+    return (rows != torch.arange(len(rows), device=rows.device)).nonzero()[:, 0]
 
 
 def _on_arrays(function: Function) -> Callable[[Floats], Floats]:

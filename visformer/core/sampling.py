@@ -82,11 +82,12 @@ def best_first(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
         ordered = scores.sort(dim=-1, descending=True, stable=True)
         return ordered.values[:, :count], ordered.indices[:, :count]
     # topk takes any of several equal scores: at its end another may belong there
-    top, ids = scores.topk(count, -1)
-    fits = (scores >= top[:, -1:]).sum(-1) == count  # never where a row has NaN
-    for row in (~fits).nonzero().flatten().tolist():
-        ids[row] = _lowest_ids(scores[row], count)
-    if not bool(fits.all()) or bool((top[:, 1:] == top[:, :-1]).any()):
+    more, ids = scores.topk(min(count + 1, scores.shape[-1]), -1)
+    top, ids = more[:, :count], ids[:, :count]
+    falls = more[:, :-1] > more[:, 1:]  # not where two are equal or one is NaN
+    if not bool(falls.all()):
+        for row in (~falls.all(-1)).nonzero().flatten().tolist():
+            ids[row] = _lowest_ids(scores[row], count)
         ids = ids.sort(-1).values
         order = scores.gather(-1, ids).sort(dim=-1, descending=True, stable=True)
         top, ids = order.values, ids.gather(-1, order.indices)

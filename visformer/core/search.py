@@ -200,8 +200,8 @@ def searching(
     sums[:, 0] = 0.0  # all beams start the same: only one may branch
     for step in itertools.count():
         last = left == step + 1  # [B]
-        scores = _scores(logits, consumed, last, rules, ends, prompt)
-        top, parents, tokens = _candidates(*scores, sums, len(ends))  # [B, C] each
+        given_rules = last, sums, rules, ends, prompt
+        top, parents, tokens = _candidates(logits, consumed, *given_rules)  # [B, C]
         stops = torch.isin(tokens, ending) | last[:, None]
         _collect(going, step, beams, stops, parents, tokens, top)
         order = stops.long().argsort(dim=-1, stable=True)  # what goes on comes first
@@ -222,6 +222,7 @@ def searching(
         before, tokens = first + parents[:, :beams], tokens[:, :beams]
         some = None
         if len(stay) < len(going):  # what has ended leaves the batch
+            stay = _without_gaps(stay)
             some, going = torch.tensor(stay, device=device), [going[at] for at in stay]
             before, tokens, sums, left = (x[some] for x in (before, tokens, sums, left))
         before = before.flatten()  # [N]
@@ -235,45 +236,43 @@ def searching(
     ]
 
 
-def _scores(
-    logits: Tensor,
-    consumed: Tensor,
-    last: Tensor,
-    rules: Generation,
-    ends: tuple[int, ...],
-    prompt: int,
-) -> tuple[Tensor, Tensor]:
-    """Return what is searched by and the log p that is kept, [N, V] each.
-
-    Greedy search is by logits, as transformers' is.
-    """
-    beams = len(consumed) // len(last)
-    own = logits if beams == 1 else logits.log_softmax(-1)
-    if not rules.restricts:
-        return own, own
-    at_last = last.repeat_interleave(beams)
-    free = own.clone() if beams == 1 else own
-    scores = rules.restrict(free, consumed, at_last, ends, given=prompt)
-    if rules.renormalise and beams > 1:
-        scores = scores.log_softmax(-1)
-    return scores, own if beams == 1 else scores
+def _without_gaps(stay: list[int]) -> list[int]:
+    """Order what stays so that few rows move: the last ones take the gaps."""
+    kept, last = set(stay), reversed(stay)
+    return [at if at in kept else next(last) for at in range(len(stay))]
 
 
 def _candidates(
-    scores: Tensor, own: Tensor, sums: Tensor, ends: int
+    logits: Tensor,
+    consumed: Tensor,
+    last: Tensor,
+    sums: Tensor,
+    rules: Generation,
+    ends: tuple[int, ...],
+    prompt: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return sums, beams before and ids of the best extensions: [B, C], best first."""
+    """Return sums, beams before and ids of the best extensions: [B, C], best first.
+
+    Greedy search is by logits, as transformers' is; several beams are searched by the
+    logarithms that the rules have changed.
+    """
     count, beams = sums.shape
     # enough for all beams to continue, even if they end in every way
-    most = beams * max(2, 1 + ends)
-    if beams > 1:
-        total = sums[:, :, None] + scores.view(count, beams, -1)  # [B, beam, V]
-        top, flat = best_first(total.flatten(1), most)
-        size = scores.shape[1]
-        return top, flat // size, flat % size
-    best, tokens = best_first(scores, most)
-    top = sums + own.gather(1, tokens) - own.logsumexp(-1, keepdim=True)
-    return top.masked_fill(best == -math.inf, -math.inf), tokens * 0, tokens
+    most = beams * max(2, 1 + len(ends))
+    own = logits.log_softmax(-1)  # [N, V]
+    scores = logits
+    if rules.restricts:
+        free = logits.clone() if beams == 1 else own
+        at_last = last.repeat_interleave(beams)
+        scores = rules.restrict(free, consumed, at_last, ends, given=prompt)
+        if beams > 1:
+            own = scores = scores.log_softmax(-1) if rules.renormalise else scores
+    best, tokens = best_first(scores, most)  # [N, C] each
+    logprobs = own.gather(1, tokens).masked_fill_(best == -math.inf, -math.inf)
+    total = (sums.reshape(-1, 1) + logprobs).view(count, -1)  # [B, beam C]
+    top, flat = best_first(total, most)
+    each = best.shape[1]
+    return top, flat // each, tokens.reshape(count, -1).gather(1, flat)
 
 
 def _collect(
