@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -512,6 +512,12 @@ def fed(
     return decoding.feed([5] if model.alone else [*target[1:], 5])
 
 
+@cache
+def unchanged(model: Any, source: tuple[int, ...], target: tuple[int, ...]) -> Trace:
+    """Return the run of a model that nothing changes, made once."""
+    return fed(model, "", source, target)
+
+
 def texts(model: Any) -> list[str]:
     """Return the changes that fit a model, in its words."""
     kinds = {*model.facts.kinds} | {"target"}
@@ -530,8 +536,10 @@ def largest(model: Any, hand: HandModel, text: str) -> float:
         other = OTHER[0], [model.bos, *OTHER[1][1:]]
         clean = by_hand(hand, Effect(), *other)
         effect = PATCHES[text](clean.z, clean.streams)
-        change = parse([taken]).filled({"clean": fed(model, "", *other)})
-    made, plain = fed(model, change, SOURCE, start), fed(model, "", SOURCE, start)
+        clean_run = unchanged(model, *map(tuple, other))
+        change = parse([taken]).filled({"clean": clean_run})
+    made = fed(model, change, SOURCE, start)
+    plain = unchanged(model, tuple(SOURCE), tuple(start))
     first = effect.first_row
     assert np.array_equal(made.decoder_rows[:first], plain.decoder_rows[:first])
     assert np.abs(made.logits - plain.logits).max() > 2e-5
