@@ -12,7 +12,7 @@ from torch import Tensor
 import visformer
 from visformer.core import parts, passes
 from visformer.core.passes import run
-from visformer.engine.process import lean
+from visformer.engine.decodes import lean
 from visformer.values.facts import KINDS, Kind
 
 SIZES: dict[str, Any] = {

@@ -12,8 +12,9 @@ import torch
 
 import visformer
 from tests.formats.hugging_face.parity import opened
+from visformer.engine.decodes import lean
 from visformer.engine.messages import Lens
-from visformer.engine.process import lean, lens
+from visformer.engine.process import lens
 from visformer.pictures.words.absent import no_lens_words
 
 pytest.importorskip("transformers")

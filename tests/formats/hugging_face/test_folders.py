@@ -17,8 +17,9 @@ import torch
 import visformer
 from tests.formats.hugging_face.families import FAMILIES, sentences
 from tests.formats.hugging_face.parity import CLOSE, compared, opened
+from visformer.engine.decodes import Decodes
 from visformer.engine.messages import Answer, Decode, Nearest, Passed
-from visformer.engine.process import Decodes, nearest
+from visformer.engine.process import nearest
 from visformer.errors import CheckpointError, InputError
 from visformer.formats.hugging_face import library as hub
 from visformer.formats.hugging_face.folder_model import FolderModel
