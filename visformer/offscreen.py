@@ -25,7 +25,7 @@ from visformer.app import App, NoEngine, log_qt
 from visformer.errors import InputError
 from visformer.files import check_suffix, save_result, short
 from visformer.pictures.web_page import web_page
-from visformer.session import importances, scans, training
+from visformer.session import corpus, importances, scans, training
 from visformer.session.lesson import Lesson
 from visformer.session.looked import Looked, check_choice
 from visformer.session.runs import force, look_at_telling_head
@@ -58,6 +58,7 @@ BESIDE = QPoint(2 * LONGEST_SIDE, 2 * LONGEST_SIDE)  # the mouse points at nothi
 OVER = {  # pages that measure more than one run, and how they are asked
     "sentences": scans.scan,
     "importance": importances.measure_pairs,
+    "heads": corpus.measure,
     "training": training.follow,
 }
 MOVING = 10  # turns of the event loop in which parts find their places

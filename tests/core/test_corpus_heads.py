@@ -120,7 +120,7 @@ def test_importance_is_the_mean_of_a_token_and_examples_are_its_extremes() -> No
     for source, reference in TEXTS:
         decoding = Decoding(CHECKPOINT, source)
         tokens += len(decoding.feed(reference).steps)
-        sums += by_gradient(CHECKPOINT, decoding.known)[0]["decoder"]
+        sums += np.abs(by_gradient(CHECKPOINT, decoding.known)[0]["decoder"])
     np.testing.assert_allclose(
         found.mean("importance", "decoder"), sums / tokens, atol=1e-6
     )

@@ -61,7 +61,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help=_(
             "what the page of the diagnosis view measures besides the sentence: a file "
-            "of pairs (sentences, importance), or a training's folder (training)"
+            "of pairs (sentences, importance, heads), or a training's folder (training)"
         ),
     )
     _add_selection(parser)

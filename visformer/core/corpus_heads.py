@@ -213,7 +213,7 @@ class _PairMeasure:
         for kind, changes in estimates.items():
             known = np.isfinite(changes)
             into = made[kind][:, AT["importance"]]
-            into[0] = np.where(known, changes, 0)
+            into[0] = np.abs(np.where(known, changes, 0))
             into[1] = known * (len(run.chosen) - run.given)
 
     def _aligned(self, pair: PairLine, trace: Trace, made: HeadNumbers) -> None:

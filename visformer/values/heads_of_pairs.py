@@ -80,10 +80,10 @@ MEASURES: dict[str, HeadMeasure] = {
         ),
     ),
     "importance": HeadMeasure(
-        N_("change in log p"),
+        N_("importance (nats)"),
         N_(
-            "Without the head, of a token, in nats, estimated by gradient: below 0 "
-            "where the head is needed"
+            "How much a token's log p changes without the head, estimated by gradient: "
+            "the mean of the pairs' |change| (Michel et al. 2019)"
         ),
     ),
     "awi": HeadMeasure(
