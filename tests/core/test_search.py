@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
+import threading
+from collections.abc import Generator
+from concurrent.futures import CancelledError
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +15,7 @@ import pytest
 import torch
 
 from tests.models import BOS, EOS, tiny_checkpoint
+from visformer.core import search as search_module
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
 from visformer.core.generation import Generation
@@ -219,3 +223,52 @@ def test_a_decoding_by_beams_is_the_best_hypothesis() -> None:
 
 def line_of_best(found: BeamSearch) -> list[float]:
     return [math.exp(x) for x in found.line_of(found.ranked()[0]).logprobs]
+
+
+def test_batches_side_by_side_find_what_one_after_another_find(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two threads share the batches; a hook, or an error of one, still acts alone."""
+    checkpoint = tiny_checkpoint(1, norm_first=True, final_norm=True)
+    monkeypatch.setattr("visformer.core.search.BATCH_TOKENS", 32)
+    sources = [checkpoint.vocabulary.read(text).ids for text in SOURCES * 3]
+    ran, batch = set[int](), search_module._search
+
+    def noted(*given: Any) -> list[BeamSearch]:
+        ran.add(threading.get_ident())
+        return batch(*given)
+
+    monkeypatch.setattr(search_module, "_search", noted)
+    before, own = torch.get_num_threads(), threading.get_ident()
+    try:
+        torch.set_num_threads(1)
+        alone = search(checkpoint, sources, beam=2)
+        assert ran == {own}
+        torch.set_num_threads(2)
+        beside = search(checkpoint, sources, beam=2)
+        assert own in ran
+        assert len(ran) > 1
+        assert [one.best for one in beside] == [one.best for one in alone]
+        ran.clear()
+        with checkpoint.model.encoder.register_forward_hook(lambda *_given: None):
+            search(checkpoint, sources, beam=2)
+        assert ran == {own}
+        monkeypatch.setattr(search_module, "searching", None)
+        with pytest.raises(TypeError):
+            search(checkpoint, sources, beam=2)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_a_search_that_is_stopped_ends_at_its_next_step() -> None:
+    stopped, steps = threading.Event(), itertools.count()
+
+    def work() -> Generator[None, None, int]:
+        for _step in steps:
+            stopped.set()
+            yield
+        return 0
+
+    with pytest.raises(CancelledError):
+        exhausted(work(), stopped)
+    assert next(steps) == 1

@@ -18,7 +18,7 @@ from visformer.language import _, ngettext
 from visformer.text import clean, visible
 from visformer.values.questions import location_and_keywords
 
-MOST = 512  # lines that are translated together
+MOST = 1024  # lines that are translated together
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
