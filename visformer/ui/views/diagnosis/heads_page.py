@@ -42,7 +42,7 @@ MEASURE_COLUMNS = 2, 3  # of the table of heads
 def _columns(x: str, y: str) -> tuple[ItemColumn, ...]:
     """Return those of the table of heads: with both measures that are shown."""
     axes = (
-        number_column(MEASURES[name].title, attrgetter(axis), 4, MEASURES[name].tip, 7)
+        number_column(MEASURES[name].title, attrgetter(axis), 4, MEASURES[name].tip, 9)
         for axis, name in (("x", x), ("y", y))
     )
     return (
