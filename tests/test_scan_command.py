@@ -74,6 +74,38 @@ def test_a_table_for_people(folder: Path, capsys: Said) -> None:
     assert "exact on 25 sentences" in out[64]
 
 
+def test_heads_are_aligned_with_a_gold_file(folder: Path, capsys: Said) -> None:
+    gold = folder / "pairs.talp"
+    gold.write_text("0-0\n0-0\n\n0p0\n", "utf-8")
+    assert scan(folder, "--json", "--gold", str(gold)) == 0
+    *pairs, last = lines(capsys.readouterr().out)
+    assert len(pairs) == 4
+    rows = last["alignment"]
+    assert len(rows) == 2 * (2 + 1)  # of each layer two heads, and their mean
+    assert sum(row["head"] is None for row in rows) == 2
+    # each pair has one word on both sides: the third has no link, but is aligned
+    assert {(row["awi"], row["awo"]) for row in rows} == {(round(1 - 5 / 6, 4),) * 2}
+    assert scan(folder, "--gold", str(gold), "--no-translations") == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[-7].split() == ["layer", "head", "AWI", "AWO"]
+    assert "mean" in {line.split()[1] for line in out[-6:]}
+    gold.write_text("0-0\n0_0\n", "utf-8")
+    assert scan(folder, "--gold", str(gold)) == 2
+    captured = capsys.readouterr()
+    assert "Line 2 of pairs.talp is no alignment: “0_0”" in captured.err
+    assert not captured.out
+    gold.write_text("7-0\n", "utf-8")
+    assert scan(folder, "--gold", str(gold)) == 2
+    assert "pairs.talp aligns none of the pairs." in capsys.readouterr().err
+
+
+def test_the_checks_are_run_on_the_most_faulty_pair(folder: Path, capsys: Said) -> None:
+    assert scan(folder, "--json", "--no-translations") == 0
+    captured = capsys.readouterr()
+    first = lines(captured.out)[0]["line"]
+    assert f"No check fails on line {first}, the pair of" in captured.err
+
+
 def test_conditions_decide_the_exit_code(folder: Path, capsys: Said) -> None:
     assert scan(folder, "--fail-if", "worst > 900", "--fail-if", "stuck>=50") == 0
     assert scan(folder, "--fail-if", "worst > 0", "--fail-if", "chrf < 0") == 1

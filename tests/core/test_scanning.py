@@ -137,6 +137,20 @@ def test_a_folder_of_transformers_is_scanned(tmp_path: Path) -> None:
     np.testing.assert_allclose(one.loss, traced.loss, atol=2e-5)
 
 
+def test_the_checks_are_run_on_the_pair_of_the_largest_fault() -> None:
+    pairs = [PairLine(at, *pair) for at, pair in enumerate(PAIRS, 1)]
+    for axis, fails in (("restart", True), ("time", False)):
+        made = Scan(tiny_checkpoint(position_axis=axis), pairs)
+        found = [one for some in made for one in some]
+        worst = max(found, key=lambda one: one.fault)
+        wanted = f"Line {worst.line} fails the check “Cached steps go on with the"
+        assert any(one.startswith(wanted) for one in made.checked) is fails
+        assert len(made.checked) >= 1
+    made = Scan(tiny_checkpoint(), pairs, checks=False)
+    assert len([*made])
+    assert not made.checked
+
+
 def test_sources_alone_have_the_model_s_own_translations() -> None:
     checkpoint = tiny_checkpoint()
     found = visformer.scan(checkpoint, ["cab", "hello"])

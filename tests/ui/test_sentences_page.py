@@ -84,8 +84,10 @@ def test_pairs_are_listed_as_they_come_the_worst_first(scanned: Window) -> None:
     assert lines(shown) == [2, 3, 1]
     assert shown.table.currentIndex().row() == 2  # the same pair
     assert window.session.state.busy
-    send(window, usual=USUAL)
+    fails = "Line 2 fails the check “Each row sums to 1”: a row sums to 2."
+    send(window, usual=USUAL, checked=(fails,))
     assert not window.session.state.busy
+    assert shown.words.text().endswith(fails)
     assert window.session.state.trace is not None  # nothing on screen is lost
     said = shown.words.text()
     assert said.startswith("3 pairs of pairs.tsv. 1 line is left out: Line 4")

@@ -4,29 +4,38 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import operator
 import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from visformer.commands.load_options import add_checkpoint, checkpoint_paths, overrides
 from visformer.commands.shared import complain, results
 from visformer.errors import InputError
+from visformer.files import short
 from visformer.language import _, ngettext, signed
 from visformer.text import visible
+from visformer.values.heads_of_pairs import MEAN, HeadsOfPairs, HeadsOfSome
 from visformer.values.questions import location_and_keywords
 from visformer.values.scanned import (
     KINDS,
     SAMPLES,
     SORTS,
+    PairLine,
     ScannedPair,
     paired_difference,
 )
 
-SHOWN = 20  # pairs of the table
+if TYPE_CHECKING:
+    from visformer.core.models import Model
+
+SHOWN = 20  # pairs, or heads, of a table
 NUMBERS = ("fault", "worst", "mean", "coverage", "stuck", "length_ratio", "chrf")
 _COMPARED: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
@@ -100,14 +109,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
             names=", ".join(NUMBERS),
         ),
     )
-    parser.add_argument(
-        "--against",
-        metavar="PATH",
-        help=_(
-            "another checkpoint: the pairs on which this one is worse and better than "
-            "that come first, and a paired bootstrap tells whether they differ"
-        ),
-    )
+    _add_comparisons(parser)
     parser.add_argument(
         "--limit", type=int, metavar="N", help=_("scan the first N pairs")
     )
@@ -118,6 +120,26 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_comparisons(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--against",
+        metavar="PATH",
+        help=_(
+            "another checkpoint: the pairs on which this one is worse and better than "
+            "that come first, and a paired bootstrap tells whether they differ"
+        ),
+    )
+    parser.add_argument(
+        "--gold",
+        metavar="FILE",
+        help=_(
+            "alignments of the pairs, i-j (sure) or ipj (possible) on each line: print "
+            "which heads of the cross-attention align best, where a word is read "
+            "(AWI) and where it is written (AWO)"
+        ),
+    )
+
+
 def run(options: argparse.Namespace) -> int:
     """Scan a file; returns 1 where a condition of ``--fail-if`` is true, else 0."""
     conditions = [Condition.read(text) for text in options.fail_if]
@@ -125,11 +147,13 @@ def run(options: argparse.Namespace) -> int:
         raise InputError("--limit is {n}, but must be at least 1.", n=options.limit)
     done, others = list[ScannedPair](), dict[int, ScannedPair]()
     first = checkpoint_paths(options.checkpoint)[0]
+    sentences = _sentences(options)
+    aligned = _aligned(options, first, sentences) if options.gold else None
     try:
-        for some in _scanned(options, first):
+        for some in _scanned(options, first, sentences):
             done += some
         if options.against:
-            for some in _scanned(options, options.against):
+            for some in _scanned(options, options.against, sentences):
                 others |= {one.line: one for one in some}
     finally:  # a scan that is stopped prints what is done
         if others:
@@ -139,6 +163,8 @@ def run(options: argparse.Namespace) -> int:
             done.sort(key=lambda one: (SORTS[options.sort](one), one.line))
         if done:
             _print(done, others, as_json=options.json)
+        if aligned is not None:
+            _print_aligned(aligned, as_json=options.json)
     failed = 0
     for condition in conditions:
         if count := condition.count(done):
@@ -173,15 +199,72 @@ def _print(
             print(_difference(done, others), file=to)
 
 
-def _scanned(options: argparse.Namespace, at: str) -> Iterator[list[ScannedPair]]:
-    from visformer.core.scanning import Scan, read_sentences
+def _sentences(options: argparse.Namespace) -> list[PairLine]:
+    from visformer.core.scanning import read_sentences
+
+    return read_sentences(Path(options.file), complain)[: options.limit]
+
+
+def _opened(options: argparse.Namespace, at: str) -> Model:
     from visformer.formats.loading import load
 
-    sentences = read_sentences(Path(options.file), complain)[: options.limit]
     path, given = location_and_keywords(at, overrides(options))
-    model = load(path, device=options.device, **given)
+    return load(path, device=options.device, **given)
+
+
+def _aligned(
+    options: argparse.Namespace, at: str, pairs: Sequence[PairLine]
+) -> list[dict[str, Any]]:
+    """Return each head's error rates against the gold file, the best first.
+
+    Those of the mean of a layer's heads are among them, with None for the head.
+    """
+    from visformer.core.corpus_heads import gold_file, heads_of_pairs
+
+    gold, model = gold_file(Path(options.gold)), _opened(options, at)
+    found = HeadsOfPairs(path=options.file, model=model.name)
+    for made in heads_of_pairs(model, pairs, [], gold=gold):
+        if isinstance(made, HeadsOfSome):
+            found = found.plus(made)
+    for told in found.left_out:
+        complain(told)
+    rows = []
+    for kind in [kind for kind in ("cross", MEAN) if kind in found.sums]:
+        rates = [found.mean(name, kind) for name in ("awi", "awo")]
+        for layer, head in np.ndindex(rates[0].shape):
+            awi, awo = (round(float(each[layer, head]), 4) for each in rates)
+            at_head = {"layer": layer, "head": None if kind == MEAN else head}
+            if math.isfinite(awi + awo):
+                rows.append({**at_head, "awi": awi, "awo": awo})
+    if not rows:
+        file = Path(options.gold).name
+        raise InputError("{file} aligns none of the pairs.", file=short(file))
+    return sorted(rows, key=lambda row: min(row["awi"], row["awo"]))
+
+
+def _print_aligned(rows: Sequence[dict[str, Any]], *, as_json: bool) -> None:
+    output = results()
+    if as_json:
+        print(json.dumps({"alignment": rows}), file=output)
+        return
+    line = "{:>6} {:>6} {:>6}  {}"
+    print(line.format(_("layer"), _("head"), "AWI", "AWO"), file=output)
+    for row in rows[:SHOWN]:
+        head = _("mean") if row["head"] is None else row["head"] + 1
+        numbers = (f"{row[name]:.3f}" for name in ("awi", "awo"))
+        print(line.format(row["layer"] + 1, head, *numbers), file=output)
+
+
+def _scanned(
+    options: argparse.Namespace, at: str, sentences: Sequence[PairLine]
+) -> Iterator[list[ScannedPair]]:
+    from visformer.core.scanning import Scan
+
     scan = Scan(
-        model, sentences, translations=not options.no_translations, skip=complain
+        _opened(options, at),
+        sentences,
+        translations=not options.no_translations,
+        skip=complain,
     )
     told = sys.stderr if sys.stderr and sys.stderr.isatty() else None
     count = 0
@@ -197,6 +280,8 @@ def _scanned(options: argparse.Namespace, at: str) -> Iterator[list[ScannedPair]
     finally:
         if told:
             print(file=told)
+    for words in scan.checked:
+        complain(words)
 
 
 def _table(pairs: Sequence[ScannedPair]) -> Iterator[str]:

@@ -23,6 +23,7 @@ from torch.nn.functional import cross_entropy
 
 from visformer.analysis.subwords import glued_tokens
 from visformer.arguments import as_path, is_several, wrong_type
+from visformer.core.check import checking
 from visformer.core.loaded import Loaded
 from visformer.core.mask_rules import RULES, padded
 from visformer.core.models import Model, SourceTokens, bundled, opened
@@ -36,6 +37,7 @@ from visformer.errors import InputError
 from visformer.files import not_a_pair, pair_lines
 from visformer.language import _
 from visformer.values.arrays import Floats
+from visformer.values.finding import CheckResult
 from visformer.values.intervention import NO_CHANGES
 from visformer.values.pieces import is_punctuation, marks_of, word_groups
 from visformer.values.scanned import (
@@ -82,6 +84,7 @@ class Scan:
     """
 
     usual: Calibration | None = None
+    checked: tuple[str, ...] = ()  # what is wrong with the pair of the largest fault
 
     def __init__(
         self,
@@ -89,6 +92,7 @@ class Scan:
         sentences: Sequence[PairLine],
         *,
         translations: bool = True,
+        checks: bool = True,
         skip: Skip = lambda _told: None,
     ) -> None:
         if "cross" not in model.facts.kinds:
@@ -98,6 +102,7 @@ class Scan:
                 name=model.name,
             )
         self._model, self._skip, self._translates = model, skip, translations
+        self._checks = checks
         self._own = all(one.reference is None for one in sentences)
         self._counts: Counter[int] = Counter()  # of the source tokens
         self._known = [*sentences]
@@ -117,6 +122,7 @@ class Scan:
             raise InputError("None of the pairs can be scanned.")
         self._known = known
         self.usual = usual = yield from self._calibrated()
+        worst: tuple[ScannedPair, IdPair] | None = None
         rest = iter(known)
         while some := [*islice(rest, TOGETHER)]:
             rows = self._rows(some)
@@ -124,11 +130,42 @@ class Scan:
                 taken = [rows[at] for at in at_once]
                 done = forced(self._model, taken, [usual.layer])
                 texts = self._translations(taken)
-                made = [
-                    self._scanned(some[at], rows[at], one, text, usual)
-                    for at, one, text in zip(at_once, done, texts, strict=True)
-                ]
-                yield [one for one in made if one is not None]
+                made = []
+                for at, seen, text in zip(at_once, done, texts, strict=True):
+                    pair = self._scanned(some[at], rows[at], seen, text, usual)
+                    if pair is not None:
+                        made.append(pair)
+                        if worst is None or pair.fault > worst[0].fault:
+                            worst = pair, rows[at]
+                yield made
+        if worst is not None and self._checks:
+            yield from self._checking(*worst)
+
+    def _checking(
+        self, pair: ScannedPair, row: IdPair
+    ) -> Generator[list[ScannedPair], None, None]:
+        """Run the table of checks on a pair."""
+        given = self._model.begin(row.source, NO_CHANGES, len(row.target)).given
+        consumed = [*given, *row.target[:-1]]
+        work, line = checking(self._model, row.source, NO_CHANGES, consumed), pair.line
+        results: tuple[CheckResult, ...] = ()
+        while True:
+            try:
+                next(work)
+            except StopIteration as end:
+                results = end.value
+                break
+            yield []
+        faults = [one for one in results if one.verdict == "fault"]
+        self.checked = tuple(
+            _(
+                "Line {n} fails the check “{check}”: {what}",
+                n=line,
+                check=one.title,
+                what=one.what,
+            )
+            for one in faults
+        ) or (_("No check fails on line {n}, the pair of the largest fault.", n=line),)
 
     def _row(self, sentence: PairLine) -> IdPair | None:
         """Return a pair as ids, counted; None, and told, where it does not fit."""
@@ -480,7 +517,9 @@ def scan(
         sentences = read_sentences(as_path("pairs", pairs), log.warning)
     else:
         sentences = _sentences(pairs)
-    made = Scan(model, sentences, translations=translations, skip=log.warning)
+    made = Scan(
+        model, sentences, translations=translations, checks=False, skip=log.warning
+    )
     return sorted((one for some in made for one in some), key=lambda one: one.line)
 
 

@@ -399,6 +399,7 @@ class PairsScanned(Answer):
     pairs: tuple[ScannedPair, ...] = ()
     left_out: tuple[str, ...] = ()  # lines, a sentence for each
     usual: Calibration | None = None
+    checked: tuple[str, ...] = ()  # what the checks find, with what is usual
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -456,7 +456,8 @@ def _scan(server: Server, number: int, request: ScanPairs) -> Stops:
             server.send(made)
         done += len(some)
         yield WorkDone(done, len(scan), _("pairs"))
-    server.send(PairsScanned(number=number, left_out=tuple(told), usual=scan.usual))
+    end = PairsScanned(number=number, usual=scan.usual, checked=scan.checked)
+    server.send(replace(end, left_out=tuple(told)))
 
 
 def find_tokens(model: Model | None, number: int, request: FindTokens) -> TokensFound:

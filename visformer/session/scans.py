@@ -50,6 +50,7 @@ def arrived(state: State, event: PairsScanned) -> Next:
         pairs=(*known.pairs, *event.pairs),
         left_out=(*known.left_out, *event.left_out),
         usual=event.usual,
+        checked=event.checked,
     )
     return Next(replace(state, scan=made))
 
@@ -169,7 +170,7 @@ def words(state: State) -> str:
     if found.left_out:
         said.append(left_out_words(found.left_out))
     if found.usual is not None:
-        said.append(found.usual.sentence)
+        said += [found.usual.sentence, *found.checked]
     return sentences(said)
 
 

@@ -153,6 +153,7 @@ class ScannedFile:
     counts: tuple[tuple[int, float], ...] = ()
     left_out: tuple[str, ...] = ()  # lines, a sentence for each
     usual: Calibration | None = None  # None: it is not done
+    checked: tuple[str, ...] = ()  # what the checks find in the most faulty pair
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
