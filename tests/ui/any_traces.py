@@ -57,6 +57,16 @@ def cases(kinds: tuple[Kind, ...]) -> list[Case]:
     ]
 
 
+def some(kinds: tuple[Kind, ...]) -> list[Case]:
+    """Return the cases to draw: all where all kinds are, else each of a kind's own.
+
+    A picture draws one kind as it draws the others; what differs without them is what
+    is absent, and what a shape has of a kind that is alone: half of them with each.
+    """
+    every = cases(kinds)
+    return every if len(kinds) == len(KINDS) else every[kinds == ("decoder",) :: 2]
+
+
 def weights(case: Case, trace: Trace, kind: Kind, layer: int, head: int) -> Floats:
     """Derive a head's weights [Q, K] from the rows, without asking the Trace."""
     if (kind, layer) in trace.captured:

@@ -19,6 +19,7 @@ from tests.ui.any_traces import (
     scaled,
     show_in,
     shown,
+    some,
     view,
     weights,
 )
@@ -64,7 +65,7 @@ def pages(window: MainWindow) -> Iterator[str]:
 @pytest.mark.parametrize("kinds", SUBSETS, ids="+".join)
 def test_every_tab_and_page_draws(window: MainWindow, kinds: tuple[Kind, ...]) -> None:
     """One window shows one Trace after the other: what one leaves must not stay."""
-    for case in cases(kinds):
+    for case in some(kinds):
         show_in(window, case.trace)
         for _page in pages(window):
             for step in (0, len(case.trace)):
@@ -81,7 +82,7 @@ def test_every_stage_draws(qtbot: QtBot, kinds: tuple[Kind, ...]) -> None:
     computation = make_view(qtbot, ComputationView)
     computation.resize(1280, 600)
     computation.show()
-    for case in cases(kinds):
+    for case in some(kinds):
         computation.session.do(show_trace, case.trace)
         for kind in kinds:
             computation.session.set(kind=kind)
@@ -97,7 +98,7 @@ def test_every_stage_draws(qtbot: QtBot, kinds: tuple[Kind, ...]) -> None:
 def test_every_form_and_summary_draws(
     window: MainWindow, kinds: tuple[Kind, ...]
 ) -> None:
-    for case in cases(kinds):
+    for case in some(kinds):
         show_in(window, case.trace)
         window.session.set(tab="attention")
         for summary, form in zip(SUMMARIES, cycle(FORMS), strict=False):
@@ -135,7 +136,7 @@ def test_a_file_holds_the_same_numbers(
     window: MainWindow, qtbot: QtBot, tmp_path: Path, kinds: tuple[Kind, ...]
 ) -> None:
     """Pages of all that a file may hold; of the same numbers they show the same."""
-    for case in cases(kinds):
+    for case in some(kinds):
         path = tmp_path / f"{case.name}.vis"
         case.trace.save(path)
         window.open(str(path))
@@ -218,7 +219,7 @@ def check_output(window: MainWindow) -> None:
 def test_what_is_not_there_is_said_and_not_offered(
     window: MainWindow, kinds: tuple[Kind, ...]
 ) -> None:
-    for case in cases(kinds):
+    for case in some(kinds):
         show_in(window, case.trace)
         missing = missing_kinds_words(case.trace.model)
         attention = view(window, AttentionView, "attention")
