@@ -42,8 +42,8 @@ def explanation(place: TabPage, scene: Scene) -> str:
     """Return the sentence of a place; "" if there is none."""
     if scene.trace is None and place[0] not in ("architecture", "positions"):
         return _(START)
-    found = EXPLAINED.get(place)
-    return "" if found is None else found(scene)
+    found = EXPLAINED.get(place, "")
+    return _(found) if isinstance(found, str) else found(scene)
 
 
 def _unwritten(scene: Scene) -> bool:
@@ -259,20 +259,6 @@ def _position_input(scene: Scene) -> str:
     return _(_INPUTS[added, own], embedding=embedding)
 
 
-def _words(scene: Scene) -> str:
-    return _(
-        "An embedding has one row of numbers per token; near tokens have rows that "
-        "point in similar directions."
-    )
-
-
-def _position_lab(scene: Scene) -> str:
-    return _(
-        "The same sentence with other positions: if only they are changed and it "
-        "differs, the model relies on them."
-    )
-
-
 # ---- computation -----------------------------------------------------------------
 
 _STAGES: dict[str, str] = {
@@ -454,13 +440,6 @@ def _masks(scene: Scene) -> str:
     )
 
 
-def _mask_lab(scene: Scene) -> str:
-    return _(
-        "Change a mask, then step on: anything it reads but must not see is "
-        "reported as a leak."
-    )
-
-
 def _output(scene: Scene) -> str:
     trace = scene.trace
     if _unwritten(scene):
@@ -504,70 +483,53 @@ def _cache(scene: Scene) -> str:
     )
 
 
-def _tree(_scene: Scene) -> str:
-    return _(
-        "Below each run are those made of it; the first word that differs is "
-        "underlined."
-    )
-
-
-def _compare(_scene: Scene) -> str:
-    return _(
-        "Two runs side by side. Click a head in one of the grids to see its map in "
-        "both, and their difference."
-    )
-
-
-def _sentences(_scene: Scene) -> str:
-    return _(
-        "Pairs of a file, those that the model finds unlikely first: the stronger a "
-        "token's colour, the less it was expected."
-    )
-
-
-def _checks(_scene: Scene) -> str:
-    return _("What is unusual or wrong with the model, what follows, and what to do.")
-
-
-def _training(_scene: Scene) -> str:
-    return _(
-        "One sentence along a training: drag the slider to see its run at each point "
-        "in every tab."
-    )
-
-
-def _importance(_scene: Scene) -> str:
-    return _(
-        "What log p of the same tokens loses (below 0) or gains without one head: "
-        "click it, double-click to see its attention."
-    )
-
-
-def _heads(_scene: Scene) -> str:
-    return _(
-        "Each point is a head of the model, over the pairs of a file: click it to see "
-        "its numbers and sentences."
-    )
-
-
-EXPLAINED: dict[TabPage, Callable[[Scene], str]] = {
+EXPLAINED: dict[TabPage, str | Callable[[Scene], str]] = {
     ("attention",): _attention,
     ("architecture",): _architecture,
     ("positions", "table"): _positions,
     ("positions", "input"): _position_input,
-    ("positions", "words"): _words,
-    ("positions", "lab"): _position_lab,
+    ("positions", "words"): N_(
+        "An embedding has one row of numbers per token; near tokens have rows that "
+        "point in similar directions."
+    ),
+    ("positions", "lab"): N_(
+        "The same sentence with other positions: if only they are changed and it "
+        "differs, the model relies on them."
+    ),
     ("computation",): _computation,
     ("masks", "masks"): _masks,
-    ("masks", "lab"): _mask_lab,
+    ("masks", "lab"): N_(
+        "Change a mask, then step on: anything it reads but must not see is "
+        "reported as a leak."
+    ),
     ("output", "next"): _output,
     ("output", "search"): _search,
     ("output", "cache"): _cache,
-    ("runs", "tree"): _tree,
-    ("runs", "compare"): _compare,
-    ("diagnosis", "sentences"): _sentences,
-    ("diagnosis", "checks"): _checks,
-    ("diagnosis", "training"): _training,
-    ("diagnosis", "importance"): _importance,
-    ("diagnosis", "heads"): _heads,
+    ("runs", "tree"): N_(
+        "Below each run are those made of it; the first word that differs is "
+        "underlined."
+    ),
+    ("runs", "compare"): N_(
+        "Two runs side by side. Click a head in one of the grids to see its map in "
+        "both, and their difference."
+    ),
+    ("diagnosis", "sentences"): N_(
+        "Pairs of a file, those that the model finds unlikely first: the stronger a "
+        "token's colour, the less it was expected."
+    ),
+    ("diagnosis", "checks"): N_(
+        "What is unusual or wrong with the model, what follows, and what to do."
+    ),
+    ("diagnosis", "training"): N_(
+        "One sentence along a training: drag the slider to see its run at each point "
+        "in every tab."
+    ),
+    ("diagnosis", "importance"): N_(
+        "What log p of the same tokens loses (below 0) or gains without one head: "
+        "click it, double-click to see its attention."
+    ),
+    ("diagnosis", "heads"): N_(
+        "Each point is a head of the model, over the pairs of a file: click it to see "
+        "its numbers and sentences."
+    ),
 }

@@ -95,7 +95,8 @@ _MEASURES: dict[Order, str] = {
 
 def term_words(term: Term, scene: Scene) -> str:
     """Explain a term, with its current value; "" if it does not apply."""
-    return TERMS[term](scene)
+    found = TERMS[term]
+    return _(found) if isinstance(found, str) else found(scene)
 
 
 def _summary(scene: Scene) -> str:
@@ -267,20 +268,6 @@ def _seed(scene: Scene) -> str:
     )
 
 
-def _key(scene: Scene) -> str:
-    return _(
-        "Key k: a token's row times W_K, once per head. A query q is compared with it: "
-        "their score is q · k, scaled."
-    )
-
-
-def _value(scene: Scene) -> str:
-    return _(
-        "Value v: a token's row times W_V, once per head. A head's output is the sum "
-        "of all values, each times its weight."
-    )
-
-
 def _cosine(scene: Scene) -> str:
     said = _(
         "Cosine of two embeddings: a · b / (|a| |b|). 1 is the same direction, 0 a "
@@ -303,7 +290,7 @@ def _component(scene: Scene) -> str:
     return sentences((said, _("Both hold {share} of it here.", share=share)))
 
 
-TERMS: dict[Term, Callable[[Scene], str]] = {
+TERMS: dict[Term, str | Callable[[Scene], str]] = {
     "summary": _summary,
     "order": _order,
     "entropy": _entropy,
@@ -314,8 +301,14 @@ TERMS: dict[Term, Callable[[Scene], str]] = {
     "top_k": _top_k,
     "top_p": _top_p,
     "seed": _seed,
-    "key": _key,
-    "value": _value,
+    "key": N_(
+        "Key k: a token's row times W_K, once per head. A query q is compared with it: "
+        "their score is q · k, scaled."
+    ),
+    "value": N_(
+        "Value v: a token's row times W_V, once per head. A head's output is the sum "
+        "of all values, each times its weight."
+    ),
     "cosine": _cosine,
     "component": _component,
 }
