@@ -138,7 +138,7 @@ def test_a_long_sentence_gives_the_same_in_parts(
     expected = made(shown, kind, (4, 3)).image
     monkeypatch.setattr(mosaics, "TOGETHER", limits[0])
     monkeypatch.setattr(mosaics, "WHOLE_HEAD", limits[1])
-    monkeypatch.setattr(mosaics, "BLOCK", 30)
+    monkeypatch.setattr(mosaics, "SLICE", 30)
     found = parts(shown, kind, (4, 3))
     assert len(found) > 4
     assert np.array_equal(found[-1].image, expected)

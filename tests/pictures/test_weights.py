@@ -13,9 +13,11 @@ from visformer.paths import resource
 from visformer.pictures.attention import weights
 from visformer.pictures.attention.weights import (
     WeightsKey,
+    head_parts,
     head_weights,
     layers_weights,
     row_weights,
+    takes_long,
 )
 from visformer.trace_file.trace_file import read_trace
 from visformer.values.arrays import Floats
@@ -154,7 +156,7 @@ def test_only_the_first_rows_of_a_long_run_are_derived(
             found, trace.until(step).attention("decoder", 0, 0)
         )
     if what == "causal":
-        assert new == {1: [], 2: [], 3: [(2, None)], 4: [], 9: [(4, None)], 6: []}
+        assert new == {1: [], 2: [], 3: [(2, 4)], 4: [], 9: [(4, 9)], 6: []}
 
 
 def test_two_traces_side_by_side_do_not_evict_each_other(
@@ -185,7 +187,23 @@ def test_a_row_of_a_long_sentence_is_derived_alone(
     row = row_weights(trace, "cross", 1, 1, slice(2, 3))
     assert derived == [(1, slice(2, 3))]
     found = head_weights(trace, "cross", 1, 1)
-    assert derived[1:] == [(1, slice(0, None))]
+    assert derived[1:] == [(1, slice(0, len(found)))]
     assert np.array_equal(row, found[2:3])
     row_weights(trace, "cross", 1, 1, slice(2, 3))
     assert len(derived) == 2  # a slice of what is kept
+
+
+@pytest.mark.parametrize("what", ["causal", "ahead", "nothing"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_slices_of_a_long_head_are_the_whole_one(
+    monkeypatch: pytest.MonkeyPatch, kind: Kind, what: str
+) -> None:
+    for limit in ("TOGETHER", "SLICE", "LONG"):  # as few queries at once as may be
+        monkeypatch.setattr(weights, limit, 0)
+    trace = odd_rows(make_trace(source=11, target=9, masked_value=-1e9), what)
+    assert takes_long(trace, kind, 1, 1)
+    assert len([*head_parts(trace, kind, 1, 1)]) == 3
+    assert not takes_long(trace, kind, 1, 1)
+    assert not [*head_parts(trace, kind, 1, 1)]
+    found, whole = head_weights(trace, kind, 1, 1), trace.attention(kind, 1, 1)
+    assert np.array_equal(found, whole, equal_nan=True) is True

@@ -13,6 +13,7 @@ from tests.traces import make_trace
 from tests.ui.exports import csv_of
 from tests.ui.test_heatmap import colours, middle
 from tests.ui.windows import make_view, show
+from visformer.pictures.attention import weights
 from visformer.pictures.attention.mosaic import Mosaic, mosaic
 from visformer.pictures.attention.reading import offered_scale
 from visformer.pictures.picture import NAN
@@ -330,6 +331,25 @@ def test_the_overview_of_a_long_sentence_comes_in_slices(
     view.draw(shown)
     assert len(drawn) == before + 1
     assert not view.drawing
+
+
+def test_a_long_head_comes_in_slices_and_no_other_sentence_stands_for_it(
+    view: AttentionView, qtbot: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, long = make_trace(6, 5), make_trace(20, 20)
+    show(view, state(before))
+    for limit in ("TOGETHER", "SLICE", "LONG"):
+        monkeypatch.setattr(weights, limit, 0)
+    monkeypatch.setattr(attention, "is_large", lambda *_: True)
+    monkeypatch.setattr(attention, "SLICE_MS", 0)
+    show(view, state(long))
+    assert view.drawing
+    assert {heat_map.matrix for heat_map in view.maps.values()} == {None}
+    qtbot.waitUntil(lambda: not view.drawing)
+    for kind, heat_map in view.maps.items():
+        assert heat_map.matrix is not None
+        own = long.attention(kind, 0, 0)
+        assert np.array_equal(heat_map.matrix.values, own) is True
 
 
 def test_before_the_first_step_the_encoder_follows_the_head(

@@ -33,15 +33,17 @@ def codes(shade: Floats, masked: Bools | None = None) -> Bytes:
     shades, out = shade.reshape(-1, wide), result.reshape(-1, wide)
     hidden = None if masked is None else masked.reshape(-1, wide)
     rows = max(1, BLOCK // wide)
+    room = np.empty((min(rows, len(shades)), wide), np.float32)
     for first in range(0, len(shades), rows):  # blocks that fit into the CPU's cache
         block = slice(first, first + rows)
-        _code(shades[block], None if hidden is None else hidden[block], out[block])
+        over = None if hidden is None else hidden[block]
+        _code(shades[block], over, out[block], room[: len(out[block])])
     return result
 
 
-def _code(shade: Floats, masked: Bools | None, out: Bytes) -> None:
+def _code(shade: Floats, masked: Bools | None, out: Bytes, scaled: Floats) -> None:
     with np.errstate(invalid="ignore"):
-        scaled = shade * np.float32(HIGH - LOW)
+        np.multiply(shade, np.float32(HIGH - LOW), out=scaled)
         scaled += np.float32(LOW + 0.5)
         np.copyto(out, scaled, casting="unsafe")
         if np.isnan(scaled.max()):
@@ -249,8 +251,10 @@ def shade(values: Floats, scale: Scale) -> tuple[Floats, tuple[str, str], str]:
         top = np.nanmax(values, axis=axis, keepdims=True, initial=0)
         shades = values / np.where(top > 0, top, 1)
         ends = "0", number(top.max()) if scale == "head" else _("row max")
-    within = np.clip(shades, 0, 1).astype(np.float32, copy=False)
-    return within, ends, _(SCALES[scale])
+    within = shades.size and shades.min() >= 0 and shades.max() <= 1
+    if not within:  # a copy of a long sentence takes longer than a look at it
+        shades = np.clip(shades, 0, 1)
+    return shades.astype(np.float32, copy=False), ends, _(SCALES[scale])
 
 
 def largest(values: Floats) -> float:

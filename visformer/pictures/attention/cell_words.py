@@ -7,7 +7,7 @@ import numpy as np
 from visformer.language import N_, _
 from visformer.pictures.attention.maps import labels, layer_and_head
 from visformer.pictures.attention.reading import Reading, reading
-from visformer.pictures.attention.weights import head_weights
+from visformer.pictures.attention.weights import row_weights
 from visformer.pictures.picture import quoted
 from visformer.pictures.selection import AttentionCell, Look, Selection
 from visformer.values.arrays import Floats
@@ -36,17 +36,18 @@ def cell_words(trace: Trace | None, selection: Selection, look: Look) -> str:
         shown = reading(trace, selection, look, cell.kind)
         return _changed_words(shown, cell, measured=look.summary in ATTRIBUTIONS)
     layer, head = layer_and_head(trace, selection, cell.kind)
-    weights = head_weights(trace, cell.kind, layer, head)
-    if not (cell.query < weights.shape[0] and cell.key < weights.shape[1]):
-        return ""
     rows, columns = labels(trace, cell.kind)
+    if cell.query >= len(rows) or cell.key >= len(columns):
+        return ""
+    at = slice(cell.query, cell.query + 1)
+    (row,) = row_weights(trace, cell.kind, layer, head, at)
     return _(
         READS,
         kind=_(KIND_NAMES[cell.kind]),
         head=head_words(layer, head),
         query=quoted(rows[cell.query]),
         key=quoted(columns[cell.key]),
-        weight=_value_words(trace, cell, (layer, head), weights),
+        weight=_value_words(trace, cell, (layer, head), row),
     )
 
 
@@ -77,9 +78,9 @@ def _changed_words(
 
 
 def _value_words(
-    trace: Trace, cell: AttentionCell, at: tuple[int, int], weights: Floats
+    trace: Trace, cell: AttentionCell, at: tuple[int, int], row: Floats
 ) -> str:
-    (layer, head), row = at, weights[cell.query]
+    layer, head = at
     value = probability(float(row[cell.key]))
     allowed = trace.mask(cell.kind, layer, head)[cell.query]
     if trace.is_captured(cell.kind, layer):

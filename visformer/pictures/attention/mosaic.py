@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from visformer.language import _, clauses
 from visformer.pictures.attention.maps import layer_and_head
 from visformer.pictures.attention.weights import (
+    SLICE,
     TOGETHER,
     WHOLE_HEAD,
     head_weights,
@@ -34,7 +35,6 @@ _Name = tuple[Kind, Scale, tuple[int, int], tuple[int, int]]
 UNLIMITED = (1 << 30, 1 << 30)
 LARGE = 1 << 20  # weights of all heads: the limit for making the overview at once
 CACHED = 1 << 16  # weights: the limit for reducing several heads at once
-BLOCK = 1 << 19  # weights of a head derived at once for a long sentence
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -197,7 +197,7 @@ def _fill_head(
 ) -> Iterator[None]:
     kind, layer, head = at
     queries, keys = (len(tokens) for tokens in trace.tokens(kind))
-    step = max(1, BLOCK // keys // factors[0])
+    step = max(1, SLICE // keys // factors[0])
     # a head's largest weight is known only after all of its rows
     whole = np.zeros(room.shape, np.float32) if scale == "head" else None
     for first in range(0, len(room), step):

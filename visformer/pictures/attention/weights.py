@@ -10,12 +10,13 @@ numpy takes longer than its arithmetic.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from visformer.values.arrays import Floats, later, read_only
-from visformer.values.attention_heads import ALL, weights_of
+from visformer.values.attention_heads import ALL, QUERIES, weights_of
 from visformer.values.facts import Kind
 from visformer.values.trace import Trace
 
@@ -23,6 +24,8 @@ TOGETHER = 1 << 20  # numbers: the limit for deriving heads together
 GROWTH = 64  # rows and columns reserved when a run grows
 FEWEST = 64  # rows derived at once, if a run has as many
 WHOLE_HEAD = 1 << 21  # numbers: the limit for caching a head for the overview
+LONG = 1 << 20  # weights: the limit for deriving them in one turn of the window
+SLICE = 1 << 17  # weights of a head derived at once: some milliseconds of work
 
 WeightsKey = tuple[Kind, int | None, int | None]  # kind; layer and head, or None: all
 
@@ -53,6 +56,22 @@ def head_weights(trace: Trace, kind: Kind, layer: int, head: int) -> Floats:
     key, at = _home(trace, kind, layer, head)
     weights: Floats = _weights(trace, key)[at]
     return weights
+
+
+def takes_long(trace: Trace, kind: Kind, layer: int, head: int) -> bool:
+    """Whether so much of a head is still to be derived that the window would wait."""
+    key, _at = _home(trace, kind, layer, head)
+    queries, keys = (len(tokens) for tokens in trace.tokens(kind))
+    kept: _KeptWeights | None = trace.memo.find(trace.storage, key)
+    done = 0 if kept is None else kept.weights.shape[1]
+    return key[2] is not None and (queries - done) * keys > LONG
+
+
+def head_parts(trace: Trace, kind: Kind, layer: int, head: int) -> Iterator[None]:
+    """Derive and cache the weights of one head, yielding after some rows of it."""
+    key, _at = _home(trace, kind, layer, head)
+    if _kept(trace, key) is None:
+        yield from _extending(trace, key)
 
 
 def row_weights(trace: Trace, kind: Kind, layer: int, head: int, rows: slice) -> Floats:
@@ -114,11 +133,8 @@ def _weights(trace: Trace, key: WeightsKey) -> Floats:
     weights = _kept(trace, key)
     if weights is not None:
         return weights
-    whole = trace.whole.until(doubled(FEWEST, len(trace)))
-    kept: _KeptWeights | None = whole.memo.find(whole.storage, key)
-    queries = len(trace.tokens(key[0])[0])
-    if kept is None or kept.weights.shape[1] < queries:
-        _extend(kept, whole, key)
+    for _part in _extending(trace, key):
+        pass
     weights = _kept(trace, key)
     assert weights is not None
     return weights
@@ -132,18 +148,25 @@ def _kept(trace: Trace, key: WeightsKey) -> Floats | None:
     return kept.weights[:, :rows, :columns]
 
 
-def _extend(kept: _KeptWeights | None, whole: Trace, key: WeightsKey) -> None:
-    """Derive and cache the missing rows."""
+def _extending(trace: Trace, key: WeightsKey) -> Iterator[None]:
+    """Derive and cache the missing rows, yielding after some of them."""
+    whole = trace.whole.until(doubled(FEWEST, len(trace)))
+    kept: _KeptWeights | None = whole.memo.find(whole.storage, key)
     done = kept.weights.shape[1] if kept is not None and kept.sealed else 0
     done = done if _rows_stay(whole, key, done) else 0
-    weights = _derived(whole, key, slice(done, None))  # [N, Q - Q', K]
-    sealed = key[0] != "decoder" or not _reads_later(weights, done)
-    heads, rows, columns = weights.shape
-    shape = heads, done + rows, columns
-    old = None if kept is None or not done else kept.room
+    (kind, layer, head), old = key, None if kept is None or not done else kept.room
+    rows, columns = (len(tokens) for tokens in whole.tokens(kind))
+    heads = 1 if head is not None else whole.heads(kind)
+    shape = heads * (whole.layers(kind) if layer is None else 1), rows, columns
     room = old if old is not None and _fits(shape, old) else _with_room(shape, old)
-    room[:, done : done + rows, :columns] = weights
-    part = read_only(room[:, : done + rows, :columns])
+    step = max(QUERIES, SLICE // max(1, columns) // QUERIES * QUERIES)
+    sealed, step = True, max(1, rows) if head is None else step  # few, at once
+    for first in range(done, max(rows, done + 1), step):
+        weights = _derived(whole, key, slice(first, min(rows, first + step)))
+        sealed &= kind != "decoder" or not _reads_later(weights, first)
+        room[:, first : first + weights.shape[1], :columns] = weights
+        yield
+    part = read_only(room[:, :rows, :columns])
     whole.memo.keep(whole.storage, key, _KeptWeights(part, sealed, room), room.size)
 
 

@@ -56,7 +56,7 @@ class ColourBar(QWidget):
     def draw(self, matrix: Matrix, table: Bytes) -> None:
         """Show the scale of a Matrix in these colours, and the other one it offers."""
         masked = matrix.masked is not None and bool(matrix.masked.any())
-        unknown = bool(np.isnan(matrix.shade).any())
+        unknown = bool(np.isnan(matrix.shade.max(initial=0)))
         ends, offer, boolean = matrix.ends, matrix.offer, matrix.boolean
         note = matrix.note if matrix.values.size else ""
         shown = (id(table), ends, note, masked, unknown, boolean, offer, matrix.bars)

@@ -27,17 +27,21 @@ from visformer.pictures.attention.mosaic import Mosaic, is_large, mosaic, mosaic
 from visformer.pictures.attention.ranking import Ranking, order_words, ranking_parts
 from visformer.pictures.attention.reading import (
     Reading,
+    is_impossible,
+    is_large_summary,
     matrix,
     offered_scale,
     reading,
     shown_marks,
     small_title,
+    summary,
     summary_parts,
     whole_codes,
     whole_labels,
 )
+from visformer.pictures.attention.weights import head_parts, takes_long
 from visformer.pictures.picture import Bytes, Matrix, Table
-from visformer.pictures.selection import AttentionCell, Look, Order
+from visformer.pictures.selection import AttentionCell, Look, Order, Summary
 from visformer.pictures.words.absent import missing_kinds_words
 from visformer.session.both import beside
 from visformer.session.runs import fixed_words
@@ -227,12 +231,16 @@ class AttentionView(View):
         ahead = self._rows_ahead(kind, look, looks)
         if self._changed(kind, shown, looks, extent, room, ahead):
             self._tasks.pop(kind, None)
-            drawn = reading(state.visible, state.selection, look, kind)
-            waits = look.summary in ATTRIBUTIONS
-            if drawn is None and state.visible is not None and not waits:
-                parts = summary_parts(state.visible, kind, at[0], look.summary)
+            parts = _missing_parts(state.visible, kind, at, look.summary)
+            if parts is not None:
                 self._begin(kind, parts)
+                old, trace = self._readings.get(kind), state.visible
+                counts = trace and tuple(map(len, trace.tokens(kind)))
+                if old and (old.query_tokens, old.key_tokens) != counts:
+                    self._readings[kind] = None  # it is another sentence's
+                    panel.draw(None, look, extent=extent, longest=room)
                 return
+            drawn = reading(state.visible, state.selection, look, kind)
             self._readings[kind] = drawn
             small = kind != state.kind and look.summary == "head"
             title = small_title(kind, *at) if small else ""
@@ -337,20 +345,24 @@ class AttentionView(View):
         self._turns.start()
 
     def _work(self) -> None:
-        """Continue long work for a few milliseconds; show what is finished."""
-        timer, filled, waiting = QElapsedTimer(), False, self._summarising
+        """Continue long work for a few milliseconds; show what is finished.
+
+        The large picture comes first, then the small ones, and all heads at last.
+        """
+        timer, filled, ended = QElapsedTimer(), False, False
         timer.start()
-        while self._tasks and not timer.hasExpired(SLICE_MS):
-            for name, parts in list(self._tasks.items()):
-                part = next(parts, STOP)
-                if isinstance(part, Mosaic):
-                    self._filling, filled = part, True
-                elif isinstance(part, Ranking):
-                    look = self._state.look
-                    words = order_words(look.order, self._state.kind)
-                    self.overview.rank(look.order, part, words)
-                elif part is STOP:
-                    self._end_task(name)
+        while self._tasks and not timer.hasExpired(SLICE_MS) and not ended:
+            name = min(self._tasks, key=self._urgency)
+            part = next(self._tasks[name], STOP)
+            if isinstance(part, Mosaic):
+                self._filling, filled = part, True
+            elif isinstance(part, Ranking):
+                look = self._state.look
+                words = order_words(look.order, self._state.kind)
+                self.overview.rank(look.order, part, words)
+            elif part is STOP:
+                self._end_task(name)
+                ended = name != "overview"
         trace = self._state.visible
         if filled and trace is not None:
             self.overview.draw(self._filling)
@@ -358,8 +370,11 @@ class AttentionView(View):
             self.overview.choose(layer_and_head(trace, selection, kind))
         if not self._tasks:
             self._turns.stop()
-        if waiting and not self._summarising:
+        if ended:
             self.session.set()  # the strips and the status line want it too
+
+    def _urgency(self, name: LongWork) -> tuple[bool, bool]:
+        return name not in KINDS, name != self._state.kind
 
     @property
     def _summarising(self) -> bool:
@@ -483,6 +498,23 @@ class AttentionView(View):
             return shown.cell(*at), look
         look = look if at.side == look.by else replace(look, by=at.side)
         return shown.cell(*shown.partner(*at)), look
+
+
+def _missing_parts(
+    trace: Trace | None, kind: Kind, at: tuple[int, int], how: Summary
+) -> Iterator[None] | None:
+    """Return what makes the numbers of a picture that takes long; None: they are there.
+
+    ``at`` are a layer and a head.
+    """
+    if trace is None or how in ATTRIBUTIONS:
+        return None
+    if how == "head":
+        return head_parts(trace, kind, *at) if takes_long(trace, kind, *at) else None
+    known = is_impossible(trace, kind, how) or not is_large_summary(trace, kind, how)
+    if known or summary(trace, kind, at[0], how) is not None:
+        return None
+    return summary_parts(trace, kind, at[0], how)
 
 
 class HeadsPane(QStackedWidget):
