@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PySide6.QtCore import QPointF, Qt
+from PySide6.QtWidgets import QGraphicsSimpleTextItem
 from pytestqt.qtbot import QtBot
 
 from tests.opened import opened_model
@@ -92,6 +93,13 @@ def test_heads_are_points_and_rows_as_pairs_come(asked: Asked) -> None:
     assert len(names(page)) == heads
     drawn = [spot for cloud in page.plot._clouds for spot in cloud.points()]
     assert len(drawn) == heads - 1  # one has no data
+    labels = [
+        (one.text(), *one.pos().toTuple())
+        for one in page.plot._plot.box.childItems()
+        if isinstance(one, QGraphicsSimpleTextItem)
+    ]
+    assert labels
+    assert len(set(labels)) == len(labels)  # none is drawn twice
     table = page.plot.table()
     assert table is not None
     assert np.isnan(np.asarray(table.values)[table.rows.index("encoder L1 H1")]).all()

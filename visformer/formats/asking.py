@@ -17,7 +17,7 @@ from visformer.formats.given_options import possible_heads
 from visformer.formats.names import LAYER
 from visformer.formats.proposing import Remedy, plain, remedy_where_needed
 from visformer.formats.tutorial_files import TutorialFiles, known_config, sizes_of
-from visformer.language import N_, _, ngettext
+from visformer.language import N_, _, ngettext, p_
 from visformer.tokenizers.sides import special_ids
 from visformer.values.config import LIMITS, Activation, ModelConfig
 from visformer.values.questions import (
@@ -203,7 +203,7 @@ class _Asking:
             usual = self.spec.preset.fields["heads"] if given is None else given
             yield Question(
                 name="heads",
-                label=_("Heads"),
+                label=p_("how many there are", "Heads"),
                 kind="choice",
                 why=_(
                     "The number of heads of each attention: num_heads, n_head, nhead "

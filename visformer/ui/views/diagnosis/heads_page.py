@@ -276,11 +276,11 @@ class HeadsPlot(Dressed, QWidget):
     def _label(self) -> None:
         """Name heads while there is room: the one looked at, then those with a role."""
         box, metrics = self._plot.box, self.fontMetrics()
-        for label in self._labels:
-            box.scene().removeItem(label)
-        self._labels = []
         half = SIZE * metrics.height() / 2
         places = [box.mapFromView(QPointF(one.x, one.y)) for one in self._points]
+        for label in self._labels:  # mapping may have led here before
+            box.scene().removeItem(label)
+        self._labels = []
         taken = [
             QRectF(at.x() - half, at.y() - half, 2 * half, 2 * half) for at in places
         ]
