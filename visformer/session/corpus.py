@@ -5,16 +5,19 @@ Every function here is pure, as those of ``runs``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
+
+import numpy as np
 
 from visformer.engine.messages import HeadsMeasured, MeasureHeads
 from visformer.files import short
 from visformer.language import _, clauses, ngettext, sentences
 from visformer.session import scans
 from visformer.session.state import Next, State
+from visformer.values.arrays import Doubles
 from visformer.values.facts import KINDS, Kind
 from visformer.values.heads_of_pairs import (
     AT,
@@ -75,19 +78,23 @@ def points(found: HeadsOfPairs, x: str, y: str) -> Iterator[HeadPoint]:
     for kind in KINDS:
         if kind not in found.sums:
             continue
-        across, up = found.mean(x, kind), found.mean(y, kind)
-        for layer in range(across.shape[0]):
-            for head in range(across.shape[1]):
-                place = kind, layer, head
-                numbers = float(across[layer, head]), float(up[layer, head])
-                yield HeadPoint(*place, *numbers, role_words(found, *place))
+        across, up, shares = (
+            found.mean(x, kind),
+            found.mean(y, kind),
+            found.shares(kind),
+        )
+        for layer, head in np.ndindex(across.shape):
+            numbers = float(across[layer, head]), float(up[layer, head])
+            roles = role_words(shares, (layer, head))
+            yield HeadPoint(kind, layer, head, *numbers, roles)
 
 
-def role_words(found: HeadsOfPairs, kind: Kind, layer: int, head: int) -> str:
-    """Name the roles of a head, each with its share; "" for none."""
-    roles = found.roles(kind, layer, head)
+def role_words(shares: Mapping[str, Doubles], at: tuple[int, ...]) -> str:
+    """Name the roles of the head at a place, each with its share; "" for none."""
     return clauses(
-        _(ROLES[name][1], share=percent(share)) for name, share in roles.items()
+        _(words, share=percent(shares[name][at]))
+        for name, (least, words) in ROLES.items()
+        if shares[name][at] >= least
     )
 
 
@@ -133,7 +140,7 @@ def head_line(found: HeadsOfPairs, kind: Kind, layer: int, head: int) -> str:
         "{kind}, {head}: {numbers}.",
         **place,
         numbers=clauses(
-            [role_words(found, kind, layer, head)]
+            [role_words(found.shares(kind), (layer, head))]
             + [
                 _(
                     "{measure} {value}",

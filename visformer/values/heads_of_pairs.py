@@ -160,10 +160,9 @@ class HeadsOfPairs:
         """Return a measure of a kind's heads, [L, H]; NaN without data."""
         return _shares(self.sums[kind][AT[name]], self.counts[kind][AT[name]])
 
-    def roles(self, kind: str, layer: int, head: int) -> dict[str, float]:
-        """Return the shares that give a head a role, by the measure."""
-        shares = {name: self.mean(name, kind)[layer, head] for name in ROLES}
-        return {k: float(v) for k, v in shares.items() if v >= ROLES[k][0]}
+    def shares(self, kind: str) -> dict[str, Doubles]:
+        """Return what may give a kind's heads a role, [L, H] by the measure."""
+        return {name: self.mean(name, kind) for name in ROLES}
 
     def examples(
         self, name: str, kind: str, layer: int, head: int
