@@ -65,8 +65,8 @@ ARROWS = {  # room -> all of ours that it may import
         *("tokenizers", "values"),
     ),
     "engine": (
-        *("core", "errors", "formats", "language", "own_process", "tokenizers"),
-        "values",
+        *("core", "errors", "files", "formats", "language", "own_process"),
+        *("tokenizers", "values"),
     ),
     "watching": (
         *("analysis", "arguments", "core", "engine.messages", "errors", "language"),

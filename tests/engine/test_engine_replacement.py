@@ -34,6 +34,7 @@ from visformer.engine.messages import (
     Stopped,
 )
 from visformer.engine.mirror import Decoded, Mirror
+from visformer.engine.worker import ROOM
 from visformer.values.change_text import parse
 from visformer.values.step import Choice
 from visformer.values.strategy import Strategy
@@ -382,6 +383,25 @@ def test_the_second_process_is_told_that_it_is_spare(events: list[Event]) -> Non
     first, spare = Mortal.made
     assert first is working(handle)
     assert (first.spare, spare.spare) == (False, True)
+
+
+def test_there_is_no_spare_process_where_memory_is_short(
+    events: list[Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = [ROOM - 1]
+    monkeypatch.setattr("visformer.engine.worker.available_memory", lambda: left[0])
+    handle = ready(events)
+    (only,) = Mortal.made
+    left[0] = ROOM
+    handle.abandon()
+    assert len(Mortal.made) == 2  # there is one again
+    for left[0], there in ((ROOM, True), (ROOM - 1, False)):
+        number = handle.ask(Decode(source="abc"))
+        only.answer(Finished(number=number, step_ms=None))
+        assert (handle._pool.spare is not None) is there
+    assert working(handle) is only
+    handle.open(Open(path="other"))
+    assert len(Mortal.made) == 3  # it is opened all the same, in a fresh process
 
 
 def test_an_opening_that_is_given_up_leaves_the_working_process(

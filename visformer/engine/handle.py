@@ -300,6 +300,7 @@ class Engine:
         else:
             if self._is_newest(answer):
                 self._settle()
+                self._pool.save_memory()
             self._listener(answer)
 
     def _hear(self) -> None:

@@ -14,9 +14,11 @@ from typing import Any
 from visformer.engine.messages import Answer, Logged, Numbered, Unable
 from visformer.engine.process import serve
 from visformer.engine.starter import Starter
+from visformer.files import available_memory
 from visformer.language import _
 
 log = logging.getLogger(__name__)
+ROOM = 1 << 30  # bytes of memory left on the computer: with fewer there is no spare
 
 
 class Worker:
@@ -132,9 +134,15 @@ class Pool:
         return worker
 
     def keep_spare(self) -> None:
-        """Start a spare process where there is none."""
-        if self.spare is None:
+        """Start a spare process where there is none, unless memory is short."""
+        if self.spare is None and available_memory() >= ROOM:
             self.spare = self._start(spare=True)
+
+    def save_memory(self) -> None:
+        """End the spare process where memory is short; an opening then takes longer."""
+        if self.spare is not None and available_memory() < ROOM:
+            spare, self.spare = self.spare, None
+            self.discard(spare)
 
     def _start(self, *, spare: bool = False) -> Worker:
         return Worker(self._receive, self._starter, self._crashes, spare=spare)
