@@ -31,7 +31,8 @@ def codes(shade: Floats, masked: Bools | None = None) -> Bytes:
         return result
     wide = shade.shape[-1]
     shades, out = shade.reshape(-1, wide), result.reshape(-1, wide)
-    hidden = None if masked is None else masked.reshape(-1, wide)
+    hides = masked is not None and masked.any()
+    hidden = masked.reshape(-1, wide) if masked is not None and hides else None
     rows = max(1, BLOCK // wide)
     room = np.empty((min(rows, len(shades)), wide), np.float32)
     for first in range(0, len(shades), rows):  # blocks that fit into the CPU's cache

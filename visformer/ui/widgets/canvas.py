@@ -128,8 +128,7 @@ class Canvas(QWidget):
         self._masked = masked if masked is not None and masked.any() else None
         self._hatched = None
         self._looks = codes if self._masked is None else codes + HATCHED * self._masked
-        unknown = codes == NAN
-        self._unknown = unknown if unknown.any() else None
+        self._unknown = codes == NAN if codes.max(initial=0) == NAN else None
         self._show_image()
         # numbers are all written in the one way that tells them apart
         if same and bars is None and not self._writes_digits:
