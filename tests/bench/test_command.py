@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -57,10 +58,49 @@ def test_budgets_are_measured_in_order(capsys: pytest.CaptureFixture[str]) -> No
     assert main(["bench", "--only", "3, 2,1"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines == [
+        "Budgets met: 2 of 3",
+        "Missed: 1",
         "  1  first: 2 x (at most 1 x: MISSED)",
         "  2  second: 2 x (at most 2 x: met)",
         "  3  first: 2 x (at most 3 x: met)",
     ]
+
+
+def test_of_many_figures_the_worst_and_the_missed_are_printed() -> None:
+    made = [Measurement(10, f"k{at}", at, "ms", "at most", 16) for at in range(1, 20)]
+    absent = Measurement(2, "peer", None, "x", "at least", 1, note="not there")
+    lines = [*command.report([absent, *made[:16]], {(10, "k16"): 4.0})]
+    assert lines == [
+        "Budgets met: 1 of 2",
+        "Not all measured: 2",
+        "  2  peer: not measured (not there)",
+        " 10  16 figures, 16 met; the worst and the missed ones:",
+        " 10  k16: 16 ms (at most 16 ms: met)  before: 4 ms",
+    ]
+    missed = [*command.report(made, {})]
+    assert missed[:2] == ["Budgets met: 0 of 1", "Missed: 10"]
+    assert [line.split(":")[0] for line in missed[3:]] == [
+        " 10  k17",
+        " 10  k18",
+        " 10  k19",
+    ]
+    assert len([*command.report(made, {}, every=True)]) == 2 + 19
+
+
+@pytest.mark.usefixtures("measuring")
+def test_a_run_is_compared_with_an_earlier_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = tmp_path / "old.json"
+    main(["bench", "--json", "--only", "1,2"])
+    old.write_text(capsys.readouterr().out)
+    assert main(["bench", "--only", "2,3", "--against", str(old)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].endswith("(at most 2 x: met)  before: 2 x")
+    assert lines[2].endswith("(at most 3 x: met)")
+    old.write_text("[]")
+    assert main(["bench", "--against", str(old)]) == 2
+    assert "is not what “visformer bench --json” prints" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("measuring")

@@ -58,7 +58,6 @@ def test_a_random_model_never_ends_a_sentence() -> None:
 
 def test_figures_without_peers() -> None:
     assert_measured(decoding.against_reading(TINY, 3))
-    assert_measured(decoding.against_nothing_kept("tiny", TINY, 3))
     assert_measured(decoding.against_decoding(TINY, 5))
 
 

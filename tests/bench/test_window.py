@@ -169,7 +169,7 @@ def test_what_is_looked_at_and_dressed_is_left_as_it_was(
     monkeypatch.setattr(tabs, "PAUSE", 0)
     with windows.shown_window(random_trace(window.small(2), 9, 9)) as shown:
         size, looks = shown.font().pointSizeF(), []
-        for act in (tabs._look, tabs._dress, tabs._zoom):
+        for act in (tabs.look_at_all, tabs._dress, tabs._zoom):
             act(shown)
             looks.append((shown.appearance.theme, shown.appearance.zoom))
         windows.settle()

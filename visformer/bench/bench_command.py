@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import itertools
 import json
 import multiprocessing
 import os
 import platform
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
+from pathlib import Path
 
 from visformer.bench.measurements import Measurement
 from visformer.errors import InputError
@@ -19,16 +22,19 @@ from visformer.language import _
 # module of this package -> the budgets it measures; each runs in a separate process, so
 # that imports (torch, transformers, Qt) do not affect other measurements
 GROUPS: dict[str, tuple[int, ...]] = {
-    "decoding": (1, 2, 3, 4, 17, 18, 19),
+    "decoding": (1, 2, 3, 17, 18, 19),
     "window": (5, 8, 9),
     "tabs": (7, 10),
     "storage": (12,),
     "opening": (13,),
     "starting": (14, 15),
     "training": (22, 28, 29),
+    "long": (6, 11, 24, 27),
+    "calls": (25, 26, 30, 31, 32),
 }
 
 FAILED = "failed"
+FEW = 8  # figures of a budget that are printed one by one
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -37,6 +43,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         f"{name} {', '.join(map(str, group))}" for name, group in GROUPS.items()
     )
     parser.add_argument("--json", action="store_true", help=_("print JSON"))
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help=_("print every figure, also where a budget has more than {n}", n=FEW),
+    )
+    parser.add_argument(
+        "--against",
+        metavar="OLD.json",
+        help=_("name beside each figure what an earlier run printed with --json"),
+    )
     parser.add_argument(
         "--only",
         metavar="N,N",
@@ -51,24 +67,90 @@ def measured() -> list[int]:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Measure, and print each figure when it is ready.
+    """Measure, and print a summary and the figures; a terminal shows how far it is.
 
     Returns 0 even if a budget is missed, 1 if a measurement failed. Raises InputError
-    for unknown numbers of budgets.
+    for unknown numbers of budgets, and for a file that is no earlier run.
     """
     budgets = _budgets(options.only)
+    before = _earlier(options.against) if options.against else {}
     # inherited by the processes: Qt warns about what its platforms lack
     os.environ.setdefault("QT_LOGGING_RULES", "default.warning=false")
     figures: list[Measurement] = []
+    told = sys.stderr if sys.stderr and sys.stderr.isatty() else None
     for figure in measure(budgets):
         figures.append(figure)
-        if not options.json:
-            print(figure.line(), flush=True)
+        if told:
+            print(f"\r{figure.budget}", end="", file=told, flush=True)
+    if told:
+        print("\r", end="", file=told)
     if options.json:
         rows = [{**asdict(figure), "met": figure.met} for figure in figures]
         computer = {"machine": platform.machine(), "system": platform.platform()}
         print(json.dumps({"computer": computer, "figures": rows}, indent=2))
+    else:
+        for line in report(figures, before, every=options.all):
+            print(line)
     return int(any(figure.what == FAILED for figure in figures))
+
+
+Before = dict[tuple[int, str], float | None]  # budget, what -> value
+
+
+def report(
+    figures: list[Measurement], before: Before, *, every: bool = False
+) -> Iterator[str]:
+    """Yield a summary by budget, and the figures: of many the worst and all missed."""
+    budgets = {
+        budget: list(group)
+        for budget, group in itertools.groupby(figures, lambda figure: figure.budget)
+    }
+    met = {
+        budget: [figure.met for figure in group] for budget, group in budgets.items()
+    }
+    missed = [str(budget) for budget, all_met in met.items() if False in all_met]
+    absent = [str(budget) for budget, all_met in met.items() if None in all_met]
+    yield _("Budgets met: {n} of {all}", n=sum(map(all, met.values())), all=len(met))
+    if missed:
+        yield _("Missed: {budgets}", budgets=", ".join(missed))
+    if absent:
+        yield _("Not all measured: {budgets}", budgets=", ".join(absent))
+    for budget, group in budgets.items():
+        shown = group
+        if len(group) > FEW and not every:
+            worst = max(group, key=_strain)
+            shown = [one for one in group if not one.met or one is worst]
+            yield _(
+                "{budget:>3}  {n} figures, {met} met; the worst and the missed ones:",
+                budget=budget,
+                n=len(group),
+                met=met[budget].count(True),
+            )
+        for figure in shown:
+            line, old = figure.line(), before.get((budget, figure.what))
+            if old is not None:
+                line += "  " + _("before: {old:.3g} {unit}", old=old, unit=figure.unit)
+            yield line
+
+
+def _strain(figure: Measurement) -> float:
+    """Return how near a figure is to its bound; over 1 it misses it."""
+    if figure.value is None:
+        return 0.0
+    pair = figure.value, figure.must
+    of, by = pair if figure.bound == "at most" else pair[::-1]
+    return of / by if by else float(bool(of))
+
+
+def _earlier(path: str) -> Before:
+    """Read what an earlier run printed."""
+    try:
+        rows = json.loads(Path(path).read_text("utf-8"))["figures"]
+        return {(row["budget"], row["what"]): row["value"] for row in rows}
+    except (OSError, ValueError, KeyError, TypeError):
+        raise InputError(
+            "{file} is not what “visformer bench --json” prints.", file=path
+        ) from None
 
 
 def _budgets(only: str) -> set[int]:

@@ -158,7 +158,7 @@ def window() -> list[Measurement]:
             turns.slower,
             "x",
             "at most",
-            1.4,
+            1.8,
             turns.milliseconds("visformer", "bare window"),
             _("a window without saved settings; the engine starts in parallel"),
         ),

@@ -371,7 +371,7 @@ def event_loop() -> list[Measurement]:
             "starting": lambda: _start(window, seen),
             "decoding": lambda: _translate(window, seen),
             "scrubbing": lambda: scrub(window, 100),
-            "first looks": lambda: _look(window),
+            "first looks": lambda: look_at_all(window),
             "themes": lambda: _dress(window),
             "sizes of text": lambda: _zoom(window),
         }
@@ -420,7 +420,8 @@ def _start(window: MainWindow, seen: list[Event]) -> None:
     _do(lambda: window.session.set(tab="attention"))
 
 
-def _look(window: MainWindow) -> None:
+def look_at_all(window: MainWindow) -> None:
+    """Select every tab and turn to every page."""
     for kind in views.VIEWS:
         _do(lambda: window.session.set(tab=kind.name))  # noqa: B023
         view = window.tabs.view(kind.name)
@@ -452,7 +453,12 @@ def _translate(window: MainWindow, seen: list[Event]) -> None:
     for times in TIMES:
         seen.clear()  # events of the previous text
         window.translate(SENTENCE * times)
-        wait_until(lambda: _came(Finished, seen))
+        wait_for(Finished, seen)
+
+
+def wait_for(kind: type[Event], seen: list[Event]) -> None:
+    """Wait for an answer of the engine; RuntimeError if it refuses."""
+    wait_until(lambda: _came(kind, seen))
 
 
 def scrub(window: MainWindow, presses: int) -> None:
