@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,7 @@ from tests.ui.exports import csv_of
 from tests.ui.test_heatmap import middle
 from tests.ui.windows import make_view
 from visformer.pictures.attention import reading as summary
-from visformer.pictures.selection import FORMS, SUMMARIES, AttentionCell, Look
+from visformer.pictures.selection import SUMMARIES, AttentionCell, Form, Look, Summary
 from visformer.session.state import Session
 from visformer.ui.bars.look_bar import LookBar
 from visformer.ui.views.attention import attention
@@ -289,8 +291,14 @@ def test_right_to_left_and_wide_tokens_are_found_where_they_stand(
 # ---- everything -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("name", SUMMARIES)
+def looks() -> Iterator[tuple[Form, Summary]]:
+    """Yield each summary as a map and, by turns, in one of the other forms."""
+    others: list[Form] = ["arcs", "text"]
+    for name, other in zip(SUMMARIES, cycle(others), strict=False):
+        yield from (("map", name), (other, name))
+
+
+@pytest.mark.parametrize(("form", "name"), [*looks()])
 def test_every_look_of_every_step_is_drawn(
     view: AttentionView, form: Any, name: Any
 ) -> None:

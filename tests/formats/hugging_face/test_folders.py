@@ -42,7 +42,7 @@ def test_a_family_is_as_transformers_has_it(name: str, folder_of: FolderOf) -> N
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_family_is_over_many_sentences(name: str, folder_of: FolderOf) -> None:
-    check(name, folder_of, 40)
+    check(name, folder_of, 10)
 
 
 def check(name: str, folder_of: FolderOf, count: int) -> None:
