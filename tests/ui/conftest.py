@@ -23,9 +23,10 @@ from tests.ui.windows import Pair, make_window
 FAR = QPoint(9_000, 9_000)  # from every window
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def collected_in_between() -> None:
     """Leave what is there already out of collections, which makes them fast."""
+    gc.collect()
     gc.freeze()
 
 
