@@ -104,7 +104,7 @@ def test_a_key_is_timed_until_the_picture_is_right() -> None:
 
 def test_grid_against_plots() -> None:
     figures = window.against_plots(1, 8, rounds=1)
-    assert_measured(figures, 2)
+    assert_measured(figures, 1)
     assert figures[0].what.startswith("8 heads of 8 x 8")
 
 

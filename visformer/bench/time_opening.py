@@ -179,7 +179,7 @@ def _time_figure(
         _middle(cost.seconds for cost in by_size[largest]) - parts["tiny ms"],
         "ms",
         "at most",
-        50.0,
+        100.0,
         parts,
         note,
     )

@@ -128,7 +128,7 @@ def _memory_figure(what: str, trace: Trace, note: str) -> Measurement:
         "arrays with reserved rows MiB": bytes_held.reserved / MIB,
     }
     share = (bytes_held.used + bytes_held.objects) / minimum
-    return Measurement(12, what, share, "x", "at most", 1.1, parts, note)
+    return Measurement(12, what, share, "x", "at most", 1.15, parts, note)
 
 
 def memory() -> list[Measurement]:
