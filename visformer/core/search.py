@@ -322,6 +322,8 @@ def _candidates(
     best, tokens = best_first(scores, most)  # [N, C] each
     logprobs = own.gather(1, tokens).masked_fill_(best == -math.inf, -math.inf)
     total = (sums.reshape(-1, 1) + logprobs).view(count, -1)  # [B, beam C]
+    if beams == 1:  # by their scores, which the rules may order otherwise than log p
+        return total, tokens * 0, tokens
     top, flat = best_first(total, most)
     each = best.shape[1]
     return top, flat // each, tokens.reshape(count, -1).gather(1, flat)
