@@ -22,7 +22,8 @@ from visformer.ui.views.view import PagedView
 from visformer.ui.window.window import MainWindow
 
 SHOWN = (("showNormal", 100), ("showMaximized", 150), ("showFullScreen", 100))
-EMPTY = frozenset({("runs", "compare")})  # without a second run there is no picture
+# without a second run, or a file of pairs, there is no picture
+EMPTY = frozenset({("runs", "compare"), ("diagnosis", "heads")})
 PATIENCE = 20_000  # milliseconds for what a window manager or the engine does
 STEP, STILL = 10, 60  # between two looks; after which what has not moved stays
 USUAL = 1000, 700  # of the window, in pixels
