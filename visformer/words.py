@@ -35,6 +35,11 @@ def layer_words(layer: int) -> str:
     return _("layer {layer}", layer=layer + 1)
 
 
+def short_head(layer: int, head: int) -> str:
+    """Name a head where there is little room."""
+    return f"L{layer + 1} H{head + 1}"
+
+
 def head_words(layer: int, head: int) -> str:
     return _("layer {layer}, head {head}", layer=layer + 1, head=head + 1)
 

@@ -1,4 +1,4 @@
-"""WordTokens aligned by attention, and how far that is from a gold alignment.
+"""Words aligned by attention, and how far that is from a gold alignment.
 
 A target word's pieces are averaged, a source word's summed, and each target word goes
 with the source word of most weight; special tokens are no words (Zenkel et al. 2019,

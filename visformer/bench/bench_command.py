@@ -146,7 +146,9 @@ def _earlier(path: str) -> Before:
     """Read what an earlier run printed."""
     try:
         rows = json.loads(Path(path).read_text("utf-8"))["figures"]
-        return {(row["budget"], row["what"]): row["value"] for row in rows}
+        values = [None if row["value"] is None else float(row["value"]) for row in rows]
+        named = [(row["budget"], row["what"]) for row in rows]
+        return dict(zip(named, values, strict=True))
     except (OSError, ValueError, KeyError, TypeError):
         raise InputError(
             "{file} is not what “visformer bench --json” prints.", file=path

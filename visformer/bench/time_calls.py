@@ -20,6 +20,7 @@ from visformer.bench.time_decoding import (
     MissingPeer,
     generate,
     imported,
+    our_settings,
     our_tensors,
     random_checkpoint,
     random_source,
@@ -97,33 +98,17 @@ Translates = Callable[[list[list[int]]], list[list[int]]]
 def pegasus(checkpoint: Checkpoint) -> Any:
     """Return transformers' model with norms first and a checkpoint's weights."""
     transformers = imported("transformers")
-    config, tokenizer = checkpoint.config, checkpoint.tokenizer
-    model = transformers.PegasusForConditionalGeneration(
-        transformers.PegasusConfig(
-            vocab_size=config.target_vocabulary,
-            d_model=config.d_model,
-            encoder_layers=config.encoder_layers,
-            decoder_layers=config.decoder_layers,
-            encoder_attention_heads=config.heads,
-            decoder_attention_heads=config.heads,
-            encoder_ffn_dim=config.feed_forward,
-            decoder_ffn_dim=config.feed_forward,
-            max_position_embeddings=config.max_positions,
-            activation_function=config.activation,
-            scale_embedding=config.embedding_scale,
-            pad_token_id=tokenizer.pad,
-            eos_token_id=tokenizer.eos,
-            decoder_start_token_id=tokenizer.bos,
-            forced_eos_token_id=None,
-        )
-    )
+    settings, activation = our_settings(checkpoint), checkpoint.config.activation
+    config = transformers.PegasusConfig(**settings, activation_function=activation)
+    model = transformers.PegasusForConditionalGeneration(config)
     tensors = our_tensors(checkpoint)
     for name in [name for name in tensors if ".norm." in name]:
         side, _norm, leaf = name.split(".")
         tensors[f"model.{side}.layer_norm.{leaf}"] = tensors.pop(name)
     model.load_state_dict(tensors, strict=False)
     with torch.no_grad():
-        table = checkpoint.model.position_table("source")[: config.max_positions]
+        most = config.max_position_embeddings
+        table = checkpoint.model.position_table("source")[:most]
         for stack in (model.model.encoder, model.model.decoder):
             stack.embed_positions.weight.copy_(table)  # fixed, the same for both
     return model.eval()

@@ -371,29 +371,33 @@ def our_tensors(checkpoint: Checkpoint) -> dict[str, torch.Tensor]:
     }
 
 
+def our_settings(checkpoint: Checkpoint) -> dict[str, Any]:
+    """Return a model's settings under transformers' names."""
+    config, tokenizer = checkpoint.config, checkpoint.tokenizer
+    return {
+        "vocab_size": config.target_vocabulary,
+        "d_model": config.d_model,
+        "encoder_layers": config.encoder_layers,
+        "decoder_layers": config.decoder_layers,
+        "encoder_attention_heads": config.heads,
+        "decoder_attention_heads": config.heads,
+        "encoder_ffn_dim": config.feed_forward,
+        "decoder_ffn_dim": config.feed_forward,
+        "max_position_embeddings": config.max_positions,
+        "scale_embedding": config.embedding_scale,
+        "pad_token_id": tokenizer.pad,
+        "eos_token_id": tokenizer.eos,
+        "forced_eos_token_id": None,
+        "decoder_start_token_id": tokenizer.bos,
+    }
+
+
 def transformers_marian(checkpoint: Checkpoint) -> Any:
     """Return transformers' model with the same weights and eager attention."""
     transformers = imported("transformers")
-    config, tokenizer = checkpoint.config, checkpoint.tokenizer
-    model = transformers.MarianMTModel(
-        transformers.MarianConfig(
-            vocab_size=config.target_vocabulary,
-            d_model=config.d_model,
-            encoder_layers=config.encoder_layers,
-            decoder_layers=config.decoder_layers,
-            encoder_attention_heads=config.heads,
-            decoder_attention_heads=config.heads,
-            encoder_ffn_dim=config.feed_forward,
-            decoder_ffn_dim=config.feed_forward,
-            max_position_embeddings=config.max_positions,
-            activation_function="swish",
-            scale_embedding=config.embedding_scale,
-            pad_token_id=tokenizer.pad,
-            eos_token_id=tokenizer.eos,
-            forced_eos_token_id=None,
-            decoder_start_token_id=tokenizer.bos,
-        )
-    )
+    settings = our_settings(checkpoint)
+    config = transformers.MarianConfig(**settings, activation_function="swish")
+    model = transformers.MarianMTModel(config)
     tensors = our_tensors(checkpoint)
     bias = tensors.pop("final_logits_bias")
     tensors["final_logits_bias"] = bias.view(1, -1)

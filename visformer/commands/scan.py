@@ -147,13 +147,14 @@ def run(options: argparse.Namespace) -> int:
         raise InputError("--limit is {n}, but must be at least 1.", n=options.limit)
     done, others = list[ScannedPair](), dict[int, ScannedPair]()
     first = checkpoint_paths(options.checkpoint)[0]
-    sentences = _sentences(options)
-    aligned = _aligned(options, first, sentences) if options.gold else None
+    sentences, model = _sentences(options), _opened(options, first)
+    aligned = _aligned(options, model, sentences) if options.gold else None
     try:
-        for some in _scanned(options, first, sentences):
+        for some in _scanned(options, model, sentences):
             done += some
         if options.against:
-            for some in _scanned(options, options.against, sentences):
+            other = _opened(options, options.against)
+            for some in _scanned(options, other, sentences):
                 others |= {one.line: one for one in some}
     finally:  # a scan that is stopped prints what is done
         if others:
@@ -213,7 +214,7 @@ def _opened(options: argparse.Namespace, at: str) -> Model:
 
 
 def _aligned(
-    options: argparse.Namespace, at: str, pairs: Sequence[PairLine]
+    options: argparse.Namespace, model: Model, pairs: Sequence[PairLine]
 ) -> list[dict[str, Any]]:
     """Return each head's error rates against the gold file, the best first.
 
@@ -221,9 +222,9 @@ def _aligned(
     """
     from visformer.core.corpus_heads import gold_file, heads_of_pairs
 
-    gold, model = gold_file(Path(options.gold)), _opened(options, at)
+    gold = gold_file(Path(options.gold))
     found = HeadsOfPairs(path=options.file, model=model.name)
-    for made in heads_of_pairs(model, pairs, [], gold=gold):
+    for made in heads_of_pairs(model, pairs, [], gold=gold, only_aligned=True):
         if isinstance(made, HeadsOfSome):
             found = found.plus(made)
     for told in found.left_out:
@@ -256,12 +257,12 @@ def _print_aligned(rows: Sequence[dict[str, Any]], *, as_json: bool) -> None:
 
 
 def _scanned(
-    options: argparse.Namespace, at: str, sentences: Sequence[PairLine]
+    options: argparse.Namespace, model: Model, sentences: Sequence[PairLine]
 ) -> Iterator[list[ScannedPair]]:
     from visformer.core.scanning import Scan
 
     scan = Scan(
-        _opened(options, at),
+        model,
         sentences,
         translations=not options.no_translations,
         skip=complain,

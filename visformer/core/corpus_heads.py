@@ -74,14 +74,18 @@ def heads_of_pairs(
     told: list[str],
     change: Intervention = NO_CHANGES,
     gold: Golds | None = None,
+    *,
+    only_aligned: bool = False,
 ) -> Measuring:
     """Measure every head in some pairs after the other; each yield is a place to stop.
 
-    Sources without a reference are translated. The parts say which pairs cannot be run,
-    and to which their gold alignment does not fit, as does ``told`` what was left out
-    before. Raises InputError where no pair can be run.
+    Sources without a reference are translated; ``only_aligned``: no measure is made but
+    the alignment error rates, which takes a fraction of the time. The parts say which
+    pairs cannot be run, and to which their gold alignment does not fit, as does
+    ``told`` what was left out before. Raises InputError where no pair can be run.
     """
-    measured = _PairMeasure(model, _counted(model, pairs), told, change, gold or {})
+    counts = None if only_aligned else _counted(model, pairs)
+    measured = _PairMeasure(model, counts, told, change, gold or {})
     some, most, kept = list[PairLine](), 1, list[HeadNumbers]()
     for at, pair in enumerate(pairs):
         yield WorkDone(at, len(pairs), _("pairs"))
@@ -132,7 +136,7 @@ class _PairMeasure:
     def __init__(
         self,
         model: Model,
-        counts: Mapping[SentenceSide, Counter[int]],
+        counts: Mapping[SentenceSide, Counter[int]] | None,  # None: it is only aligned
         told: list[str],
         change: Intervention,
         gold: Golds,
@@ -154,21 +158,33 @@ class _PairMeasure:
             kind: np.zeros((2, len(MEASURES), *shape), np.float32)
             for kind, shape in shapes.items()
         }
-        for kind, (layers, _heads) in shapes.items():
-            for layer in range(layers):
-                for name, rows in self._rows(trace, kind, layer).items():
-                    known = ~np.isnan(rows)  # [H, Q]
-                    into = made[kind][:, AT[name], layer]
-                    into[0] = np.where(known, rows, 0).sum(-1)
-                    into[1] = known.sum(-1)
-        self._importance(decoding.known, made)
+        if self._counts is not None:
+            self._measure(trace, self._counts, made)
+            self._importance(decoding.known, made)
         if "cross" in made:
             made[MEAN] = np.zeros_like(made["cross"][..., :1])
             self._aligned(pair, trace, made)
         self.done += 1
         return made
 
-    def _rows(self, trace: Trace, kind: Kind, layer: int) -> HeadNumbers:
+    def _measure(
+        self,
+        trace: Trace,
+        counts: Mapping[SentenceSide, Counter[int]],
+        made: HeadNumbers,
+    ) -> None:
+        for kind in trace.kinds:
+            counted = counts[SIDES[kind][1]]
+            for layer in range(trace.layers(kind)):
+                for name, rows in self._rows(trace, kind, layer, counted).items():
+                    known = ~np.isnan(rows)  # [H, Q]
+                    into = made[kind][:, AT[name], layer]
+                    into[0] = np.where(known, rows, 0).sum(-1)
+                    into[1] = known.sum(-1)
+
+    def _rows(
+        self, trace: Trace, kind: Kind, layer: int, counted: Counter[int]
+    ) -> HeadNumbers:
         read, keys = SIDES[kind]
         ids = {"source": trace.source_ids, "target": trace.target_ids}
         inner = {side: ~np.isin(ids[side], self._model.ends) for side in ids}  # words
@@ -182,7 +198,7 @@ class _PairMeasure:
             rows,
             inner[keys],
             own=kind != "cross",
-            rare=rarest(ids[keys].tolist(), inner[keys], self._counts[keys]),
+            rare=rarest(ids[keys].tolist(), inner[keys], counted),
             sink=sink,
             norms=self._norms(trace, kind, layer),
         )

@@ -422,17 +422,21 @@ def _switch_off(server: Server, number: int, request: SwitchOff) -> Stops:
     server.send(SwitchedOff(number=number, importance=made))
 
 
-def _over_pairs(server: Server, number: int, request: Any) -> Stops:
+def _switch_off_over(server: Server, number: int, request: SwitchOffOverPairs) -> Stops:
     """Measure what each head does to the pairs of a file."""
-    from visformer.core.corpus_heads import heads_of_file
     from visformer.core.importance import importance_of_pairs
 
-    asked = open_one(server.model), Path(request.path), request.intervention
-    if isinstance(request, SwitchOffOverPairs):
-        found = yield from importance_of_pairs(*asked)
-        server.send(SwitchedOff(number=number, importance=found))
-        return
-    for made in heads_of_file(*asked):
+    model, path = open_one(server.model), Path(request.path)
+    made = yield from importance_of_pairs(model, path, request.intervention)
+    server.send(SwitchedOff(number=number, importance=made))
+
+
+def _measure_heads(server: Server, number: int, request: MeasureHeads) -> Stops:
+    """Measure what each head does in the pairs of a file."""
+    from visformer.core.corpus_heads import heads_of_file
+
+    model, path = open_one(server.model), Path(request.path)
+    for made in heads_of_file(model, path, request.intervention):
         if isinstance(made, HeadsOfSome):
             server.send(HeadsMeasured(number=number, part=made))
         else:
@@ -562,9 +566,9 @@ HANDLERS: dict[type[Request], Handler] = {  # who answers which request
     RunSeries: _series,
     CheckRun: _check_run,
     SwitchOff: _switch_off,
-    SwitchOffOverPairs: _over_pairs,
+    SwitchOffOverPairs: _switch_off_over,
     ScanPairs: _scan,
-    MeasureHeads: _over_pairs,
+    MeasureHeads: _measure_heads,
     Shuffle: replying(shuffle),
     Parameters: replying(parameters),
     Lens: replying(lens),

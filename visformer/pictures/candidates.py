@@ -11,7 +11,7 @@ import numpy as np
 
 from visformer.language import _, ngettext
 from visformer.pictures.attention.maps import layer_and_head
-from visformer.pictures.attention.weights import row_weights
+from visformer.pictures.attention.weights import query_weights
 from visformer.pictures.picture import Table, saved_labels
 from visformer.pictures.selection import AttentionCell, Selection
 from visformer.pictures.token_names import candidate, chosen_name, marks, placed, word
@@ -319,7 +319,7 @@ def cell_of(trace: Trace, selection: Selection, token: int) -> AttentionCell:
     """Return the cell of a query of the selected kind and the key it reads most."""
     kind = selection.kind
     layer, head = layer_and_head(trace, selection, kind)
-    (row,) = row_weights(trace, kind, layer, head, slice(token, token + 1))
+    row = query_weights(trace, kind, layer, head, token)
     best = 0 if np.isnan(row).all() else int(np.nanargmax(row))
     return AttentionCell(kind, token, best)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from visformer.language import _
 from visformer.pictures.attention.maps import layer_and_head
-from visformer.pictures.attention.weights import row_weights
+from visformer.pictures.attention.weights import query_weights
 from visformer.pictures.comparison import Runs
 from visformer.pictures.picture import Matrix, Numbers
 from visformer.pictures.selection import Selection
@@ -116,10 +116,10 @@ def row_numbers(
         _("score"): heads.scores(row)[0, 0],
         _("may attend"): mask.astype(np.float32),
         _("masked score"): heads.masked(row)[0, 0],
-        _("weight"): row_weights(trace, kind, layer, head, row)[0],
+        _("weight"): query_weights(trace, kind, layer, head, query),
     }
     if runs is not None and (kind == "encoder" or query < runs.rows):
-        before = row_weights(runs.baseline, kind, layer, head, row)[0]
+        before = query_weights(runs.baseline, kind, layer, head, query)
         padded = np.full(len(keys), np.nan, np.float32)
         padded[: len(before)] = before
         rows[_("original weight")] = padded
@@ -138,8 +138,8 @@ def row_words(trace: Trace | None, selection: Selection) -> str:
     if trace is None or query is None:
         return _("Nothing is decoded yet: there is no row.")
     layer, head = layer_and_head(trace, selection, selection.kind)
-    trace, row = as_read(trace, selection.kind, [layer]), slice(query, query + 1)
-    total = float(row_weights(trace, selection.kind, layer, head, row)[0].sum())
+    trace = as_read(trace, selection.kind, [layer])
+    total = float(query_weights(trace, selection.kind, layer, head, query).sum())
     value = trace.model.attention[selection.kind].masked_value
     fields = {
         "query": row_placed(trace, selection.kind, query),

@@ -26,7 +26,7 @@ from visformer.values.heads_of_pairs import (
     HeadExample,
     HeadsOfPairs,
 )
-from visformer.words import KIND_NAMES, number, percent
+from visformer.words import KIND_NAMES, number, percent, short_head
 
 
 class HeadPoint(NamedTuple):
@@ -45,7 +45,7 @@ class HeadPoint(NamedTuple):
 
     @property
     def name(self) -> str:
-        return f"L{self.layer + 1} H{self.head + 1}"
+        return short_head(self.layer, self.head)
 
 
 def measure(state: State, path: str) -> Next:
@@ -133,7 +133,7 @@ def words(state: State) -> str:
 def head_line(found: HeadsOfPairs, kind: Kind, layer: int, head: int) -> str:
     """Say what one head does by every measure that is known of it."""
     numbers = {name: found.mean(name, kind)[layer, head] for name in MEASURES}
-    place = {"kind": _(KIND_NAMES[kind]), "head": f"L{layer + 1} H{head + 1}"}
+    place = {"kind": _(KIND_NAMES[kind]), "head": short_head(layer, head)}
     if all(number != number for number in numbers.values()):
         return _("{kind}, {head}: no data.", **place)
     return _(

@@ -7,7 +7,7 @@ import numpy as np
 from visformer.language import N_, _
 from visformer.pictures.attention.maps import labels, layer_and_head
 from visformer.pictures.attention.reading import Reading, reading
-from visformer.pictures.attention.weights import row_weights
+from visformer.pictures.attention.weights import query_weights
 from visformer.pictures.picture import quoted
 from visformer.pictures.selection import AttentionCell, Look, Selection
 from visformer.values.arrays import Floats
@@ -39,8 +39,7 @@ def cell_words(trace: Trace | None, selection: Selection, look: Look) -> str:
     rows, columns = labels(trace, cell.kind)
     if cell.query >= len(rows) or cell.key >= len(columns):
         return ""
-    at = slice(cell.query, cell.query + 1)
-    (row,) = row_weights(trace, cell.kind, layer, head, at)
+    row = query_weights(trace, cell.kind, layer, head, cell.query)
     return _(
         READS,
         kind=_(KIND_NAMES[cell.kind]),

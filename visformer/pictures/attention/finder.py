@@ -6,7 +6,7 @@ import numpy as np
 
 from visformer.language import _, ngettext
 from visformer.pictures.attention.maps import labels
-from visformer.pictures.attention.weights import row_weights
+from visformer.pictures.attention.weights import query_weights
 from visformer.pictures.picture import Matrix, shade
 from visformer.pictures.selection import AttentionCell, Selection
 from visformer.values.arrays import Floats
@@ -63,9 +63,9 @@ def _best(values: Floats) -> tuple[int, int] | None:
 def _weights(trace: Trace, cell: AttentionCell) -> Floats:
     kind = cell.kind
     values: Floats = np.zeros((trace.layers(kind), trace.heads(kind)), np.float32)
-    rows = slice(cell.query, cell.query + 1)
     for layer, head in np.ndindex(values.shape):
-        values[layer, head] = row_weights(trace, kind, layer, head, rows)[0][cell.key]
+        row = query_weights(trace, kind, layer, head, cell.query)
+        values[layer, head] = row[cell.key]
     return values
 
 

@@ -18,7 +18,7 @@ from visformer.pictures.selection import Order
 from visformer.values.arrays import Floats
 from visformer.values.facts import Kind
 from visformer.values.trace import Trace
-from visformer.words import decimals
+from visformer.words import decimals, short_head
 
 WORDS: dict[Order, str] = {
     "cell": N_("lock a cell of the map to see its weight in every head"),
@@ -55,7 +55,7 @@ class Ranking:
     @property
     def heads(self) -> tuple[str, ...]:
         """The heads' names without their measures, in the same order: "L2 H5"."""
-        return tuple(_name(*place) for place in self.order)
+        return tuple(short_head(*place) for place in self.order)
 
 
 def ranking_parts(trace: Trace, kind: Kind, order: Order) -> Iterator[Ranking | None]:
@@ -72,7 +72,7 @@ def ranking_parts(trace: Trace, kind: Kind, order: Order) -> Iterator[Ranking | 
             value, caption = _measured(
                 head_weights(trace, kind, layer, head), order, kind
             )
-            caption = f"{_name(layer, head)} {caption}"
+            caption = f"{short_head(layer, head)} {caption}"
             rank = value if order == "entropy" else -abs(value)
             ranked.append((math.isnan(value), rank, layer, head, caption))
             yield None
@@ -83,10 +83,6 @@ def ranking_parts(trace: Trace, kind: Kind, order: Order) -> Iterator[Ranking | 
         tuple(caption for *_rank, caption in ranked),
         order_words(order, kind),
     )
-
-
-def _name(layer: int, head: int) -> str:
-    return f"L{layer + 1} H{head + 1}"
 
 
 def order_words(order: Order, kind: Kind) -> str:

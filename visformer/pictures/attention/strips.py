@@ -10,7 +10,7 @@ from visformer.language import N_, _, clauses
 from visformer.pictures.attention.maps import layer_and_head
 from visformer.pictures.attention.reading import done_words, reading, title_words
 from visformer.pictures.attention.token_groups import joined_tokens
-from visformer.pictures.attention.weights import row_weights
+from visformer.pictures.attention.weights import query_weights
 from visformer.pictures.selection import AttentionCell, Look, Selection
 from visformer.pictures.teacher_forcing import is_taught
 from visformer.pictures.token_names import (
@@ -82,9 +82,7 @@ def _tints(
         shown = reading(trace, selection, look, cell.kind)
         return np.zeros(length, np.float32) if shown is None else shown.tints(cell)
     layer, head = layer_and_head(trace, selection, cell.kind)
-    row = slice(cell.query, cell.query + 1)
-    weights: Floats = row_weights(trace, cell.kind, layer, head, row)[0]
-    return weights
+    return query_weights(trace, cell.kind, layer, head, cell.query)
 
 
 def _done(

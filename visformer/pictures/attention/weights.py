@@ -85,6 +85,14 @@ def row_weights(trace: Trace, kind: Kind, layer: int, head: int, rows: slice) ->
     return derived
 
 
+def query_weights(
+    trace: Trace, kind: Kind, layer: int, head: int, query: int
+) -> Floats:
+    """Return one row of one head, [K]; only this is derived if uncached."""
+    row: Floats = row_weights(trace, kind, layer, head, slice(query, query + 1))[0]
+    return row
+
+
 def keeps_rows(trace: Trace, kind: Kind) -> bool:
     """Whether later keys leave the weights of a kind's earlier rows unchanged.
 

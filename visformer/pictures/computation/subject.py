@@ -12,7 +12,7 @@ import numpy as np
 from visformer.analysis.sublayers import LayerRows
 from visformer.language import N_, _
 from visformer.pictures.attention.maps import FEWEST, labels
-from visformer.pictures.attention.weights import doubled, head_weights, row_weights
+from visformer.pictures.attention.weights import doubled, head_weights, query_weights
 from visformer.pictures.picture import Axis, named
 from visformer.pictures.selection import (
     AT_FIRST,
@@ -272,8 +272,7 @@ def focus(trace: Trace, selection: Selection) -> AttentionCell:
         return cell
     last = len(trace.tokens(kind)[0]) - 1
     read = as_read(trace, kind, [selection.layer])
-    at = kind, selection.layer, selection.head
-    (row,) = row_weights(read, *at, slice(last, last + 1))
+    row = query_weights(read, kind, selection.layer, selection.head, last)
     best = 0 if np.isnan(row).all() else int(np.nanargmax(row))
     return AttentionCell(kind, last, best)
 

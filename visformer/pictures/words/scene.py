@@ -16,7 +16,7 @@ from visformer.analysis.head_measures import (
 from visformer.pictures.attention.maps import layer_and_head
 from visformer.pictures.attention.mosaic import is_large
 from visformer.pictures.attention.token_groups import hidden_tokens
-from visformer.pictures.attention.weights import head_weights, row_weights
+from visformer.pictures.attention.weights import head_weights, query_weights
 from visformer.pictures.selection import DEFAULT_LOOK, Look, Selection
 from visformer.pictures.token_names import row_word, word
 from visformer.values.arrays import Floats
@@ -95,7 +95,7 @@ def _reads(trace: Trace, selection: Selection, row: int, key: int | None) -> Rea
     kind = selection.kind
     layer, head = layer_and_head(trace, selection, kind)
     trace = as_read(trace, kind, [layer])  # what is read most may not be shown
-    (weights,) = row_weights(trace, kind, layer, head, slice(row, row + 1))
+    weights = query_weights(trace, kind, layer, head, row)
     column = int(weights.argmax()) if key is None else key  # a NaN, if there is one
     weight = float(weights[column])
     alike = int(np.isclose(weights, weight, rtol=1e-6, atol=0).sum())

@@ -60,7 +60,7 @@ def _ask_file(
 def asked_pairs(parent: QWidget) -> str:
     """Ask for a file of pairs; "" for none."""
     title, kinds = _("A file of pairs"), _("Pairs of sentences (*.tsv *.txt *.gz)")
-    return QFileDialog.getOpenFileName(parent, title, "", kinds)[0]
+    return QFileDialog.getOpenFileName(parent, title, "", f"{kinds};;*")[0]
 
 
 def _runs_offered(session: Session, head: HeadFrom) -> Iterator[Offer]:

@@ -7,7 +7,6 @@ from operator import attrgetter
 from PySide6.QtCore import QRect, Qt
 from PySide6.QtGui import QColor, QPainter, QPalette
 from PySide6.QtWidgets import (
-    QFileDialog,
     QHBoxLayout,
     QStyle,
     QStyledItemDelegate,
@@ -33,6 +32,7 @@ from visformer.ui.widgets.sorted_table import (
     SortedTable,
     number_column,
 )
+from visformer.ui.window.change_offers import asked_pairs
 from visformer.ui.window.window_parts import WindowParts
 from visformer.values.pieces import begins_word, marks_of, plain
 from visformer.values.scanned import ScannedPair
@@ -149,10 +149,7 @@ class SentencesPage(View):
         self.table.draw(self._listed)
 
     def _choose(self) -> None:
-        path, _kind = QFileDialog.getOpenFileName(
-            self, _("Pairs of sentences"), "", "*.tsv *.txt *.gz;;*"
-        )
-        if path:
+        if path := asked_pairs(self):
             self.session.do(scans.scan, path)
 
     def _save(self) -> None:
