@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from visformer.language import N_, _
+from visformer.language import N_, _, ngettext
 
 FaultKind = Literal["stuck", "too long", "unrelated or wrong", "left out"]
 KINDS: dict[FaultKind, str] = {
@@ -74,12 +74,14 @@ class Calibration:
     @property
     def sentence(self) -> str:
         """Which layer serves, and why."""
-        return _(
+        return ngettext(
+            "Layer {layer} of {layers} of the cross-attention tells what was left out: "
+            "tried on {n} pair without its second half, AUROC {auroc:.2f}.",
             "Layer {layer} of {layers} of the cross-attention tells what was left out: "
             "tried on {n} pairs without their second half, AUROC {auroc:.2f}.",
+            self.pairs,
             layer=self.layer + 1,
             layers=self.layers,
-            n=self.pairs,
             auroc=self.auroc,
         )
 
