@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
 from tests.models import tiny_checkpoint
-from visformer.core import parts
+from visformer.core import parts, threads
 from visformer.core.decoding import Decoding
-from visformer.core.parts import FeedForward
+from visformer.core.parts import FeedForward, attention_weights
 from visformer.core.pauses import InterruptedPass, looked_at, pause, telling
 
 TEXT = "abcdefgh"
@@ -33,6 +37,73 @@ def test_blocks_of_rows_give_the_same_numbers(monkeypatch: pytest.MonkeyPatch) -
     whole = feed(x)
     monkeypatch.setattr(parts, "ROWS_BLOCK", 3)
     torch.testing.assert_close(feed(x), whole)
+
+
+@pytest.fixture
+def shared(monkeypatch: pytest.MonkeyPatch) -> set[int]:
+    """Let two threads share blocks of one row; the names of threads that computed."""
+    seen: set[int] = set()
+
+    def noted(*given: Any) -> torch.Tensor:
+        seen.add(threading.get_ident())
+        return attention_weights(*given)
+
+    monkeypatch.setattr(parts, "SHARED", 1)
+    monkeypatch.setattr(parts, "WEIGHTS_BLOCK", 1)
+    monkeypatch.setattr(parts, "ROWS_BLOCK", 2)
+    monkeypatch.setattr(parts, "attention_weights", noted)
+    monkeypatch.setattr(threads._Long, "threads", 2)
+    return seen
+
+
+def test_threads_that_share_a_pass_give_the_same_digits(
+    shared: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Decoding(tiny_checkpoint(), TEXT).start
+    assert threading.get_ident() not in shared
+    monkeypatch.setattr(threads._Long, "threads", 1)
+    alone = Decoding(tiny_checkpoint(), TEXT).start
+    for name in ("encoder_rows", "memory_rows"):
+        one, other = getattr(made, name), getattr(alone, name)
+        assert np.array_equal(one, other) is True, name
+
+
+def test_a_shared_pass_is_ended_at_a_pause(shared: set[int]) -> None:
+    decoding, looks = Decoding(tiny_checkpoint(), TEXT), itertools.count()
+
+    def look(share: float | None) -> None:
+        if next(looks) == 4:
+            raise InterruptedPass
+
+    with pytest.raises(InterruptedPass), looked_at(look):
+        decoding.step()
+    whole = Decoding(tiny_checkpoint(), TEXT).step()
+    assert np.array_equal(decoding.step().decoder_rows, whole.decoder_rows) is True
+
+
+def test_an_error_of_a_thread_is_raised_where_the_pass_was_begun(
+    shared: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*given: Any) -> torch.Tensor:
+        raise MemoryError
+
+    monkeypatch.setattr(parts, "attention_weights", fails)
+    with pytest.raises(MemoryError):
+        _start = Decoding(tiny_checkpoint(), TEXT).start
+
+
+def test_hooks_and_dropout_run_in_order_on_the_callers_thread(
+    shared: set[int],
+) -> None:
+    feed, idents = FeedForward(d_model=4, inner=8, dropout=0.5), []
+    feed.w1.register_forward_hook(lambda *given: idents.append(threading.get_ident()))
+    with torch.no_grad():
+        feed.eval()(torch.rand(1, 9, 4))
+    assert set(idents) == {threading.get_ident()}
+    attention, x = parts.Attention(d_model=4, heads=2, dropout=0.5), torch.rand(1, 9, 4)
+    with torch.no_grad():
+        attention(x, x, torch.ones(1, 1, 9, dtype=torch.bool))
+    assert shared == {threading.get_ident()}
 
 
 def test_an_encoding_is_ended_at_a_pause_and_made_again(

@@ -38,6 +38,7 @@ from visformer.engine.messages import (
     Replaced,
 )
 from visformer.engine.mirror import Decoded
+from visformer.engine.wire import Wire
 from visformer.formats.loading import load
 
 
@@ -121,7 +122,7 @@ def test_memory_that_runs_out_is_a_sentence() -> None:
             patch.setitem(process.HANDLERS, Batch, failing(error))
             sent: list[Answer] = []
             near, _far = multiprocessing.Pipe()
-            server = process.Server(near)
+            server = process.Server(Wire(near))
             server.send = sent.append
             server.answer(Numbered(1, Batch(sources=("a",))))
         (refused,) = sent

@@ -19,7 +19,7 @@ from torch import Tensor
 
 import visformer
 from tests.models import tiny_checkpoint
-from visformer.core import parts
+from visformer.core import parts, threads
 from visformer.core.decoding import Decoding
 from visformer.core.vocabulary import named
 from visformer.engine import process
@@ -115,6 +115,8 @@ def importing(monkeypatch: pytest.MonkeyPatch, *, spare: bool) -> list[object]:
     monkeypatch.setattr(os, "setpriority", lambda _, *given: ways.update([given]))
     monkeypatch.setattr(gc, "freeze", lambda: None)  # it would hold for all tests
     monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
+    monkeypatch.setattr(threads._Long, "threads", None)
+    monkeypatch.setattr(process, "Wire", lambda given: given)
     serve(cast(Connection, pipe), 1, "", spare)
     assert threading.get_native_id() not in ways
     return done

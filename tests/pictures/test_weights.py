@@ -12,7 +12,6 @@ from visformer.analysis.sublayers import joined_heads
 from visformer.paths import resource
 from visformer.pictures.attention import weights
 from visformer.pictures.attention.weights import (
-    WeightsKey,
     head_parts,
     head_weights,
     layers_weights,
@@ -81,13 +80,12 @@ def test_a_growing_trace_only_adds_rows(
     kind: Kind, layers: range, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     starts: list[int] = []
-    derive = weights._derived
 
-    def noted(trace: Trace, key: WeightsKey, rows: slice) -> Floats:
+    def noted(layers: list[AttentionHeads], rows: slice) -> Floats:
         starts.append(rows.start)
-        return derive(trace, key, rows)
+        return weights_of(layers, rows)
 
-    monkeypatch.setattr(weights, "_derived", noted)
+    monkeypatch.setattr(weights, "weights_of", noted)
     for trace in grown(make_trace(4, 5)):
         found = layers_weights(trace, kind, layers)
         every = [trace.attention(kind, layer) for layer in layers]

@@ -54,3 +54,12 @@ def test_without_room_it_stands_below_the_pictures(window: MainWindow) -> None:
     assert folded.top() > place(window, window.large).bottom()
     window.side.show(True)
     assert told(window, "A short one.").width() < 0.5 * window.large.width()
+
+
+def test_a_message_that_stands_asks_for_nothing(window: MainWindow) -> None:
+    told(window, "A sentence that stays.")
+    stack, asked = window.findChildren(MessageStack)[0], []
+    stack.changed.connect(lambda: asked.append(1))
+    for _turn in range(10):
+        QApplication.processEvents()
+    assert len(asked) <= 1  # a window that is looked at needs no processor

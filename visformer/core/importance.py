@@ -19,8 +19,9 @@ from torch import Tensor
 from visformer.core.attribution import KnownRun, chosen_log_p, forced_log_p
 from visformer.core.decoding import Decoding
 from visformer.core.loaded import Loaded
+from visformer.core.model import work
 from visformer.core.models import Model, SourceTokens, WorkDone
-from visformer.core.threads import few_threads, work
+from visformer.core.threads import few_threads
 from visformer.errors import InputError
 from visformer.files import read_pairs, short
 from visformer.language import _

@@ -305,3 +305,16 @@ class Transformer(nn.Module):
         masks = make_masks(self.config.mask_rule, source != pad, target != pad)
         memory = self.encode(source, masks.encoder).output  # [B, S, D]
         return self.decode(target, memory, masks.decoder, masks.cross).output
+
+
+def work(model: Transformer, tokens: int, sentences: int = 1) -> float:
+    """Return roughly how many multiplications a pass over ``tokens`` tokens takes.
+
+    ``tokens`` is the number per sentence. Every weight is used once per token, and
+    attention compares every pair of tokens.
+    """
+    config = model.config
+    layers = config.encoder_layers + config.decoder_layers
+    weights = layers * config.d_model * (4 * config.d_model + 2 * config.feed_forward)
+    scores = 2 * layers * config.d_model * tokens
+    return float(sentences * tokens * (weights + scores))

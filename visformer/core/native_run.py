@@ -13,6 +13,7 @@ from visformer.core.incremental import DecoderRows
 from visformer.core.lens_rows import read_streams
 from visformer.core.loaded import Loaded
 from visformer.core.mask_rules import RULES, encoder_mask, real_tokens
+from visformer.core.model import work
 from visformer.core.models import Reached, SourceTokens
 from visformer.core.modified import (
     LayeredMasks,
@@ -23,7 +24,7 @@ from visformer.core.modified import (
 from visformer.core.next_tokens import NextTokens
 from visformer.core.pauses import telling
 from visformer.core.rows import empty_trace, stack_rows
-from visformer.core.threads import few_threads, work
+from visformer.core.threads import few_threads
 from visformer.errors import InputError
 from visformer.values.arrays import Bools, Floats
 from visformer.values.intervention import Intervention

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from visformer.core.pauses import pause
+from visformer.core.threads import in_threads, unhooked
 from visformer.values.arrays import Floats
 from visformer.values.changes.run_change import UNCHANGED, LocalChanges
 from visformer.values.config import Activation, Biases, NormRule
@@ -29,6 +30,7 @@ Array = TypeVar("Array", Tensor, Floats)  # one row is computed in numpy
 QUERY_BLOCK = 1024  # queries computed at once, so that [H, Q, K] stays small
 WEIGHTS_BLOCK = 1 << 21  # weights computed at once: they stay in the processor's cache
 ROWS_BLOCK = 1024  # rows that go through a feed-forward network at once
+SHARED = 1024  # queries from which on threads share them
 
 
 class Projections(NamedTuple):
@@ -103,7 +105,10 @@ def attention_weights(
     if mask is not None:
         scores = scores.masked_fill_(~mask, masked_value)  # [B, H, Q, K]
     weights: Tensor = changes.apply(
-        "weights", scores.softmax(-1), first=first, beside=mask
+        "weights",
+        torch.softmax(scores, -1, out=None if scores.requires_grad else scores),
+        first=first,
+        beside=mask,
     )
     return weights
 
@@ -119,6 +124,14 @@ def weights_by_blocks(
 
     ``q`` [B, H, Q, d], ``k`` [B, H, K, d], ``mask`` bool, broadcast to [B, Q, K].
     """
+    for first, some, allowed in _blocks(q, k, mask, changes):
+        yield attention_weights(some, k, allowed, masked_value, changes, first)
+
+
+def _blocks(
+    q: Tensor, k: Tensor, mask: Tensor | None, changes: LocalChanges
+) -> Iterator[tuple[int, Tensor, Tensor | None]]:
+    """Yield the first row, the queries and the mask of each block; pause between."""
     (heads, queries), keys = q.shape[1:3], k.shape[2]
     block = max(1, min(QUERY_BLOCK, WEIGHTS_BLOCK // max(1, heads * keys)))
     masks: Iterable[Tensor | None] = itertools.repeat(None)
@@ -130,7 +143,7 @@ def weights_by_blocks(
     for first, some, allowed in blocks:  # [B, H, n, d] and [B, 1, n, K]
         if first:
             pause(first / queries)
-        yield attention_weights(some, k, allowed, masked_value, changes, first)
+        yield first, some, allowed
 
 
 def attend(
@@ -149,11 +162,22 @@ def attend(
     weights.
     """
     v = changes.apply("values", v)
-    blocks = [
-        (dropout(weights) if dropout else weights) @ v  # [B, H, n, d]
-        for weights in weights_by_blocks(q, k, mask, masked_value, changes)
-    ]
-    z = torch.cat(blocks, 2) if len(blocks) > 1 else blocks[0]  # [B, H, Q, d]
+
+    def weighted(block: tuple[int, Tensor, Tensor | None]) -> Tensor:
+        first, some, allowed = block
+        weights = attention_weights(some, k, allowed, masked_value, changes, first)
+        return (dropout(weights) if dropout else weights) @ v  # [B, H, n, d]
+
+    blocks, alone = _blocks(q, k, mask, changes), dropout or changes.changes
+    if alone or torch.is_grad_enabled() or q.shape[2] <= SHARED or not _on_cpu(q):
+        made = [weighted(block) for block in blocks]
+        z = torch.cat(made, 2) if len(made) > 1 else made[0]  # [B, H, Q, d]
+    else:
+        k, v, at = k.contiguous(), v.contiguous(), 0  # else each block would copy them
+        z = q.new_empty(*q.shape[:3], v.shape[3])  # [B, H, Q, d]
+        for some in in_threads(weighted, blocks):  # kept, they would scatter the memory
+            z[:, :, at : at + some.shape[2]] = some
+            at += some.shape[2]
     return join_heads(changes.apply("output", changes.apply("heads", z)))
 
 
@@ -192,7 +216,7 @@ class Attention(nn.Module):
         z = attend(
             *(q, k, v, mask, self.masked_value),
             changes=self.changes,
-            dropout=self.dropout,
+            dropout=self.dropout if self.training else None,
         )  # [B, Q, D]
         return self.output(z), projections
 
@@ -213,6 +237,16 @@ def feed_forward(
     if gate is not None:
         inner = inner * gate(x)  # [..., F]
     return w2(inner)  # [..., D]
+
+
+def _on_cpu(x: Tensor) -> bool:
+    return x.device.type == "cpu"
+
+
+def _row_blocks(x: Tensor) -> Iterator[Tensor]:
+    for some in x.split(ROWS_BLOCK, -2):
+        pause()
+        yield some
 
 
 class FeedForward(nn.Module):
@@ -240,11 +274,11 @@ class FeedForward(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """[..., D] -> [..., D]; long ones by blocks of rows, with pauses between."""
         if x.dim() > 1 and x.shape[-2] > ROWS_BLOCK:
-            blocks = []
-            for some in x.split(ROWS_BLOCK, -2):
-                pause()
-                blocks.append(self._rows(some))
-            return torch.cat(blocks, -2)
+            alone = torch.is_grad_enabled() or self.training or not _on_cpu(x)
+            shared = not alone and unhooked(self)
+            return torch.cat(
+                list((in_threads if shared else map)(self._rows, _row_blocks(x))), -2
+            )
         return self._rows(x)
 
     def _rows(self, x: Tensor) -> Tensor:

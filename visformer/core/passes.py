@@ -17,7 +17,7 @@ from visformer.core.corpus_mean import with_means
 from visformer.core.lens_rows import read_streams
 from visformer.core.loaded import Loaded
 from visformer.core.mask_rules import RULES, Masks, make_masks, real_tokens
-from visformer.core.model import StackRecord
+from visformer.core.model import StackRecord, work
 from visformer.core.models import Model, SourceTokens, opened
 from visformer.core.modified import (
     LayeredMasks,
@@ -40,7 +40,7 @@ from visformer.core.rows import (
     text_pieces,
 )
 from visformer.core.search import exhausted
-from visformer.core.threads import few_threads, work
+from visformer.core.threads import few_threads
 from visformer.errors import InputError
 from visformer.language import _, ngettext
 from visformer.values.arrays import Floats, read_only

@@ -26,12 +26,13 @@ from visformer.arguments import as_path, is_several, wrong_type
 from visformer.core.check import checking
 from visformer.core.loaded import Loaded
 from visformer.core.mask_rules import RULES, padded
+from visformer.core.model import work
 from visformer.core.models import Model, SourceTokens, bundled, opened
 from visformer.core.modified import LayeredMasks
 from visformer.core.parts import Projections, split_heads, weights_by_blocks
 from visformer.core.passes import allowed_masks
 from visformer.core.rows import host
-from visformer.core.threads import few_threads, work
+from visformer.core.threads import few_threads
 from visformer.core.translation import cut_notice
 from visformer.errors import InputError
 from visformer.files import not_a_pair, pair_lines

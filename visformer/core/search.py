@@ -23,9 +23,10 @@ from visformer.core.mask_rules import (
     padded,
     real_tokens,
 )
+from visformer.core.model import work
 from visformer.core.models import BeamRows, ModelRun, Vocabulary, WorkDone
 from visformer.core.sampling import best_first
-from visformer.core.threads import few_threads, work
+from visformer.core.threads import few_threads, unhooked
 from visformer.language import _
 from visformer.values.beam_search import BeamSearch, EndedBeam, score
 from visformer.values.config import ModelConfig
@@ -118,12 +119,9 @@ def search(
 
 
 def _runs_beside(checkpoint: Loaded) -> bool:
-    """Whether two threads may run the model at once: no hook would notice it."""
+    """Whether two threads may run the model at once."""
     plain = checkpoint.device.type == "cpu" and checkpoint.packed is not None
-    hooks = (
-        m._forward_hooks or m._forward_pre_hooks for m in checkpoint.model.modules()
-    )
-    return plain and not any(hooks)
+    return plain and unhooked(checkpoint.model)
 
 
 def _beside(

@@ -11,15 +11,17 @@ import contextlib
 import ctypes
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 
-from visformer.core.model import Transformer
-
+Block = TypeVar("Block")
+Worked = TypeVar("Worked")
 SMALL = 1 << 33  # multiplications that one thread does in about 250 ms
 _BLAS = (  # names of the functions that get and set the threads of numpy's library
     ("scipy_openblas_get_num_threads64_", "scipy_openblas_set_num_threads64_"),
@@ -49,17 +51,52 @@ def few_threads(multiplications: float = 0) -> Iterator[None]:
         _NUMPY.end()
 
 
-def work(model: Transformer, tokens: int, sentences: int = 1) -> float:
-    """Return roughly how many multiplications a pass over ``tokens`` tokens takes.
+class _Long:
+    """How many threads share the blocks of long work; None: as many as torch has."""
 
-    ``tokens`` is the number per sentence. Every weight is used once per token, and
-    attention compares every pair of tokens.
+    threads: int | None = None
+
+
+def share_long_work(threads: int) -> None:
+    """Let so many threads share the blocks of long work, whatever torch has."""
+    _Long.threads = threads
+
+
+def in_threads(
+    function: Callable[[Block], Worked], blocks: Iterable[Block]
+) -> Iterator[Worked]:
+    """Yield ``function(block)`` in order, of several at once, each on one thread.
+
+    torch's own threads would spin while they wait for a core that something else uses.
+    ``blocks`` are taken one by one, by the calling thread. For inference.
     """
-    config = model.config
-    layers = config.encoder_layers + config.decoder_layers
-    weights = layers * config.d_model * (4 * config.d_model + 2 * config.feed_forward)
-    scores = 2 * layers * config.d_model * tokens
-    return float(sentences * tokens * (weights + scores))
+    threads = _Long.threads or torch.get_num_threads()
+    if threads == 1:
+        yield from map(function, blocks)
+        return
+
+    @torch.inference_mode(torch.is_inference_mode_enabled())
+    @torch.no_grad()
+    def made(block: Block) -> Worked:
+        return function(block)
+
+    begun: deque[Future[Worked]] = deque()
+    with few_threads(), ThreadPoolExecutor(threads) as pool:
+        try:
+            for block in blocks:
+                begun.append(pool.submit(made, block))
+                if len(begun) > threads:
+                    yield begun.popleft().result()
+            while begun:
+                yield begun.popleft().result()
+        finally:
+            for one in begun:
+                one.cancel()
+
+
+def unhooked(module: torch.nn.Module) -> bool:
+    """Whether two threads may run a module at once: no hook would notice it."""
+    return not any(m._forward_hooks or m._forward_pre_hooks for m in module.modules())
 
 
 class _NumpyThreads:

@@ -35,6 +35,7 @@ from visformer.engine.messages import (
     Stopped,
 )
 from visformer.engine.mirror import Mirror
+from visformer.engine.wire import Wire
 from visformer.engine.worker import Pool, Worker
 from visformer.language import N_, _
 from visformer.values.facts import ModelFacts
@@ -446,7 +447,7 @@ class RemoteEngine:
         self, listener: Callable[[Event], None], connection: Connection
     ) -> None:
         """Listen on a thread of its own, on which ``listener`` is called."""
-        self._listener, self._connection = listener, connection
+        self._listener, self._wire = listener, Wire(connection)
         self._lock = threading.Lock()
         self._number, self._mirror = 0, Mirror()
         self._closing = self._ended = False
@@ -466,7 +467,7 @@ class RemoteEngine:
             self._number += 1
             number, ended = self._number, self._ended
             with contextlib.suppress(*GONE):
-                self._connection.send(Numbered(number, request))
+                self._wire.send(Numbered(number, request))
         if ended and not isinstance(request, Stop):
             self._listener(Refused(number=number, reason=_(ENDED)))
         return number
@@ -485,12 +486,12 @@ class RemoteEngine:
 
     def _read(self) -> None:
         """Read until either side ends; nobody else closes what is read from."""
-        with self._connection:
+        with contextlib.closing(self._wire):
             while not self._closing:
                 try:
-                    if not self._connection.poll(LOOK_SECONDS):
+                    if not self._wire.poll(LOOK_SECONDS):
                         continue
-                    answer: Answer = self._connection.recv()
+                    answer: Answer = self._wire.recv()
                 except GONE:
                     break
                 self._pass_on(answer)

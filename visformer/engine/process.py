@@ -75,6 +75,7 @@ from visformer.engine.messages import (
     Unable,
 )
 from visformer.engine.starter import end_with
+from visformer.engine.wire import Wire
 from visformer.errors import VisformerError, is_memory, stack_words
 from visformer.language import _
 from visformer.own_process import limit_memory
@@ -107,20 +108,21 @@ def serve(connection: Connection, parent: int, crashes: str, spare: bool) -> Non
     if crashes:
         with contextlib.suppress(OSError):
             faulthandler.enable(open(crashes, "a"))  # noqa: SIM115
+    wire = Wire(connection)
     try:
         _import_torch(aside=spare)
     except Exception as error:
-        connection.send(Unable(number=0, reason=_named(error)))
+        wire.send(Unable(number=0, reason=_named(error)))
         sys.exit(1)
     with contextlib.suppress(*GONE):
-        connection.send(Ready(number=0))
-        Server(connection).serve()
+        wire.send(Ready(number=0))
+        Server(wire).serve()
 
 
 def serve_model(model: Model, connection: Connection) -> None:
     """Answer the requests on a model of this program, until its window is closed."""
     with contextlib.suppress(EOFError, OSError):
-        Server(connection, model).serve()
+        Server(Wire(connection), model).serve()
 
 
 def _import_torch(*, aside: bool) -> None:
@@ -131,9 +133,12 @@ def _import_torch(*, aside: bool) -> None:
             threads.submit(import_module, "torch").result()
     import torch
 
+    from visformer.core.threads import share_long_work
+
     gc.freeze()  # its objects live forever: later collections skip them
     gc.enable()
-    # a second thread does not help with one sentence, and the window needs a core
+    # a second thread helps with long sentences alone, and the window needs a core
+    share_long_work(torch.get_num_threads())
     torch.set_num_threads(1)
 
 
@@ -158,11 +163,11 @@ class Server:
     If it is a ``served`` one of somebody's own program, no other is opened.
     """
 
-    def __init__(self, connection: Connection, served: Model | None = None) -> None:
-        self._connection, self.model = connection, served
+    def __init__(self, wire: Wire, served: Model | None = None) -> None:
+        self._wire, self.model = wire, served
         self.is_serving = served is not None
         self._waiting: Numbered | None = None  # received while a request ran
-        self.send: Callable[[Answer], None] = connection.send
+        self.send: Callable[[Answer], None] = wire.send
         self.decodes = Decodes(self.send)
 
     def serve(self) -> None:
@@ -176,10 +181,10 @@ class Server:
         An ``Open`` is never skipped: what comes after it is meant for its model. Nor
         is a side request: it is answered before the requests around it.
         """
-        newest: Numbered = self._waiting or self._connection.recv()
+        newest: Numbered = self._waiting or self._wire.recv()
         self._waiting = None
-        while not _stands_alone(newest.request) and self._connection.poll():
-            newer: Numbered = self._connection.recv()
+        while not _stands_alone(newest.request) and self._wire.poll():
+            newer: Numbered = self._wire.recv()
             if newer.request.is_side_request:
                 self.answer(newer)
             else:
@@ -188,8 +193,8 @@ class Server:
 
     def _interrupted(self) -> bool:
         """Tell whether a newer request waits; side requests are answered meanwhile."""
-        while self._waiting is None and self._connection.poll():
-            newer: Numbered = self._connection.recv()
+        while self._waiting is None and self._wire.poll():
+            newer: Numbered = self._wire.recv()
             if newer.request.is_side_request:
                 self.answer(newer)
             else:

@@ -8,12 +8,12 @@ import os
 import queue
 import threading
 from collections.abc import Callable, Iterable
-from multiprocessing.connection import Connection
 from typing import Any
 
 from visformer.engine.messages import Answer, Logged, Numbered, Unable
 from visformer.engine.process import serve
 from visformer.engine.starter import Starter
+from visformer.engine.wire import Wire
 from visformer.files import available_memory
 from visformer.language import _
 
@@ -41,8 +41,8 @@ class Worker:
         # numpy reads it when it is imported; see ``serve``
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         context: Any = multiprocessing.get_context("spawn")
-        self.connection: Connection
-        self.connection, theirs = context.Pipe()
+        ours, theirs = context.Pipe()
+        self._wire = Wire(ours)
         self.process = context.Process(
             target=serve,
             args=(theirs, os.getpid(), crashes, spare),
@@ -68,7 +68,7 @@ class Worker:
     def _write(self) -> None:
         for numbered in iter(self._outbox.get, None):
             try:
-                self.connection.send(numbered)
+                self._wire.send(numbered)
             except OSError:
                 log.warning("request %s found no engine process", numbered.number)
 
@@ -76,7 +76,7 @@ class Worker:
         answer: Answer | None
         while True:
             try:
-                answer = self.connection.recv()
+                answer = self._wire.recv()
             except (EOFError, OSError):
                 answer = None
             if isinstance(answer, Logged):
@@ -104,7 +104,7 @@ class Worker:
         for thread in self._threads:
             if threading.current_thread() is not thread:
                 thread.join()
-        self.connection.close()
+        self._wire.close()
 
     def how_it_ended(self) -> str:
         """Name what ended the process: its own words, a signal, or the exit code."""

@@ -48,6 +48,11 @@ class AttentionHeads:
         queries, mask = self.queries[:count], self.mask[:count]
         return replace(self, queries=queries, mask=mask, shown=count)
 
+    def copied(self) -> AttentionHeads:
+        """Return the same heads with queries and keys side by side in memory."""
+        queries, keys = (np.ascontiguousarray(x) for x in (self.queries, self.keys))
+        return replace(self, queries=queries, keys=keys)
+
     def products(self, rows: slice = ALL) -> Floats:
         """Return q.k of some query rows and all keys, [H, rows, K]."""
         return self._products(rows)[..., : len(self.keys)][..., : self.shown]
@@ -145,6 +150,8 @@ def weights_of(layers: Sequence[AttentionHeads], rows: slice = ALL) -> Floats:
     Layers that differ in queries and keys alone are as one, which is faster.
     """
     one = layers[0]
+    if len(layers) == 1:
+        return one.weights(rows)
     for other in layers:
         plain = other.captured is None and other.added is None
         plain &= not other.changes.acts("scores", "head mask", "weights")

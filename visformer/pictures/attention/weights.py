@@ -16,7 +16,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from visformer.values.arrays import Floats, later, read_only
-from visformer.values.attention_heads import ALL, QUERIES, weights_of
+from visformer.values.attention_heads import (
+    ALL,
+    QUERIES,
+    AttentionHeads,
+    weights_of,
+)
 from visformer.values.facts import Kind
 from visformer.values.trace import Trace
 
@@ -169,8 +174,9 @@ def _extending(trace: Trace, key: WeightsKey) -> Iterator[None]:
     room = old if old is not None and _fits(shape, old) else _with_room(shape, old)
     step = max(QUERIES, SLICE // max(1, columns) // QUERIES * QUERIES)
     sealed, step = True, max(1, rows) if head is None else step  # few, at once
+    derived_from = _heads(whole, key)
     for first in range(done, max(rows, done + 1), step):
-        weights = _derived(whole, key, slice(first, min(rows, first + step)))
+        weights = weights_of(derived_from, slice(first, min(rows, first + step)))
         sealed &= kind != "decoder" or not _reads_later(weights, first)
         room[:, first : first + weights.shape[1], :columns] = weights
         yield
@@ -178,13 +184,14 @@ def _extending(trace: Trace, key: WeightsKey) -> Iterator[None]:
     whole.memo.keep(whole.storage, key, _KeptWeights(part, sealed, room), room.size)
 
 
-def _derived(trace: Trace, key: WeightsKey, rows: slice) -> Floats:
-    """Return the weights of some rows of heads, layer by layer, [N, rows, K]."""
+def _heads(trace: Trace, key: WeightsKey) -> list[AttentionHeads]:
+    """Return the heads of an entry, layer by layer."""
     kind, layer, head = key
-    if layer is not None:
-        return trace.attention_heads(kind, layer, head).weights(rows)
-    layers = range(trace.layers(kind))
-    return weights_of([trace.attention_heads(kind, layer) for layer in layers], rows)
+    if layer is None:
+        return [trace.attention_heads(kind, one) for one in range(trace.layers(kind))]
+    one = trace.attention_heads(kind, layer, head)
+    # a head's keys are far apart in the Trace, and every slice reads all of them
+    return [one.copied() if head is not None else one]
 
 
 def _fits(shape: tuple[int, ...], room: Floats) -> bool:

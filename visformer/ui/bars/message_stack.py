@@ -73,7 +73,8 @@ class MessageStack(QFrame):
         if self.isHidden():
             return 0
         edge, least = theme.gap(self), self.minimumSizeHint()
-        self._column.setSpacing(edge)
+        if self._column.spacing() != edge:  # else each layout would ask for another
+            self._column.setSpacing(edge)
         inside = aside.adjusted(edge, edge, -edge, -edge)
         line = self.fontMetrics().height()
         stands = inside.width() >= max(least.width(), LEAST_WIDTH * line)
