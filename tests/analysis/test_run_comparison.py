@@ -6,11 +6,13 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 import pytest
 
 from tests.traces import make_trace
+from visformer.analysis import run_comparison
 from visformer.analysis.run_comparison import (
     TokenAlignment,
     align_sources,
@@ -259,7 +261,7 @@ def test_weights_of_joined_keys_are_added_and_rows_averaged() -> None:
     wanted = js_divergence(joined, theirs).mean(-1)
     kind, layer, found = next(head_divergences(pairing, one, other))
     assert (kind, layer) == ("encoder", 0)
-    np.testing.assert_allclose(found, wanted, atol=1e-6)
+    np.testing.assert_allclose(cast(Floats, found), wanted, atol=1e-6)
 
 
 def test_keys_without_a_counterpart_are_compared_as_one() -> None:
@@ -273,7 +275,25 @@ def test_keys_without_a_counterpart_are_compared_as_one() -> None:
         left = own[..., rest].sum(-1, keepdims=True)
         rows.append(np.concatenate([own[..., :1], own[..., -1:], left], -1))
     _kind, _layer, found = next(head_divergences(pairing, one, other))
-    np.testing.assert_allclose(found, js_divergence(*rows).mean(-1), atol=1e-6)
+    wanted = js_divergence(*rows).mean(-1)
+    np.testing.assert_allclose(cast(Floats, found), wanted, atol=1e-6)
+
+
+@pytest.mark.parametrize("tokens", ["a b c", "ab c"])
+def test_a_layer_compared_in_parts_has_the_same_divergences(
+    tokens: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = reading("ab c", "a", "b", "c"), reading("ab c", *tokens.split())
+    pairing = pair(one, other)
+    whole = [*head_divergences(pairing, one, other)]
+    monkeypatch.setattr(run_comparison, "PART", 1)
+    parts = [*head_divergences(pairing, one, other)]
+    breaks = sum(heads is None for _kind, _layer, heads in parts)
+    assert breaks >= len(pairing.source.groups) - 1
+    made = [part for part in parts if part[2] is not None]
+    for (*place, found), (*wanted, heads) in zip(made, whole, strict=True):
+        assert place == wanted
+        np.testing.assert_allclose(cast(Floats, found), cast(Floats, heads), atol=1e-7)
 
 
 def test_only_what_both_have_is_compared() -> None:

@@ -18,10 +18,12 @@ from numpy.typing import NDArray
 
 from visformer.errors import InputError
 from visformer.values.arrays import Floats
+from visformer.values.attention_heads import ALL, AttentionHeads
 from visformer.values.facts import SIDES, Kind
 from visformer.values.step import Step
 from visformer.values.trace import Trace
 
+PART = 1 << 18  # weights of a layer that are compared at once: some milliseconds
 SAME_BITS = 1e-6  # divergences that are not larger are rounding
 SAME_LOG_P = 1e-3  # nats by which log p may differ by rounding
 MOST_DIGITS = 40  # of a pair of tokens aligned by hand
@@ -158,7 +160,8 @@ def compare_runs(
     pairing = pair(a, b, names=names, by=by, fed=fed)
     rows: dict[Kind, list[Floats]] = {}
     for kind, _layer, heads in head_divergences(pairing, a, b):
-        rows.setdefault(kind, []).append(heads)
+        if heads is not None:
+            rows.setdefault(kind, []).append(heads)
     return with_heads(pairing, rows)
 
 
@@ -333,7 +336,7 @@ def _same_names(
 ) -> Iterator[tuple[int, int]]:
     """Pair the tokens that cover no character, by name and in order."""
     bare = [
-        [at for at in range(len(trace.source)) if at not in {*of.values()}]
+        sorted({*range(len(trace.source))} - {*of.values()})
         for trace, of in zip((a, b), covered, strict=True)
     ]
     for name in dict.fromkeys(a.source[at] for at in bare[0]):
@@ -513,33 +516,81 @@ def js_divergence(p: NDArray[Any], q: NDArray[Any]) -> NDArray[Any]:
 
 def head_divergences(
     pairing: RunComparison, a: Trace, b: Trace
-) -> Iterator[tuple[Kind, int, Floats]]:
-    """Yield kind, layer and the divergence [H] of each of its heads, layer by layer."""
+) -> Iterator[tuple[Kind, int, Floats | None]]:
+    """Yield kind, layer and the divergence [H] of each of its heads, layer by layer.
+
+    A long layer is compared in parts, with None after each but the last.
+    """
     for kind, sizes in pairing.sizes.items():
         layers, heads = (min(pair) for pair in zip(*sizes, strict=True))
         for layer in range(layers):
-            rows = [
-                aligned_weights(pairing, kind, trace.attention(kind, layer)[:heads], at)
-                for at, trace in enumerate((a, b))
-            ]
-            same = np.array_equal(rows[0], rows[1])  # and nothing is NaN
-            found = np.zeros_like(rows[0][..., 0]) if same else js_divergence(*rows)
+            both = [trace.attention_heads(kind, layer).copied() for trace in (a, b)]
+            parts: list[Floats] = []
+            for part in _parts(pairing, kind, both):
+                if parts:
+                    yield kind, layer, None
+                rows = [
+                    _aligned_rows(pairing, kind, one, side, part)[:heads]
+                    for side, one in enumerate(both)
+                ]
+                same = np.array_equal(rows[0], rows[1])  # and nothing is NaN
+                none = np.zeros_like(rows[0][..., 0])
+                parts.append(none if same else js_divergence(*rows))
+            found = np.concatenate(parts, -1)  # [H, groups of queries]
             empty = np.full(heads, np.nan, np.float32)
             yield kind, layer, found.mean(-1) if found.shape[-1] else empty
 
 
+def _parts(
+    pairing: RunComparison, kind: Kind, both: Sequence[AttentionHeads]
+) -> Iterator[slice]:
+    """Yield groups of queries whose weights are few enough to be compared at once."""
+    count = len(_groups(pairing, kind)[0].groups)
+    row = max(one.keys.shape[0] * one.keys.shape[1] for one in both)
+    step = max(1, PART // max(1, row))
+    yield from (
+        slice(at, min(at + step, count)) for at in range(0, max(1, count), step)
+    )
+
+
+def _aligned_rows(
+    pairing: RunComparison, kind: Kind, heads: AttentionHeads, side: int, part: slice
+) -> Floats:
+    """Derive the weights of some groups of queries; see ``aligned_weights``."""
+    groups = _groups(pairing, kind)[0].groups[part]
+    rows = [at for group in groups for at in group[side]]
+    first, stop = (min(rows), max(rows) + 1) if rows else (0, 0)
+    weights = heads.weights(slice(first, stop))
+    return aligned_weights(pairing, kind, weights, side, part=part, first=first)
+
+
+def _groups(
+    pairing: RunComparison, kind: Kind
+) -> tuple[TokenAlignment, TokenAlignment]:
+    """Return how the queries of a kind are aligned, and how its keys are."""
+    of = {"source": pairing.source, "target": pairing.target}
+    queries, keys = (of[name] for name in SIDES[kind])
+    return queries, keys
+
+
 def aligned_weights(
-    pairing: RunComparison, kind: Kind, weights: Floats, side: int
+    pairing: RunComparison,
+    kind: Kind,
+    weights: Floats,
+    side: int,
+    *,
+    part: slice = ALL,
+    first: int = 0,
 ) -> Floats:
     """Return weights [..., Q, K] of a side as [..., groups of queries, and of keys].
 
     Rows of one group are averaged. Weights of one group of keys are added; the last
-    column has what is left for keys without a counterpart.
+    column has what is left for keys without a counterpart. Of a ``part`` of the groups
+    the weights of the rows from ``first`` on are enough.
     """
-    of = {"source": pairing.source, "target": pairing.target}
-    queries, keys = (of[name] for name in SIDES[kind])
-    made = _joined(weights, [group[side] for group in queries.groups], -2)  # [., G, K]
-    made = made.astype(np.float32)
+    queries, keys = _groups(pairing, kind)
+    rows = [tuple(at - first for at in one[side]) for one in queries.groups[part]]
+    made = _joined(weights, rows, -2).astype(np.float32)  # [..., G, K]
     columns = _joined(made, [group[side] for group in keys.groups], -1, total=True)
     rest = made[..., list(keys.rest[side])].sum(-1, keepdims=True)
     found: Floats = np.concatenate([columns, rest], -1)

@@ -52,7 +52,8 @@ def comparing(
     """Yield a comparison with the heads of more and more layers."""
     rows: dict[Kind, list[Floats]] = {}
     for kind, _layer, heads in head_divergences(found, *traces):
-        rows.setdefault(kind, []).append(heads)
+        if heads is not None:
+            rows.setdefault(kind, []).append(heads)
         yield with_heads(found, rows)
 
 

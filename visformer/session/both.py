@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary, ref
 
 from visformer.errors import InputError
 from visformer.language import _, sentences
+from visformer.pictures.selection import ALIGNED
 from visformer.pictures.side_by_side import (
     By,
     RunComparison,
@@ -41,6 +42,8 @@ def both(state: State) -> tuple[Trace, Trace] | None:
 def aligned(state: State) -> By:
     """Return how source tokens are aligned; what was paired by hand may not fit."""
     traces, by = both(state), state.views.aligned
+    if traces is not None and by in ALIGNED:
+        return by
     if traces is not None:
         with contextlib.suppress(InputError):
             align_sources(*traces, by)
