@@ -40,6 +40,7 @@ def test_pictures_are_those_of_the_command_whatever_was_drawn_before(
     assert QImage.fromData(first).size().toTuple() == (700, 600)
     other = visformer.render(TWO, view="masks", theme="dark", zoom=120, size="900x700")
     assert QImage.fromData(other).pixelColor(2, 2).lightness() < 100
+    visformer.render(ONE, figure=True, **options)  # what is large has the keyboard
     again = tmp_path / "again.png"
     visformer.render(path, again, **options)
     assert again.read_bytes() == first

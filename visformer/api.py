@@ -27,9 +27,10 @@ from visformer.arguments import (
 )
 from visformer.errors import InputError
 from visformer.file_kinds import RECORDED, recognised
-from visformer.files import check_suffix, save_result
+from visformer.files import check_suffix, save_result, saving
 from visformer.language import _
 from visformer.screen import check_screen
+from visformer.trace_file.run_arrays import write_runs
 from visformer.trace_file.saved_session import SavedRun, SavedSession
 from visformer.trace_file.trace_file import (
     describe_file,
@@ -322,7 +323,8 @@ def _given_file(
 
         trace = Decoding(cast("Model", trace), text).finish()
     path = folder / "run.vis"
-    save_session(path, [_saved_run(trace)])
+    with saving(path) as target, target.open("w+b") as file:  # on the disk or not
+        write_runs(file, [_saved_run(trace)], 0)
     return path
 
 

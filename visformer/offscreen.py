@@ -168,6 +168,7 @@ class Studio:
         """Empty the window for the next picture."""
         window = self.window
         window.large.restore()
+        window.tabs.setFocus()  # which what is large took
         for line in (window.source, window.reference):
             line.clear()
         window.session.go(self._empty)
@@ -405,7 +406,7 @@ def _wait(done: Callable[[], bool], limit_ms: int = SECONDS * 1000) -> None:
             loop.quit()
 
     timer.timeout.connect(look)
-    timer.start(5)
+    timer.start(1)
     left.setSingleShot(True)
     left.timeout.connect(loop.quit)
     left.start(limit_ms)

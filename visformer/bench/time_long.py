@@ -6,11 +6,13 @@ import json
 import multiprocessing
 import shutil
 import statistics
+import string
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from PySide6.QtCore import QEventLoop, QTimer
 
@@ -30,7 +32,8 @@ from visformer.engine.messages import Event, Finished, Opened
 from visformer.language import _
 from visformer.ui.window.window import MainWindow
 
-ROUNDS, LONG, LATER = 5, 4096, 0.3  # LATER: seconds until a newer sentence is typed
+ROUNDS, LONG, SHORTER = 5, 4096, 1024
+LATER = 0.3  # seconds until a newer sentence is typed
 TIMES = 400  # repetitions: more tokens than the positions
 MB = 1e6
 _MEMORY = """
@@ -40,6 +43,15 @@ print(json.dumps({{"kb": next(int(x.split()[1]) for x in lines if "VmRSS" in x)}
 """
 _QT = "os; os.environ['QT_QPA_PLATFORM'] = 'offscreen'; import pyqtgraph as pg; "
 _QT += "app = pg.mkQApp(); plot = pg.plot([1, 2]); app.processEvents(); import sys"
+
+_TOUR = """
+import gc
+gc.disable()  # as the command line does, and so is the next
+from visformer.program.plain_imports import import_plainly
+import_plainly()
+from visformer.bench.time_long import tell_toured
+tell_toured()
+"""
 
 
 def memory_of(module: str) -> int:
@@ -91,13 +103,13 @@ def alone(text: str) -> float:
 
 
 @contextmanager
-def long_model() -> Iterator[tuple[MainWindow, list[Event]]]:
-    """Show the window with the bundled model, given 4,096 positions."""
+def long_model(shape: str, tokens: int) -> Iterator[tuple[MainWindow, list[Event]]]:
+    """Show the window with a model for so many tokens: "small" is the bundled one."""
     with tempfile.TemporaryDirectory() as folder, shown_app() as (window, seen):
-        model = shutil.copytree(paths.checkpoint(), Path(folder) / "long")
-        config = json.loads((model / "config.json").read_text())
-        config["model"]["max_positions"] = LONG
-        (model / "config.json").write_text(json.dumps(config))
+        model = Path(folder) / shape
+        # in another process: this one does without torch, as the window does
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            pool.apply(write_model, (shape, tokens, model))
         wait_until(lambda: window.session.state.opened is not None)
         seen.clear()
         window.open(str(model))
@@ -106,29 +118,93 @@ def long_model() -> Iterator[tuple[MainWindow, list[Event]]]:
         yield window, seen
 
 
-def long_source() -> list[Measurement]:
+def write_model(shape: str, tokens: int, to: Path) -> None:
+    """Write the bundled model, or one with random weights that reads letters."""
+    if shape == "small":
+        shutil.copytree(paths.checkpoint(), to)
+        config = json.loads((to / "config.json").read_text())
+        config["model"]["max_positions"] = tokens
+        (to / "config.json").write_text(json.dumps(config))
+        return
+    from visformer.bench.time_decoding import SHAPES, random_checkpoint
+    from visformer.formats.layouts.native import TokenizerFiles, write_native
+
+    made = random_checkpoint(**SHAPES[shape], max_positions=tokens)
+    special = made.tokenizer
+    letters = [letter for letter in string.printable if not letter.isspace()]
+    names = ["</s>", "<unk>", *letters]
+    ids = {name: id for id, name in enumerate(names)}
+    ids |= {f"t{id}": id for id in range(len(ids), made.config.target_vocabulary)}
+    name, data = "vocab.json", json.dumps(ids).encode()
+    write_native(
+        to,
+        made.model,
+        name=shape,
+        special={"pad": special.pad, "unk": 1, "bos": special.bos, "eos": special.eos},
+        tokenizer=TokenizerFiles("vocabulary", name, name, {name: data}),
+    )
+
+
+def long_sources() -> list[Measurement]:
+    """Measure sources of 4,096 tokens in two shapes, and of 1,024 tokens."""
+    return [
+        *long_source("small", 4),
+        *long_source("opus", 8),
+        *shorter_source(),
+    ]
+
+
+def long_source(shape: str, must: float) -> list[Measurement]:
     """Measure a source of 4,096 tokens, in wall time, and memory after a tour."""
-    with long_model() as (window, _seen):
-        began = time.perf_counter()
-        window.translate(SENTENCE * TIMES)
-        wait_until(lambda: _shows(window, LONG))
-        first = time.perf_counter() - began
-        heads = [_head(window, at) for at in (1, 2, 3)]
+    with long_model(shape, LONG) as (window, _seen):
+        first = seconds_until_shown(window, LONG)
+        heads = another_head(window)
         look_at_all(window)
         processes = multiprocessing.active_children()
         engine = [status("VmRSS", f"/proc/{one.pid}/status") for one in processes]
         own, kept = status("VmRSS"), status("VmRSS") + sum(engine)
     bare = memory_of("pyqtgraph") + memory_of("torch")
-    tokens = {"n": LONG}
-    what = _("source of {n:,} tokens, until its first picture: bundled model", **tokens)
-    head = _("source of {n:,} tokens, another head: bundled model", **tokens)
-    memory = _("source of {n:,} tokens, memory beyond imports after a tour", **tokens)
+    facts = {"n": LONG, "shape": shape}
+    what = _("source of {n:,} tokens, until its first picture: {shape}", **facts)
+    head = _("source of {n:,} tokens, another head: {shape}", **facts)
+    memory = _(
+        "source of {n:,} tokens, memory beyond imports after a tour: {shape}", **facts
+    )
     parts = {"window MB": own / MB, "bare imports MB": bare / MB}
     return [
-        Measurement(11, what, first, "s", "at most", 4),
-        Measurement(11, head, 1e3 * statistics.median(heads), "ms", "at most", 300),
+        Measurement(11, what, first, "s", "at most", must),
+        Measurement(11, head, 1e3 * heads, "ms", "at most", 300),
         Measurement(11, memory, (kept - bare) / 1e9, "GB", "at most", 1.5, parts),
     ]
+
+
+def shorter_source() -> list[Measurement]:
+    """Measure a source of 1,024 tokens, in wall time: a head, and all of a kind."""
+    with long_model("small", SHORTER) as (window, _seen):
+        seconds_until_shown(window, SHORTER)
+        head = another_head(window)
+        other, shown = "encoder", window.session.state.kind
+        first, _back, again = [
+            turned(window, kind=kind) for kind in (other, shown, other)
+        ]
+    facts = {"n": SHORTER, "shape": "small"}
+    figures = (
+        (_("source of {n:,} tokens, another head: {shape}", **facts), head, 50),
+        (_("source of {n:,} tokens, every head: {shape}", **facts), first, 600),
+        (_("source of {n:,} tokens, every head again: {shape}", **facts), again, 50),
+    )
+    return [
+        Measurement(11, what, 1e3 * taken, "ms", "at most", must)
+        for what, taken, must in figures
+    ]
+
+
+def seconds_until_shown(window: MainWindow, tokens: int) -> float:
+    """Return the seconds until a source of so many tokens is read, and all is drawn."""
+    began = time.perf_counter()
+    window.translate(SENTENCE * TIMES)
+    wait_until(lambda: _shows(window, tokens))
+    return time.perf_counter() - began
 
 
 def _shows(window: MainWindow, tokens: int) -> bool:
@@ -137,18 +213,29 @@ def _shows(window: MainWindow, tokens: int) -> bool:
     return there and not attention_of(window).drawing
 
 
-def _head(window: MainWindow, head: int) -> float:
+def another_head(window: MainWindow) -> float:
+    """Return the median seconds until another head is drawn."""
+    return statistics.median(turned(window, head=head) for head in (1, 2, 3))
+
+
+def turned(window: MainWindow, **to: Any) -> float:
+    """Return the seconds until what is turned to is drawn."""
     began = time.perf_counter()
-    window.session.set(head=head)
+    window.session.set(**to)
     window.repaint()
     wait_until(lambda: not attention_of(window).drawing)
     return time.perf_counter() - began
 
 
-def newer_sentence() -> list[Measurement]:
+def newer_sentences() -> list[Measurement]:
+    """Measure how long a newer sentence waits for a long one, in two shapes."""
+    return [newer_sentence(shape) for shape in ("small", "opus")]
+
+
+def newer_sentence(shape: str) -> Measurement:
     """Measure how long a newer sentence waits for a long one that is encoded."""
     times = []
-    with long_model() as (window, _seen):
+    with long_model(shape, LONG) as (window, _seen):
         for number in range(ROUNDS):
             window.translate(f"{number} " + SENTENCE * TIMES)
             loop = QEventLoop()
@@ -159,9 +246,11 @@ def newer_sentence() -> list[Measurement]:
             window.translate(newer)
             wait_until(lambda: _newer(window, newer))  # noqa: B023
             times.append(time.perf_counter() - began)
-    what = _("a newer sentence while {n:,} tokens are encoded: bundled model", n=LONG)
+    what = _(
+        "a newer sentence while {n:,} tokens are encoded: {shape}", n=LONG, shape=shape
+    )
     value, parts = 1e3 * statistics.median(times), {"longest ms": 1e3 * max(times)}
-    return [Measurement(24, what, value, "ms", "at most", 200, parts)]
+    return Measurement(24, what, value, "ms", "at most", 200, parts)
 
 
 def _newer(window: MainWindow, text: str) -> bool:
@@ -174,18 +263,23 @@ def _newer(window: MainWindow, text: str) -> bool:
 
 def tour() -> list[Measurement]:
     """Measure the window's own memory after all tabs and pages were looked at."""
-    with translated() as window:
-        look_at_all(window)
-        kept = status("VmRSS")
+    kept: int = started(_TOUR).line["bytes"]
     bare = memory_of(_QT)
     what = _("memory of the window after a tour of all tabs, beyond a bare plot's")
     parts = {"window MB": kept / MB, "bare plot MB": bare / MB}
     return [Measurement(27, what, (kept - bare) / MB, "MB", "at most", 90, parts)]
 
 
+def tell_toured() -> None:
+    """Print the bytes in memory after a tour, while the window is open."""
+    with translated() as window:
+        look_at_all(window)
+        print(json.dumps({"bytes": status("VmRSS")}), flush=True)
+
+
 BENCHMARKS: dict[int, Callable[[], list[Measurement]]] = {
     6: live,
-    11: long_source,
-    24: newer_sentence,
+    11: long_sources,
+    24: newer_sentences,
     27: tour,
 }
