@@ -26,10 +26,14 @@ from visformer.engine import process
 from visformer.engine.messages import (
     Answer,
     Decode,
+    Effect,
+    EffectDone,
     FindTokens,
     Finished,
     Lens,
     LensDone,
+    Nearest,
+    NearestDone,
     Numbered,
     Open,
     Parameters,
@@ -44,6 +48,9 @@ from visformer.engine.messages import (
     Started,
     Stepped,
     Stop,
+    SwitchedOff,
+    SwitchOff,
+    TokensFound,
 )
 from visformer.engine.process import LESS_PRIORITY, Server, serve
 from visformer.formats import loading
@@ -178,6 +185,72 @@ def test_it_is_told_how_much_of_a_source_is_encoded(
     assert [one.done for one in told] == [29, 50, 79, 100]  # 4 of 7 of a half
     assert {(one.of, one.part) for one in told} == {(100, "")}
     assert pipe.of(Started) == [1]
+
+
+EFFECT = Effect(
+    source=(5, 6, 3),
+    chosen=(Choice(7, "forced"),),
+    fed=False,
+    intervention=parse(["head cross off @ L1H1"]),
+)
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Encode in blocks of one query, and tell of each."""
+    monkeypatch.setattr(parts, "WEIGHTS_BLOCK", 1)
+    monkeypatch.setattr(process, "SOON", 0)
+
+
+@pytest.mark.usefixtures("told")
+@pytest.mark.parametrize(
+    ("aside", "kind"),
+    [
+        (EFFECT, EffectDone),
+        (LENS, LensDone),
+        (FindTokens(text="a"), TokensFound),
+        (Nearest(side="target", asked=5), NearestDone),
+        (Nearest(side="target", asked=10**6), Refused),
+    ],
+)
+def test_what_is_asked_aside_of_an_encoding_is_answered_and_stops_nothing(
+    aside: Request, kind: type[Answer]
+) -> None:
+    pipe = Pipe()
+    server = server_on(pipe)
+    pipe.put_after(2, Progressed, Numbered(2, aside))
+    server.answer(Numbered(1, Decode(source="abcdef", limit=5)))
+    kinds = [type(answer) for answer in pipe.sent]
+    assert kinds[:3] == [Progressed, Progressed, kind]
+    assert pipe.of(kind) == [2]
+    if isinstance(aside, Effect):  # which encodes, too: the numbers are its own
+        alone = process.effect(CHECKPOINT, 2, aside).report
+        assert alone is not None
+        assert [one.report for one in pipe.sent if isinstance(one, EffectDone)] == [
+            alone
+        ]
+    assert set(pipe.of(Progressed)) == {1}
+    shares = [one.done for one in pipe.sent if isinstance(one, Progressed)]
+    assert shares == sorted(shares)
+    whole = Decoding(CHECKPOINT, "abcdef", limit=5).finish()
+    assert decoded(pipe, 1) == [step.id for step in whole.steps]
+
+
+@pytest.mark.usefixtures("told")
+def test_a_measurement_that_is_asked_for_during_an_encoding_takes_its_place() -> None:
+    pipe = Pipe()
+    server = server_on(pipe)
+    ids = (2, 5), (5, 6)
+    newer = Numbered(2, SwitchOff(source="ab", ids=ids, given=0, fed=True))
+    pipe.put_after(2, Progressed, newer)
+    server.answer(Numbered(1, Decode(source="abcdef", limit=5)))
+    assert not pipe.of(Started)
+    assert server.newest() is newer
+    server.answer(newer)
+    assert pipe.of(SwitchedOff) == [2]
+    server.answer(Numbered(3, Decode(source="abcdef", limit=5)))
+    whole = Decoding(CHECKPOINT, "abcdef", limit=5).finish()
+    assert decoded(pipe, 3) == [step.id for step in whole.steps]
 
 
 def test_passes_stop_for_a_newer_request() -> None:

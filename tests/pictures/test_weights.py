@@ -125,8 +125,14 @@ def test_a_run_that_grows_long_derives_fewer_heads_at_once(
     assert [heads for heads, _ in derived] == [4, 4, 2, 2, 1]
 
 
+PADS = 2
+
+
 def odd_rows(trace: Trace, what: str) -> Trace:
-    """Let a decoder row read a later key, or nothing at all, or have weights kept."""
+    """Let a decoder row read a later key, or nothing at all, or have weights kept.
+
+    Or let the source end in pads, which nothing reads.
+    """
     mask = trace.masks["decoder"].copy()
     if what == "ahead":
         mask[1, 5] = True
@@ -136,6 +142,10 @@ def odd_rows(trace: Trace, what: str) -> Trace:
     if what == "captured":
         captured["decoder", 0] = np.ones((2, len(trace), len(trace)), np.float32)
     masks = {**trace.masks, "decoder": mask}
+    if what == "padded":
+        for kind in ("encoder", "cross"):
+            masks[kind] = trace.masks[kind].copy()
+            masks[kind][:, -PADS:] = False
     return replace(trace, masks=masks, captured=captured)
 
 
@@ -191,7 +201,7 @@ def test_a_row_of_a_long_sentence_is_derived_alone(
     assert len(derived) == 2  # a slice of what is kept
 
 
-@pytest.mark.parametrize("what", ["causal", "ahead", "nothing"])
+@pytest.mark.parametrize("what", ["causal", "ahead", "nothing", "padded"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_slices_of_a_long_head_are_the_whole_one(
     monkeypatch: pytest.MonkeyPatch, kind: Kind, what: str
@@ -199,9 +209,15 @@ def test_slices_of_a_long_head_are_the_whole_one(
     for limit in ("TOGETHER", "SLICE", "LONG"):  # as few queries at once as may be
         monkeypatch.setattr(weights, limit, 0)
     trace = odd_rows(make_trace(source=11, target=9, masked_value=-1e9), what)
+    whole = trace.attention(kind, 1, 1)
+    for rows in (slice(0, 4), slice(3, 8), slice(7, 9)):  # a window of the picture
+        found = row_weights(trace, kind, 1, 1, rows)
+        assert np.array_equal(found, whole[rows], equal_nan=True) is True
     assert takes_long(trace, kind, 1, 1)
     assert len([*head_parts(trace, kind, 1, 1)]) == 3
     assert not takes_long(trace, kind, 1, 1)
     assert not [*head_parts(trace, kind, 1, 1)]
-    found, whole = head_weights(trace, kind, 1, 1), trace.attention(kind, 1, 1)
+    found = head_weights(trace, kind, 1, 1)
     assert np.array_equal(found, whole, equal_nan=True) is True
+    if what == "padded" and kind != "decoder":
+        assert not whole[:, -PADS:].any()

@@ -14,7 +14,13 @@ from tests.states import ran
 from tests.traces import fed, make_trace
 from tests.ui.windows import Pair, answer, make_window
 from visformer.bench.windows import attention_of
-from visformer.engine.messages import FindTokens, Refused, Replaced, TokensFound
+from visformer.engine.messages import (
+    FindTokens,
+    Progressed,
+    Refused,
+    Replaced,
+    TokensFound,
+)
 from visformer.engine.mirror import Decoded
 from visformer.pictures.selection import AttentionCell
 from visformer.pictures.words.scene import telling_head
@@ -86,6 +92,27 @@ def test_the_status_line_says_where_and_how_fast(translated: Pair) -> None:
     assert trace is not None
     assert window.status.engine.text() == "cpu | 2.5 ms/step"
     assert window.sentence.words.text().startswith(trace.until(3).text)
+
+
+def test_stop_while_a_source_is_encoded_leaves_the_finished_run_on_screen(
+    translated: Pair, qtbot: QtBot
+) -> None:
+    window, engine = translated
+    QApplication.processEvents()
+    trace, before = window.session.state.trace, window.tabs.grab().toImage()
+    window.translate("I have a cat. " * 99)
+    window.receive(Progressed(number=2, done=40, of=100, part=""))
+    assert window.session.state.busy == "decoding: 40% of the source is encoded"
+    qtbot.keyClick(window, Qt.Key.Key_Period, Qt.KeyboardModifier.ControlModifier)
+    assert engine.stopped == 1
+    assert (window.session.state.busy, window.notice.text()) == ("", "Stopped.")
+    late = Decoded(number=2, trace=make_trace(source=9), limit=9)
+    for event in (Progressed(number=2, done=60, of=100, part=""), late):
+        window.receive(event)
+    assert window.session.state.trace is trace
+    assert window.session.state.busy == ""
+    QApplication.processEvents()
+    assert (window.tabs.grab().toImage() == before) is True
 
 
 def test_typing_alone_asks_for_nothing(pair: Pair, qtbot: QtBot) -> None:
