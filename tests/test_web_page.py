@@ -29,11 +29,7 @@ from visformer.errors import InputError
 from visformer.pictures.attention.cell_words import cell_words
 from visformer.pictures.candidates import candidate_table
 from visformer.pictures.picture import codes, shade
-from visformer.pictures.selection import (
-    DEFAULT_LOOK,
-    AttentionCell,
-    Selection,
-)
+from visformer.pictures.selection import DEFAULT_LOOK, AttentionCell, Selection
 from visformer.pictures.web_page import web_page
 from visformer.pictures.words.explanations import explanation
 from visformer.pictures.words.scene import Scene

@@ -181,8 +181,7 @@ def read_json(path: Path, limit: int = MAX_JSON) -> dict[str, Any]:
     value = read_json_value(path, limit)
     if not isinstance(value, dict):
         raise CheckpointError(
-            "{file} must hold one JSON object, from {{ to }}.",
-            file=short(path.name),
+            "{file} must hold one JSON object, from {{ to }}.", file=short(path.name)
         )
     return value
 

@@ -5,13 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from visformer.analysis.word_alignment import (
-    Gold,
-    aligned,
-    errors,
-    read_gold,
-    words_of,
-)
+from visformer.analysis.word_alignment import Gold, aligned, errors, read_gold, words_of
 from visformer.errors import InputError
 
 

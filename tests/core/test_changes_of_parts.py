@@ -12,15 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.changes_by_hand import (
-    AHEAD,
-    EFFECTS,
-    SOURCE,
-    TARGET,
-    apart,
-    by_hand,
-    native,
-)
+from tests.changes_by_hand import AHEAD, EFFECTS, SOURCE, TARGET, apart, by_hand, native
 from tests.models import tiny_checkpoint
 from tests.opened import opened_model
 from tests.session.sessions import TRACE, Engine, answer, take, translated

@@ -13,13 +13,7 @@ import torch
 import visformer
 from tests.engine.test_process import Pipe
 from visformer.core.generation import Generation
-from visformer.core.models import (
-    BatchRow,
-    Extras,
-    Model,
-    Reached,
-    SourceTokens,
-)
+from visformer.core.models import BatchRow, Extras, Model, Reached, SourceTokens
 from visformer.core.next_tokens import NextTokens
 from visformer.core.search import exhausted, search_run
 from visformer.engine.messages import (

@@ -8,13 +8,7 @@ from pathlib import Path
 
 import torch
 
-from tests.engine.listener import (
-    SECONDS,
-    Listener,
-    decoded,
-    process_id,
-    request,
-)
+from tests.engine.listener import SECONDS, Listener, decoded, process_id, request
 from tests.formats import layout_models
 from tests.formats.layout_models import state
 from visformer.core.decoding import Decoding

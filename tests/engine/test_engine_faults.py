@@ -14,13 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.engine.listener import (
-    SECONDS,
-    Listener,
-    decoded,
-    process_id,
-    request,
-)
+from tests.engine.listener import SECONDS, Listener, decoded, process_id, request
 from tests.formats.folders import write_letters
 from tests.models import tiny_model
 from visformer.core.decoding import Decoding

@@ -10,9 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.formats.layout_models import (
-    MAKERS,
-)
+from tests.formats.layout_models import MAKERS
 from visformer.core.checkpoint import Checkpoint
 from visformer.errors import CheckpointError, InputError
 from visformer.formats.layouts import LAYOUTS

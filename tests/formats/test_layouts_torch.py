@@ -10,14 +10,7 @@ from torch import Tensor
 
 from tests.formats import layout_models as models
 from tests.formats.layout_files import opened, refusal, saved, weights
-from tests.formats.layout_models import (
-    LENGTH,
-    MAKERS,
-    SOURCE,
-    TARGET,
-    WIDTH,
-    state,
-)
+from tests.formats.layout_models import LENGTH, MAKERS, SOURCE, TARGET, WIDTH, state
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.position_rules import sinusoidal
 from visformer.errors import InputError

@@ -14,13 +14,7 @@ from torch import Tensor
 
 from tests.formats import layout_models as models
 from tests.formats.layout_files import TUTORIALS, opened, refusal, saved, weights
-from tests.formats.layout_models import (
-    MAKERS,
-    SOURCE,
-    TARGET,
-    WIDTH,
-    state,
-)
+from tests.formats.layout_models import MAKERS, SOURCE, TARGET, WIDTH, state
 from visformer.core.checkpoint import Checkpoint
 from visformer.formats.layouts import LAYOUTS
 from visformer.formats.loading import build, inspect, load

@@ -13,13 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from tests.formats.folders import (
-    PIECES,
-    SPECIAL,
-    edit_config,
-    pieces,
-    write_letters,
-)
+from tests.formats.folders import PIECES, SPECIAL, edit_config, pieces, write_letters
 from tests.models import tiny_model
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.model import Transformer

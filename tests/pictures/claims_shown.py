@@ -20,14 +20,7 @@ from tests.pictures.claims_masks import (
     reads_later,
     some_step,
 )
-from tests.pictures.claims_numbers import (
-    adds,
-    is_near,
-    lens_row,
-    mask,
-    number,
-    place,
-)
+from tests.pictures.claims_numbers import adds, is_near, lens_row, mask, number, place
 from tests.pictures.claims_stated import is_step, no_number, table
 from tests.pictures.sweep import Claims, Predicate, Said
 from visformer.pictures.masks import part_mask

@@ -12,14 +12,8 @@ from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
 from visformer.core.side_runs import layer_parameters
 from visformer.pictures.computation.stage_picture import StagePicture
-from visformer.pictures.computation.stages import (
-    picture,
-    stage_of,
-)
-from visformer.pictures.computation.subject import (
-    Subject,
-    subject,
-)
+from visformer.pictures.computation.stages import picture, stage_of
+from visformer.pictures.computation.subject import Subject, subject
 from visformer.pictures.picture import Axis
 from visformer.session.state import Session, State
 from visformer.values.facts import StackName

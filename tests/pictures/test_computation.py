@@ -30,11 +30,7 @@ from visformer.pictures.computation.stages import (
     stage_names,
     stages_on,
 )
-from visformer.pictures.computation.subject import (
-    Subject,
-    missing,
-    subject,
-)
+from visformer.pictures.computation.subject import Subject, missing, subject
 from visformer.pictures.picture import Numbers
 from visformer.pictures.selection import AttentionCell, Selection
 from visformer.session.state import Session, State

@@ -14,10 +14,7 @@ from visformer.analysis.sublayers import LayerRows
 from visformer.core.decoding import Decoding
 from visformer.core.side_runs import layer_parameters
 from visformer.pictures.computation.stages import STAGES, heading
-from visformer.pictures.computation.subject import (
-    BLOCK,
-    layer_rows,
-)
+from visformer.pictures.computation.subject import BLOCK, layer_rows
 from visformer.pictures.picture import saved_labels
 from visformer.pictures.selection import AttentionCell
 from visformer.session.state import Session

@@ -7,12 +7,7 @@ from typing import Any
 
 from tests.opened import opened_model
 from tests.traces import make_trace
-from visformer.engine.messages import (
-    Event,
-    Finished,
-    Open,
-    Request,
-)
+from visformer.engine.messages import Event, Finished, Open, Request
 from visformer.engine.mirror import Decoded
 from visformer.session import receive, runs, tree
 from visformer.session.state import Session, State

@@ -13,11 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.session.sessions import (
-    TRACE,
-    Engine,
-    worked,
-)
+from tests.session.sessions import TRACE, Engine, worked
 from visformer.session import kept
 from visformer.session.kept import (
     MOST_KEPT,

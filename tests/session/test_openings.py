@@ -21,12 +21,7 @@ from tests.session.sessions import (
 )
 from tests.traces import make_trace
 from visformer.core.decoding import Decoding
-from visformer.engine.messages import (
-    Asked,
-    Decode,
-    Open,
-    Refused,
-)
+from visformer.engine.messages import Asked, Decode, Open, Refused
 from visformer.engine.mirror import Decoded
 from visformer.pictures.words.scene import telling_head
 from visformer.session import openings, runs, side_requests, tree

@@ -7,26 +7,13 @@ from dataclasses import replace
 import pytest
 
 from tests.opened import opened_model
-from tests.session.sessions import (
-    HIDDEN,
-    TRACE,
-    Engine,
-    answer,
-    take,
-    worked,
-)
+from tests.session.sessions import HIDDEN, TRACE, Engine, answer, take, worked
 from tests.traces import make_trace
 from visformer.engine.messages import Decode, Open
 from visformer.errors import InputError
 from visformer.pictures.selection import Look
 from visformer.session import openings, runs, tree
-from visformer.session.kept import (
-    looked_at,
-    recipe_of,
-    runs_of,
-    session_of,
-    settled,
-)
+from visformer.session.kept import looked_at, recipe_of, runs_of, session_of, settled
 from visformer.session.recipe import read_recipe, written
 from visformer.session.state import Session
 from visformer.values.memo import same

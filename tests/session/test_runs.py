@@ -8,15 +8,7 @@ from typing import Any
 import pytest
 
 from tests.opened import opened_model
-from tests.session.sessions import (
-    HIDDEN,
-    OPEN,
-    TRACE,
-    Engine,
-    answer,
-    take,
-    translated,
-)
+from tests.session.sessions import HIDDEN, OPEN, TRACE, Engine, answer, take, translated
 from tests.states import ran
 from tests.traces import make_trace
 from visformer.engine.messages import (

@@ -7,13 +7,7 @@ from itertools import product
 import pytest
 from PySide6.QtCore import QPoint, QSize
 from PySide6.QtGui import QColor, QIcon
-from PySide6.QtWidgets import (
-    QApplication,
-    QCheckBox,
-    QFileDialog,
-    QToolButton,
-    QWidget,
-)
+from PySide6.QtWidgets import QApplication, QCheckBox, QFileDialog, QToolButton, QWidget
 from pytestqt.qtbot import QtBot
 
 from tests.ui.painted import painted

@@ -27,11 +27,7 @@ from visformer.ui.views.attention.arc_map import ArcsCanvas
 from visformer.ui.views.attention.attention import AttentionView
 from visformer.ui.views.attention.overview import Overview
 from visformer.ui.views.attention.running_text import RunningText
-from visformer.values.attributions import (
-    Attribution,
-    AttributionPlace,
-    Attributions,
-)
+from visformer.values.attributions import Attribution, AttributionPlace, Attributions
 from visformer.values.facts import KINDS, Kind
 
 

@@ -22,11 +22,7 @@ from visformer.pictures.teacher_forcing import loss_share
 from visformer.session import scans
 from visformer.ui.look.theme import loss_colour
 from visformer.ui.views.diagnosis.diagnosis import DiagnosisView
-from visformer.ui.views.diagnosis.sentences_page import (
-    FAULT,
-    REFERENCE,
-    SentencesPage,
-)
+from visformer.ui.views.diagnosis.sentences_page import FAULT, REFERENCE, SentencesPage
 from visformer.ui.window.actions import open_together
 from visformer.ui.window.window import MainWindow
 from visformer.values.scanned import ScannedPair, Uncovered

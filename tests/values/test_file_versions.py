@@ -16,14 +16,7 @@ import pytest
 from tests.traces import make_trace
 from visformer.errors import InputError
 from visformer.paths import FIRST_TRACE, resource
-from visformer.trace_file.file_blocks import (
-    FOOT,
-    MAGIC,
-    OLDEST,
-    START,
-    VERSION,
-    head,
-)
+from visformer.trace_file.file_blocks import FOOT, MAGIC, OLDEST, START, VERSION, head
 from visformer.trace_file.trace_file import read_trace
 
 DATA = Path(__file__).parents[1] / "data"

@@ -361,10 +361,7 @@ def _grouped(links: set[tuple[int, int]], a: int, b: int) -> TokenAlignment:
     for at in range(a + b):
         groups.setdefault(top(at), []).append(at)
     split = [
-        (
-            tuple(at for at in group if at < a),
-            tuple(at - a for at in group if at >= a),
-        )
+        (tuple(at for at in group if at < a), tuple(at - a for at in group if at >= a))
         for group in groups.values()
     ]
     rest = (

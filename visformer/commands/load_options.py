@@ -148,8 +148,7 @@ def _setting(text: str) -> tuple[str, Value]:
     name, equals, value = text.partition("=")
     if not (name.isidentifier() and equals and value):
         raise InputError(
-            "--set takes NAME=VALUE, such as norm_first=true, not “{text}”.",
-            text=text,
+            "--set takes NAME=VALUE, such as norm_first=true, not “{text}”.", text=text
         )
     try:
         read = json.loads(value.lower())

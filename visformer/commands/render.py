@@ -42,11 +42,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=int,
         help=_("steps to show (default: the one at which the window opens)"),
     )
-    parser.add_argument(
-        "--view",
-        default="attention",
-        help=_choice(PAGES),
-    )
+    parser.add_argument("--view", default="attention", help=_choice(PAGES))
     parser.add_argument(
         "--stage",
         default="softmax",
@@ -154,9 +150,7 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
         help=_("layer, from 1 (default, with a kind or a head: the last)"),
     )
     parser.add_argument(
-        "--head",
-        type=int,
-        help=_("head, from 1 (default, with a kind or a layer: 1)"),
+        "--head", type=int, help=_("head, from 1 (default, with a kind or a layer: 1)")
     )
     parser.add_argument("--form", default="map", help=_choice(FORMS))
     parser.add_argument("--summary", default="head", help=_choice(SUMMARIES))

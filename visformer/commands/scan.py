@@ -262,10 +262,7 @@ def _scanned(
     from visformer.core.scanning import Scan
 
     scan = Scan(
-        model,
-        sentences,
-        translations=not options.no_translations,
-        skip=complain,
+        model, sentences, translations=not options.no_translations, skip=complain
     )
     told = sys.stderr if sys.stderr and sys.stderr.isatty() else None
     count = 0

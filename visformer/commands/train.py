@@ -10,26 +10,14 @@ from visformer.language import N_, _
 # name, type, what it is and its default
 SETTINGS: tuple[tuple[str, type, str], ...] = (
     ("name", str, N_("name shown in the window (default: that of the data or task)")),
-    (
-        "source-language",
-        str,
-        N_("en, fr or zh: for the model card and for --figures"),
-    ),
-    (
-        "target-language",
-        str,
-        N_("en, fr or zh: for the model card and for --figures"),
-    ),
+    ("source-language", str, N_("en, fr or zh: for the model card and for --figures")),
+    ("target-language", str, N_("en, fr or zh: for the model card and for --figures")),
     ("licence", str, N_("licence of the data, for the model card")),
     ("alphabet", str, N_("letters of a task (default: a to z)")),
     ("shortest", int, N_("shortest string of a task (default: 1)")),
     ("longest", int, N_("longest string of a task (default: 12)")),
     ("examples", int, N_("strings of a task per epoch (default: 20000)")),
-    (
-        "vocabulary",
-        int,
-        N_("tokens of the joint sentencepiece model (default: 8000)"),
-    ),
+    ("vocabulary", int, N_("tokens of the joint sentencepiece model (default: 8000)")),
     ("d-model", int, N_("width of the model (default: 256; a task: 64)")),
     ("heads", int, N_("heads of each attention (default: 8; a task: 4)")),
     (

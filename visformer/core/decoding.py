@@ -17,14 +17,7 @@ from visformer.analysis.change_report import change_report
 from visformer.arguments import one_of, place, whole_number, wrong_type
 from visformer.core.attribution import KnownRun, attributed
 from visformer.core.corpus_mean import with_means
-from visformer.core.models import (
-    Model,
-    ModelRun,
-    Reached,
-    WorkDone,
-    bundled,
-    opened,
-)
+from visformer.core.models import Model, ModelRun, Reached, WorkDone, bundled, opened
 from visformer.core.modified import as_intervention
 from visformer.core.next_tokens import NextTokens
 from visformer.core.passes import run

@@ -14,12 +14,7 @@ from visformer.core.mask_rules import RULES, causal_mask, make_masks
 from visformer.core.model import StackRecord
 from visformer.core.modified import LayeredMasks, modified_masks
 from visformer.core.packed import Function, PackedDecoder, PackedLayer
-from visformer.core.parts import (
-    attend,
-    feed_forward,
-    split_heads,
-    through_sublayers,
-)
+from visformer.core.parts import attend, feed_forward, split_heads, through_sublayers
 from visformer.core.pauses import pause
 from visformer.core.rows import memory_rows, stack_rows
 from visformer.values.arrays import Floats

@@ -17,12 +17,7 @@ from torch import Tensor
 from visformer.core.generation import Generation
 from visformer.core.incremental import DecoderRows
 from visformer.core.loaded import Loaded
-from visformer.core.mask_rules import (
-    RULES,
-    encoder_mask,
-    padded,
-    real_tokens,
-)
+from visformer.core.mask_rules import RULES, encoder_mask, padded, real_tokens
 from visformer.core.model import work
 from visformer.core.models import BeamRows, ModelRun, Vocabulary, WorkDone
 from visformer.core.sampling import best_first

@@ -415,10 +415,7 @@ def _check(files: TutorialFiles) -> None:
         stored = [*files.stored]  # the width is unknown
         raise MisfitError("", missing=[], surplus=stored, wrong=[])
     check_fit(
-        known_config(files),
-        files.parameters,
-        name=files.name,
-        spelling=files.spelling,
+        known_config(files), files.parameters, name=files.name, spelling=files.spelling
     )
 
 

@@ -20,12 +20,7 @@ from visformer.formats.diagnoses import findings_of
 from visformer.formats.found_vocabularies import FoundSides, sides_of
 from visformer.formats.given_options import GivenOptions
 from visformer.formats.layout_spec import Files, LayoutSpec
-from visformer.formats.layouts.native import (
-    CONFIG,
-    TokenizerFiles,
-    halved,
-    write_files,
-)
+from visformer.formats.layouts.native import CONFIG, TokenizerFiles, halved, write_files
 from visformer.formats.names import their_name
 from visformer.formats.proposing import checked
 from visformer.formats.tutorial_files import (

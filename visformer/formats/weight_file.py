@@ -33,14 +33,7 @@ from torch.serialization import get_unsafe_globals_in_checkpoint
 
 from visformer.errors import CheckpointError
 from visformer.file_kinds import START, told
-from visformer.files import (
-    amount,
-    inside,
-    listed,
-    read_json,
-    read_regular,
-    short,
-)
+from visformer.files import amount, inside, listed, read_json, read_regular, short
 from visformer.formats.inert_pickle import CodeInFileError
 from visformer.formats.names import NameRules
 from visformer.formats.whole_model import WholeFile, read_whole

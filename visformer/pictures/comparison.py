@@ -105,10 +105,7 @@ def compared_pictures(
     if trace is None:
         return pictures
     where = selection.kind, selection.layer, selection.head
-    return (
-        replace(pictures[-1], alarms=leaking_cells(trace, *where)),
-        *pictures[:-1],
-    )
+    return (replace(pictures[-1], alarms=leaking_cells(trace, *where)), *pictures[:-1])
 
 
 def difference_picture(runs: Runs | None, selection: Selection) -> Matrix | None:

@@ -20,12 +20,7 @@ from visformer.values.facts import SIDES
 from visformer.values.intervention import Intervention
 from visformer.values.reading_order import as_read
 from visformer.values.trace import Trace
-from visformer.words import (
-    KIND_NAMES,
-    decimals,
-    layer_words,
-    masked_value_text,
-)
+from visformer.words import KIND_NAMES, decimals, layer_words, masked_value_text
 
 
 def painted_layer(trace: Trace, selection: Selection, field: int | None) -> int:
@@ -36,11 +31,7 @@ def painted_layer(trace: Trace, selection: Selection, field: int | None) -> int:
 
 
 def paint_picture(
-    trace: Trace | None,
-    selection: Selection,
-    field: int | None,
-    *,
-    fixed: bool = False,
+    trace: Trace | None, selection: Selection, field: int | None, *, fixed: bool = False
 ) -> Matrix | None:
     """Return the mask that a click changes: the focused kind, in the field's layer.
 

@@ -227,10 +227,7 @@ def product_table(trace: Trace | None, lens: LensRows | None) -> Numbers | None:
         names += [_("W[:, token]"), _("product")]
         values += [look.weight, vector * look.weight]
     return Numbers(
-        rows=tuple(names),
-        columns=columns,
-        values=np.stack(values),
-        axis="model",
+        rows=tuple(names), columns=columns, values=np.stack(values), axis="model"
     )
 
 

@@ -151,12 +151,7 @@ class Curve:
 
 
 def curves(
-    table: Floats,
-    dimensions: tuple[int, ...],
-    first: int,
-    last: int,
-    *,
-    waves: Waves,
+    table: Floats, dimensions: tuple[int, ...], first: int, last: int, *, waves: Waves
 ) -> tuple[Curve, ...]:
     """Return chosen dimensions of a table [P, D] over a range of positions.
 
@@ -331,10 +326,7 @@ def _span(part: str, width: int) -> range:
     low, high = int(match[1]), int(match[2] or match[1])
     if high < low:
         raise InputError(
-            "{range} runs backwards: type {low}-{high}.",
-            range=part,
-            low=high,
-            high=low,
+            "{range} runs backwards: type {low}-{high}.", range=part, low=high, high=low
         )
     if high >= width:
         raise InputError(

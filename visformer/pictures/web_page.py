@@ -54,13 +54,7 @@ from visformer.pictures.colours import (
     THEMES,
 )
 from visformer.pictures.picture import LOG_FLOOR, quoted
-from visformer.pictures.selection import (
-    DEFAULT_LOOK,
-    FORMS,
-    SCALES,
-    Look,
-    Selection,
-)
+from visformer.pictures.selection import DEFAULT_LOOK, FORMS, SCALES, Look, Selection
 from visformer.pictures.token_names import marks, name, names, row_word
 from visformer.pictures.words.absent import (
     NO_ATTENTION,
@@ -293,9 +287,7 @@ def _palette(name: str, at: int) -> dict[str, str]:
 
 
 def _facts(
-    trace: Trace,
-    weights: dict[Kind, Floats],
-    attached: bytes | None,
+    trace: Trace, weights: dict[Kind, Floats], attached: bytes | None
 ) -> dict[str, Any]:
     text = visible(source_line(trace) or trace.model.name)
     notes = (

@@ -12,13 +12,7 @@ from typing import Any, Self, cast
 from visformer.errors import InputError
 from visformer.files import short
 from visformer.pictures.computation.stages import stage_names
-from visformer.pictures.selection import (
-    FORMS,
-    ORDERS,
-    SUMMARIES,
-    TOKEN_GROUPS,
-    Look,
-)
+from visformer.pictures.selection import FORMS, ORDERS, SUMMARIES, TOKEN_GROUPS, Look
 from visformer.session.state import State
 from visformer.values.facts import KINDS
 from visformer.values.trace import Trace

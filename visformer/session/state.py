@@ -6,14 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol
 
-from visformer.engine.messages import (
-    Asked,
-    Nearest,
-    Open,
-    Opened,
-    Request,
-    TokensFound,
-)
+from visformer.engine.messages import Asked, Nearest, Open, Opened, Request, TokensFound
 from visformer.pictures.breakpoints import Breakpoints
 from visformer.pictures.picture import Axis
 from visformer.pictures.selection import (

@@ -334,10 +334,7 @@ class _StoredRun:
         return StoredRows(parts, (length, Columns(self._facts.model).width(rows)))
 
     def _shared(
-        self,
-        rows: RowsName,
-        owner: int,
-        known: dict[tuple[object, ...], StoredRows],
+        self, rows: RowsName, owner: int, known: dict[tuple[object, ...], StoredRows]
     ) -> Any:
         """Return the source's rows: the very object that another run has as well."""
         made = self._rows(rows, len(self._facts.source))

@@ -152,12 +152,7 @@ class StoredSteps(Sequence[Step]):
     """The first steps of a run in a file, read block by block when asked."""
 
     def __init__(
-        self,
-        file: BlockFile,
-        run: int,
-        chosen: tuple[str, ...],
-        height: int,
-        text: str,
+        self, file: BlockFile, run: int, chosen: tuple[str, ...], height: int, text: str
     ) -> None:
         """``height``: steps per block; ``text``: of the last step."""
         self._file, self._run, self._height, self._text = file, run, height, text

@@ -17,14 +17,7 @@ import torch
 from visformer.core.checkpoint import choose_device
 from visformer.core.model import Transformer
 from visformer.errors import InputError
-from visformer.files import (
-    Pair,
-    inside,
-    read_pairs,
-    read_regular,
-    short,
-    write_whole,
-)
+from visformer.files import Pair, inside, read_pairs, read_regular, short, write_whole
 from visformer.formats.layouts import TUTORIALS
 from visformer.formats.layouts.native import CARD, WEIGHTS, read_config, read_native
 from visformer.language import N_, _, ngettext

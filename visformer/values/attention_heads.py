@@ -15,11 +15,7 @@ from typing import Any
 import numpy as np
 
 from visformer.values.arrays import Bools, Floats
-from visformer.values.changes.run_change import (
-    UNCHANGED,
-    ActingPoint,
-    LocalChanges,
-)
+from visformer.values.changes.run_change import UNCHANGED, ActingPoint, LocalChanges
 from visformer.values.score_bias import Bias, bias_rows
 
 QUERIES = 4  # multiplied at a time: few, since a step has one

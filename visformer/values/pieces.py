@@ -114,9 +114,7 @@ def is_punctuation(token: str, marks: WordMarks = SPACE) -> bool:
 
 
 def word_groups(
-    tokens: Sequence[str],
-    special: Collection[int] = (),
-    glued: Collection[int] = (),
+    tokens: Sequence[str], special: Collection[int] = (), glued: Collection[int] = ()
 ) -> Groups:
     """Return the indices of each word's tokens, in order; each token once.
 

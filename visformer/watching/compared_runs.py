@@ -381,9 +381,7 @@ class Comparison:
         """Describe the difference in a few sentences."""
         said = [self.problem or self._place()]
         if self.row and not self.problem:
-            said.append(
-                _("It is largest in row {row} of the batch.", row=self.row + 1),
-            )
+            said.append(_("It is largest in row {row} of the batch.", row=self.row + 1))
         if self.remedies:
             said.append(
                 _("It vanishes with {remedies}.", remedies=", ".join(self.remedies))

@@ -44,10 +44,7 @@ _DECODER = "decoder_input_ids"  # the argument's name in transformers
 
 
 def compare(
-    a: Compared,
-    b: Compared,
-    source: IdRows | None = None,
-    target: IdRows | None = None,
+    a: Compared, b: Compared, source: IdRows | None = None, target: IdRows | None = None
 ) -> Comparison:
     """Return the first kind, layer and head whose attention differs.
 

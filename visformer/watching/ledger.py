@@ -272,10 +272,7 @@ def safe_softmax(scores: Tensor, dimension: int) -> Tensor:
 
 
 def doing_again(
-    operation: Any,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    on_trail: Tensor,
+    operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any], on_trail: Tensor
 ) -> Again:
     """Turn an operation into a function of its argument ``on_trail``.
 

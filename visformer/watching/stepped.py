@@ -85,9 +85,7 @@ class SteppedModel(ABC):
     def extras(self) -> Extras:
         """What it can answer beyond runs."""
         return Extras(
-            lens=self.lens,
-            distribution=self._distribution,
-            state=self._state,
+            lens=self.lens, distribution=self._distribution, state=self._state
         )
 
     def can(self, change: Intervention, source: SourceTokens) -> None:

@@ -84,9 +84,7 @@ def remedies(
         reverse=True,
     )
     pairs = _tried(
-        (pair for pair in likely if not moving.isdisjoint(pair)),
-        attempt,
-        end,
+        (pair for pair in likely if not moving.isdisjoint(pair)), attempt, end
     )
     if mended := _mended(pairs, found):
         return mended, len(alone) + len(pairs)

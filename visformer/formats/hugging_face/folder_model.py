@@ -253,8 +253,7 @@ class FolderModel(SteppedModel):
         """
         if self.alone or self.tokenizer.pad < 0:
             raise InputError(
-                "“{name}” takes one text at a time: it has no padding.",
-                name=self.name,
+                "“{name}” takes one text at a time: it has no padding.", name=self.name
             )
 
         def run_some(at: list[int], change: Intervention) -> list[Trace]:

@@ -8,11 +8,7 @@ from visformer.core.model import Transformer
 from visformer.core.presets import BASE, TUTORIAL, Preset, xavier
 from visformer.formats.layout_spec import FileTensors, LayoutSpec, rename
 from visformer.formats.names import NamedTensors, Names, layer_names
-from visformer.formats.tutorials import (
-    DROPOUT,
-    QUERY_ROWS,
-    read_tutorial,
-)
+from visformer.formats.tutorials import DROPOUT, QUERY_ROWS, read_tutorial
 from visformer.language import N_
 from visformer.values.config import ModelConfig
 from visformer.values.finding import Finding

@@ -5,11 +5,7 @@ from __future__ import annotations
 from visformer.core.presets import BASE, TUTORIAL, Preset, as_constructed
 from visformer.formats.layout_spec import LayoutSpec
 from visformer.formats.names import Names, layer_names
-from visformer.formats.tutorials import (
-    DROPPED,
-    QUERY_ROWS,
-    read_tutorial,
-)
+from visformer.formats.tutorials import DROPPED, QUERY_ROWS, read_tutorial
 from visformer.language import N_
 from visformer.values.finding import Finding
 

@@ -244,10 +244,7 @@ def sublayers_stage(subject: Subject) -> StagePicture:
             size(residual.normed),
         ]
     names += [_("|x| out"), _("inactive units")]
-    columns += [
-        size(parts[-1][1].output),
-        inactive_units(rows.feed_forward.active)[0],
-    ]
+    columns += [size(parts[-1][1].output), inactive_units(rows.feed_forward.active)[0]]
     values = subject.cut(np.stack(columns, axis=1).astype(np.float32))
     added = (
         _(

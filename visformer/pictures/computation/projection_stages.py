@@ -209,8 +209,7 @@ def _projection_maps(subject: Subject, part: Projected) -> tuple[StageMap, ...]:
             role=part,
         ),
         stage_map(
-            *(subject, plus(linear), letter, lambda: result, (side, "head")),
-            role=part,
+            *(subject, plus(linear), letter, lambda: result, (side, "head")), role=part
         ),
     )
 

@@ -232,13 +232,7 @@ def text(
     title = "" if small else words
     style: Style = "head" if strong else "text"
     return Box(
-        x=x,
-        y=y,
-        width=width,
-        height=height,
-        title=title,
-        detail=detail,
-        style=style,
+        x=x, y=y, width=width, height=height, title=title, detail=detail, style=style
     )
 
 

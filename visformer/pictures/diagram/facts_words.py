@@ -55,10 +55,7 @@ def part_facts_words(model: ModelFacts, path: BlockPath, part: str) -> str:
 def about_facts(model: ModelFacts) -> tuple[str, ...]:
     """Describe what is known of the model, one sentence per line."""
     kinds = tuple(_kind_words(kind, facts) for kind, facts in model.attention.items())
-    return (
-        _("Only the attention of “{model}” is known.", model=model.name),
-        *kinds,
-    )
+    return (_("Only the attention of “{model}” is known.", model=model.name), *kinds)
 
 
 def _kind_words(kind: Kind, facts: AttentionFacts) -> str:

@@ -94,11 +94,7 @@ class Figure:
         return boxes
 
     def up(
-        self,
-        *at: float,
-        words: str = "",
-        height: float = STEP,
-        roles: FigureRoles = (),
+        self, *at: float, words: str = "", height: float = STEP, roles: FigureRoles = ()
     ) -> None:
         """Put arrows from the next row up to the last one, at shares of the width.
 
@@ -235,10 +231,7 @@ def put_prediction(column: Column, trace: Trace | None) -> None:
         return
     step = trace.steps[-1]
     column.box(
-        _(
-            _FED.get(step.origin, N_("“{token}”")),
-            token=chosen_name(trace),
-        ),
+        _(_FED.get(step.origin, N_("“{token}”")), token=chosen_name(trace)),
         "prediction",
         detail=probability(step.probability),
         style="token",

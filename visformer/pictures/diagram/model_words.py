@@ -31,11 +31,7 @@ AXES = {
     "batch": N_("{encoding}, by batch row"),
     "restart": N_("{encoding}, restarting at each step"),
 }
-BIASES = {
-    "all": N_("all"),
-    "none": N_("none"),
-    "value_output": N_("V and output only"),
-}
+BIASES = {"all": N_("all"), "none": N_("none"), "value_output": N_("V and output only")}
 _LAYERS = {  # (pre-norm, final norms)
     (True, True): N_(
         "{encoder} + {decoder} layers, pre-norm (a norm before each sublayer), with "

@@ -25,10 +25,7 @@ _ORIGINAL = {  # by whether it is complete
 
 
 def modified_words(
-    requested: Intervention,
-    trace: Trace | None,
-    baseline: Trace | None,
-    step: int = 0,
+    requested: Intervention, trace: Trace | None, baseline: Trace | None, step: int = 0
 ) -> str:
     """Describe the changes and how the text differs; "" for the original run.
 

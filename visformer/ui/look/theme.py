@@ -12,14 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, ClassVar
 
 from PySide6.QtCore import QEvent, QObject, Qt, QVariantAnimation
-from PySide6.QtGui import (
-    QColor,
-    QCursor,
-    QFont,
-    QFontMetrics,
-    QPalette,
-    QShowEvent,
-)
+from PySide6.QtGui import QColor, QCursor, QFont, QFontMetrics, QPalette, QShowEvent
 from PySide6.QtWidgets import QApplication, QToolTip, QWidget
 from shiboken6 import isValid
 
@@ -31,11 +24,7 @@ from visformer.pictures.colours import THEMES as THEMES
 from visformer.pictures.picture import AttentionRole
 from visformer.program.ahead import later
 
-NAMES = {
-    "light": N_("Light"),
-    "dark": N_("Dark"),
-    "contrast": N_("High contrast"),
-}
+NAMES = {"light": N_("Light"), "dark": N_("Dark"), "contrast": N_("High contrast")}
 LEGIBLE = 4.5  # the least contrast of text and its ground
 TITLE, CAPTION, WORD = 1.3, 0.85, 2.2  # sizes of type, relative to the body's
 MIN_ZOOM, MAX_ZOOM = 60, 300  # percent
@@ -392,10 +381,7 @@ class LateDress(QWidget):
 
 
 def animation(
-    parent: QObject,
-    ms: int,
-    show: Callable[[float], object],
-    end: Callable[[], object],
+    parent: QObject, ms: int, show: Callable[[float], object], end: Callable[[], object]
 ) -> QVariantAnimation:
     """Return what calls ``show`` with 0 to 1 for a while once started, then ``end``."""
     made = QVariantAnimation(parent)

@@ -9,13 +9,7 @@ from numpy.typing import NDArray
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QBrush, QColor, QImage, QPalette
 
-from visformer.pictures.colours import (
-    DARK,
-    DARK_SIGNED,
-    DARKEST,
-    LIGHT,
-    LIGHT_SIGNED,
-)
+from visformer.pictures.colours import DARK, DARK_SIGNED, DARKEST, LIGHT, LIGHT_SIGNED
 from visformer.pictures.colours import NAN_COLOUR as NAN_COLOUR
 from visformer.pictures.picture import HIGH, LOW, MASKED, NAN, Bytes
 

@@ -80,14 +80,8 @@ COLUMNS: tuple[tuple[tuple[str, tuple[KeyEntry, ...]], ...], ...] = (
                 ("M, A, T", N_("attention as a map, as arcs, as tinted text")),
                 (N_("Ctrl+arrows"), N_("move through heads and layers")),
                 (N_("Shift+arrows"), N_("move the locked cell")),
-                (
-                    "[, ]",
-                    N_("previous and next stage of the Computation tab"),
-                ),
-                (
-                    N_("Alt+arrows"),
-                    N_("back to where you looked, and forward again"),
-                ),
+                ("[, ]", N_("previous and next stage of the Computation tab")),
+                (N_("Alt+arrows"), N_("back to where you looked, and forward again")),
                 ("Ctrl+T", N_("show or fold the next token")),
                 ("Ctrl+B", N_("the run that this one is compared with beside it")),
             ),

@@ -466,9 +466,7 @@ class TraceOpener(QObject):
         except Exception as error:  # the window must not wait for ever
             log.error("%s", stack_words(error))
             found = InputError(
-                "{file} cannot be opened: {error}",
-                file=Path(path).name,
-                error=error,
+                "{file} cannot be opened: {error}", file=Path(path).name, error=error
             )
         try:
             self._done.emit(number, path, found)

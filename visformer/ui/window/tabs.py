@@ -24,13 +24,7 @@ from visformer.program.ahead import later
 from visformer.session.state import Session, State
 from visformer.ui import views
 from visformer.ui.changed import Changed
-from visformer.ui.layout import (
-    LeastSize,
-    Still,
-    StillSplitter,
-    fill,
-    paint_later,
-)
+from visformer.ui.layout import LeastSize, Still, StillSplitter, fill, paint_later
 from visformer.ui.look import theme
 from visformer.ui.look.theme import Dressed
 from visformer.ui.views.view import View

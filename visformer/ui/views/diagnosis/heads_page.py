@@ -60,8 +60,7 @@ EXAMPLE_COLUMNS = (
     number_column(N_("Line"), lambda one: one.pair.line, 0),
     number_column(N_("Measure"), attrgetter("value"), 4),
     ItemColumn(
-        *(N_("Source"), 0, lambda one: one.pair.source),
-        lambda one: one.pair.source,
+        *(N_("Source"), 0, lambda one: one.pair.source), lambda one: one.pair.source
     ),
 )
 

@@ -6,12 +6,7 @@ import math
 from dataclasses import replace
 
 from PySide6.QtCore import QSignalBlocker
-from PySide6.QtWidgets import (
-    QGridLayout,
-    QMenu,
-    QPushButton,
-    QWidget,
-)
+from PySide6.QtWidgets import QGridLayout, QMenu, QPushButton, QWidget
 
 from visformer.language import N_, _
 from visformer.pictures.token_names import names

@@ -6,20 +6,8 @@ import math
 from dataclasses import replace
 
 from PySide6.QtCore import QPoint, QRect, QRectF, QSignalBlocker, QSize, Qt
-from PySide6.QtGui import (
-    QMouseEvent,
-    QPainter,
-    QPaintEvent,
-    QPen,
-    QResizeEvent,
-)
-from PySide6.QtWidgets import (
-    QHBoxLayout,
-    QSizePolicy,
-    QSplitter,
-    QToolTip,
-    QWidget,
-)
+from PySide6.QtGui import QMouseEvent, QPainter, QPaintEvent, QPen, QResizeEvent
+from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QSplitter, QToolTip, QWidget
 
 from visformer.language import N_, _, clauses, sentences
 from visformer.pictures.candidates import (

@@ -6,12 +6,7 @@ from dataclasses import replace
 
 from PySide6.QtCore import QModelIndex, QSignalBlocker, Qt, Signal
 from PySide6.QtGui import QFont, QKeyEvent, QKeySequence
-from PySide6.QtWidgets import (
-    QHBoxLayout,
-    QHeaderView,
-    QTableView,
-    QWidget,
-)
+from PySide6.QtWidgets import QHBoxLayout, QHeaderView, QTableView, QWidget
 
 from visformer.language import N_, _
 from visformer.pictures.beam_tree import (
@@ -37,12 +32,7 @@ from visformer.ui.layout import LeastColumn, fill, scrolled
 from visformer.ui.look.theme import Dressed
 from visformer.ui.views.output.tree_canvas import TreeCanvas
 from visformer.ui.views.view import View
-from visformer.ui.widgets.controls import (
-    number_field,
-    titled,
-    whole_field,
-    word_button,
-)
+from visformer.ui.widgets.controls import number_field, titled, whole_field, word_button
 from visformer.ui.widgets.export import CSV, Export
 from visformer.ui.widgets.number_table import Role, TableModel
 from visformer.ui.widgets.plain_label import paragraph, plain_tip

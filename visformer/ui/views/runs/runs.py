@@ -15,13 +15,7 @@ from PySide6.QtCore import (
     Qt,
     Signal,
 )
-from PySide6.QtGui import (
-    QContextMenuEvent,
-    QFont,
-    QGuiApplication,
-    QKeyEvent,
-    QPainter,
-)
+from PySide6.QtGui import QContextMenuEvent, QFont, QGuiApplication, QKeyEvent, QPainter
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QHBoxLayout,
@@ -368,9 +362,7 @@ class _Marked(QStyledItemDelegate):
         paint_parts(painter, box, parts, tree, ink=ink)
 
     def sizeHint(
-        self,
-        option: QStyleOptionViewItem,
-        index: QModelIndex | QPersistentModelIndex,
+        self, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex
     ) -> QSize:
         """Leave room between the rows."""
         size = super().sizeHint(option, index)
