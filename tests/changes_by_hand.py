@@ -19,8 +19,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from visformer.core.decoding import Decoding
-from visformer.values.change_text import parse
 from visformer.values.facts import Kind, StackName
+from visformer.values.intervention import parse
 from visformer.values.trace import Trace
 
 SOURCE, TARGET = [4, 5, 6, 7], [2, 8, 9, 10, 11]

@@ -31,9 +31,9 @@ torch.set_num_threads(1)
 def patience() -> None:
     """Let searches that are limited in time find, on a busy machine, what there is."""
     from visformer.formats import fitting
-    from visformer.watching import switches
+    from visformer.watching import comparing
 
-    fitting._SECONDS = switches._SECONDS = 60.0
+    fitting._SECONDS = comparing._SECONDS = 60.0
 
 
 MOST_PROCESSES = 8  # each takes about half a gigabyte of memory

@@ -9,6 +9,7 @@ import numpy as np
 
 from visformer.bench.random_trace import random_facts, random_trace
 from visformer.values.arrays import Bools, Floats
+from visformer.values.attention_heads import Bias, DistanceBias
 from visformer.values.facts import (
     KINDS,
     STACKS,
@@ -18,7 +19,6 @@ from visformer.values.facts import (
     StackFacts,
 )
 from visformer.values.row_columns import Columns
-from visformer.values.score_bias import Bias, DistanceBias
 from visformer.values.trace import Trace
 
 OURS = random_facts(d_model=8, heads=2, layers=2, vocabulary=50)

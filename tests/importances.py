@@ -8,7 +8,7 @@ import numpy as np
 
 from visformer.values.arrays import Doubles
 from visformer.values.facts import StackName
-from visformer.values.head_importance import Importance, ImportanceOfPairs, Patched
+from visformer.values.measured import Importance, ImportanceOfPairs, Patched
 from visformer.values.trace import Trace
 
 

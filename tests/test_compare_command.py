@@ -18,7 +18,7 @@ from tests.models import tiny_model
 from tests.traces import make_trace
 from visformer import RunComparison, SavedRun, cli
 from visformer.errors import InputError
-from visformer.pictures.side_by_side import comparison_words
+from visformer.pictures.comparison import comparison_words
 
 QUERIES = "decoder.layers.0.cross_attention.query.weight"
 Said = pytest.CaptureFixture[str]

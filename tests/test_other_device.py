@@ -17,7 +17,7 @@ from tests.training.toys import trainer
 from visformer.core.decoding import Decoding
 from visformer.core.model import Transformer
 from visformer.training.loop import Trainer
-from visformer.values.attributions import ATTRIBUTIONS
+from visformer.values.measured import ATTRIBUTIONS
 
 
 def begun(text: str = "abcde", **given: Any) -> Decoding:

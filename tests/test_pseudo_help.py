@@ -16,7 +16,7 @@ from tests.traces import make_trace
 from visformer.cli import COMMANDS, command_parser, main, window_parser
 from visformer.errors import VisformerError
 from visformer.pictures.positions import parse_dimensions
-from visformer.values.change_text import parse
+from visformer.values.intervention import parse
 
 GRAMMAR = "causal off hide cell cross multiply masked score positions layer"
 ALLOWED = {

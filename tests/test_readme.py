@@ -12,7 +12,7 @@ import pytest
 
 import visformer
 from visformer.cli import COMMANDS, command_parser, window_parser
-from visformer.values.change_text import parse
+from visformer.values.intervention import parse
 from visformer.values.trace import Trace
 
 ROOT = Path(__file__).parent.parent

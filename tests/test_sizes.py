@@ -26,7 +26,6 @@ ALONE = {  # pattern of such files -> why each is a file of its own
     "session/receive.py": "pure, while its importer is a widget",
     "ui/bars/status.py": "a bar of the window is a file",
     "ui/views/diagnosis/*.py": "a tab, imported by its name, and a file per page",
-    "values/changes/*.py": "a change of a run: README's recipe is to add a file",
 }
 
 

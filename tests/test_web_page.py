@@ -225,7 +225,7 @@ def test_keys_the_mouse_colours_and_numbers_are_the_windows(tmp_path: Path) -> N
     from PySide6.QtWidgets import QApplication
 
     from visformer.ui.look import theme
-    from visformer.ui.widgets.colour_map import colour_table
+    from visformer.ui.widgets.colour_bar import colour_table
 
     QApplication.instance() or QApplication([])
     trace = make_trace(seed=3)

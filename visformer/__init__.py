@@ -36,20 +36,20 @@ if TYPE_CHECKING:
     from visformer.trace_file.saved_session import SavedRun as SavedRun
     from visformer.trace_file.saved_session import SavedSession as SavedSession
     from visformer.trace_file.stored_facts import RunSelection as RunSelection
-    from visformer.values.changes.causal import Causal as Causal
-    from visformer.values.changes.cell import Cell as Cell
-    from visformer.values.changes.hide_source import HideSource as HideSource
-    from visformer.values.changes.masked_score import MaskedScore as MaskedScore
+    from visformer.values.changes.mask_changes import Causal as Causal
+    from visformer.values.changes.mask_changes import Cell as Cell
+    from visformer.values.changes.mask_changes import HideSource as HideSource
+    from visformer.values.changes.mask_changes import MaskedScore as MaskedScore
     from visformer.values.changes.position_change import (
         PositionChange as PositionChange,
     )
-    from visformer.values.changes.score_scale import ScoreScale as ScoreScale
+    from visformer.values.changes.weight_changes import ScoreScale as ScoreScale
     from visformer.values.config import ModelConfig as ModelConfig
     from visformer.values.facts import ModelFacts as ModelFacts
     from visformer.values.finding import Certificate as Certificate
-    from visformer.values.head_importance import Importance as Importance
-    from visformer.values.head_importance import ImportanceOfPairs as ImportanceOfPairs
     from visformer.values.intervention import Intervention as Intervention
+    from visformer.values.measured import Importance as Importance
+    from visformer.values.measured import ImportanceOfPairs as ImportanceOfPairs
     from visformer.values.scanned import ScannedPair as ScannedPair
     from visformer.values.step import Candidate as Candidate
     from visformer.values.step import Step as Step

@@ -38,10 +38,9 @@ from visformer.trace_file.trace_file import (
     trace_bytes,
     write_session,
 )
-from visformer.values.change_text import parse
 from visformer.values.facts import Kind
 from visformer.values.given_attention import traces_of_weights
-from visformer.values.intervention import Intervention
+from visformer.values.intervention import Intervention, parse
 from visformer.values.questions import keyword
 from visformer.values.strategy import MOST_BEAMS
 from visformer.values.trace import Trace
@@ -49,7 +48,7 @@ from visformer.values.trace import Trace
 if TYPE_CHECKING:
     from visformer.analysis.run_comparison import By, RunComparison
     from visformer.core.models import Model
-    from visformer.values.head_importance import Importance, ImportanceOfPairs
+    from visformer.values.measured import Importance, ImportanceOfPairs
     from visformer.watching.compared_runs import Comparison
     from visformer.watching.watcher import Watched
 

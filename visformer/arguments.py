@@ -4,8 +4,6 @@ A wrong type is a TypeError, a wrong value an InputError; both name the argument
 was given and what is allowed.
 """
 
-from __future__ import annotations
-
 import math
 import numbers
 import operator

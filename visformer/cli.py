@@ -1,7 +1,5 @@
 """The command line. Heavy modules are imported only once the command is known."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import gc

@@ -1,7 +1,5 @@
 """The errors that reach a user, each one plain sentence that says what to do."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import traceback

@@ -3,8 +3,6 @@
 The name decides only between readers that refuse bytes of which nothing is known.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -13,8 +11,7 @@ from visformer.errors import CheckpointError, VisformerError
 from visformer.files import exists, is_folder, refuse_foreign, short
 from visformer.language import N_, _
 from visformer.paths import LESSON
-from visformer.trace_file.file_blocks import MAGIC
-from visformer.trace_file.regular_file import RegularFile
+from visformer.trace_file.file_blocks import MAGIC, RegularFile
 
 FileKind = Literal["model", "trace", "page", "lesson", "tokenizer", "pairs", "other"]
 START = 4096  # bytes that are looked at

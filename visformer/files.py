@@ -1,7 +1,5 @@
 """Untrusted files and names: read whole, with limits, and refused in one sentence."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import gzip

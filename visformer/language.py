@@ -10,8 +10,6 @@ the key of the catalogue (``resources/languages``); tokens, formulas and names o
 options are never translated.
 """
 
-from __future__ import annotations
-
 import gettext
 import locale
 import os

@@ -45,8 +45,7 @@ from visformer.ui.widgets.export import (
     picture_file,
 )
 from visformer.ui.window.window import MainWindow
-from visformer.values.change_text import parse
-from visformer.values.intervention import Intervention
+from visformer.values.intervention import Intervention, parse
 from visformer.values.questions import Overrides
 
 PAGE = ".html"

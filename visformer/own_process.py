@@ -1,7 +1,5 @@
 """Limits of a process that reads untrusted files, and its end with its parent."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

@@ -1,7 +1,5 @@
 """The only place that knows folders."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import platformdirs

@@ -1,7 +1,5 @@
 """Whether a window can be opened here; Qt would end the process where it cannot."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import socket

@@ -1,7 +1,5 @@
 """Making text from outside safe to process and to show."""
 
-from __future__ import annotations
-
 import unicodedata
 from functools import lru_cache
 

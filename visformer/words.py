@@ -7,8 +7,6 @@ been decoded; step n is the choice made from decoder row n. Numbers have one min
 (U+2212) and name NaN and ∞.
 """
 
-from __future__ import annotations
-
 from visformer.language import N_, _, signed
 from visformer.values.facts import Kind
 

@@ -13,8 +13,8 @@ from visformer.analysis.change_report import change_report, no_effect_words
 from visformer.core.decoding import Decoding
 from visformer.core.passes import run
 from visformer.errors import InputError
-from visformer.values.change_effect import ChangeReport
-from visformer.values.change_text import parse
+from visformer.values.intervention import parse
+from visformer.values.measured import ChangeReport
 from visformer.values.trace import Trace
 
 SOURCE, TARGET = [4, 5, 6, 7], [1, 8, 9, 10, 11]

@@ -11,7 +11,7 @@ from tests.models import tiny_checkpoint
 from tests.traces import make_trace
 from visformer.analysis.leaks import forbidden, leaks
 from visformer.core.passes import run
-from visformer.values.change_text import parse
+from visformer.values.intervention import parse
 
 
 def test_a_causal_run_has_none() -> None:

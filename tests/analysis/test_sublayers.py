@@ -16,8 +16,8 @@ from visformer.core.passes import run
 from visformer.core.side_runs import layer_parameters
 from visformer.errors import InputError
 from visformer.values.arrays import Floats
-from visformer.values.change_text import parse
 from visformer.values.facts import StackName
+from visformer.values.intervention import parse
 from visformer.values.trace import Trace
 
 MODELS: dict[str, dict[str, Any]] = {

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.traces import make_trace
-from visformer.analysis.subwords import glued_source, glued_target, merged
+from visformer.analysis.attention_summary import glued_source, glued_target, merged
 from visformer.values.pieces import is_punctuation, marks_of, word_groups, word_text
 
 

@@ -12,8 +12,7 @@ from visformer.core.all_tokens import distribution_of
 from visformer.core.decoding import Decoding
 from visformer.core.vocabulary import named
 from visformer.errors import InputError
-from visformer.values.change_text import parse
-from visformer.values.intervention import NO_CHANGES
+from visformer.values.intervention import NO_CHANGES, parse
 
 MODELS: dict[str, dict[str, Any]] = {
     "post-norm": {},

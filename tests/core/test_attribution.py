@@ -18,9 +18,9 @@ from visformer.core.decoding import Decoding
 from visformer.core.model import Layer, StackRecord, Transformer
 from visformer.core.parts import Attention
 from visformer.errors import InputError
-from visformer.values.attributions import Attribution
-from visformer.values.change_text import parse
 from visformer.values.facts import KINDS, Kind
+from visformer.values.intervention import parse
+from visformer.values.measured import Attribution
 from visformer.values.trace import Trace
 
 

@@ -25,10 +25,15 @@ from visformer.core.side_runs import layer_parameters
 from visformer.errors import InputError
 from visformer.session import runs, tree
 from visformer.session.state import Session
-from visformer.values.change_text import examples, parse
-from visformer.values.changes.head_scale import HeadScale
+from visformer.values.changes.weight_changes import HeadScale
 from visformer.values.facts import KINDS, STACK_OF
-from visformer.values.intervention import CHANGES, NO_CHANGES, Intervention
+from visformer.values.intervention import (
+    CHANGES,
+    NO_CHANGES,
+    Intervention,
+    examples,
+    parse,
+)
 from visformer.values.trace import Trace
 
 TEXTS = tuple(EFFECTS)

@@ -21,9 +21,9 @@ from visformer.core.decoding import Decoding
 from visformer.core.importance import by_gradient
 from visformer.core.models import Model, WorkDone
 from visformer.errors import InputError
-from visformer.values.change_text import parse
 from visformer.values.facts import KINDS, Kind
 from visformer.values.heads_of_pairs import AT, MEAN, HeadsOfPairs
+from visformer.values.intervention import parse
 from visformer.values.scanned import PairLine
 from visformer.values.trace import Trace
 

@@ -18,9 +18,8 @@ from visformer.core.corpus_mean import with_means
 from visformer.core.passes import run
 from visformer.core.search import exhausted
 from visformer.errors import InputError
-from visformer.values.change_text import parse
-from visformer.values.changes.head_mean_of import HeadMeanOf
-from visformer.values.intervention import Intervention
+from visformer.values.changes.head_changes import HeadMeanOf
+from visformer.values.intervention import Intervention, parse
 from visformer.values.trace import Trace
 
 PAIRS = ("hello", "cab"), ("ab", "abcab"), ("cd", "d")

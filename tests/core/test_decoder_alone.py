@@ -14,8 +14,8 @@ from tests.tutorials import labml
 from visformer.core.passes import run
 from visformer.errors import InputError
 from visformer.formats.loading import presets
-from visformer.values.change_text import parse
 from visformer.values.facts import Kind
+from visformer.values.intervention import parse
 
 TARGET = torch.tensor([[2, 7, 8, 9], [2, 11, 1, 1], [2, 1, 12, 13]])
 

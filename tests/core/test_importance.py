@@ -23,10 +23,10 @@ from visformer.core.importance import importance, importance_of_pairs
 from visformer.core.model import Transformer
 from visformer.core.search import exhausted
 from visformer.errors import InputError
-from visformer.values.changes.head_scale import HeadScale
+from visformer.values.changes.weight_changes import HeadScale
 from visformer.values.facts import KINDS, STACKS, Kind
-from visformer.values.head_importance import Importance
 from visformer.values.intervention import Intervention
+from visformer.values.measured import Importance
 
 STEP = 1e-5
 ALL = slice(None)

@@ -18,9 +18,8 @@ from visformer.core.modified import modified_checkpoint
 from visformer.core.passes import run
 from visformer.errors import InputError
 from visformer.values.arrays import softmax
-from visformer.values.change_text import parse
 from visformer.values.facts import KINDS, Kind
-from visformer.values.intervention import Intervention
+from visformer.values.intervention import Intervention, parse
 from visformer.values.trace import Trace
 
 SOURCE, TARGET = [4, 5, 6, 7], [1, 8, 9, 10, 11]

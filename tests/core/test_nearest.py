@@ -12,8 +12,8 @@ from tests.models import tiny_checkpoint
 from visformer.core.all_tokens import NEAR
 from visformer.core.checkpoint import Checkpoint
 from visformer.errors import InputError
-from visformer.values.distribution import NearWords
 from visformer.values.facts import SentenceSide
+from visformer.values.measured import NearWords
 
 
 @pytest.fixture

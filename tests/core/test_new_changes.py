@@ -31,7 +31,6 @@ from visformer.core.side_runs import layer_parameters
 from visformer.errors import InputError
 from visformer.session import runs, tree
 from visformer.session.state import Session
-from visformer.values.change_text import examples, parse
 from visformer.values.changes.run_change import LocalChanges, RunChange
 from visformer.values.changes.written_fields import (
     ROW,
@@ -42,7 +41,13 @@ from visformer.values.changes.written_fields import (
     one_word,
 )
 from visformer.values.facts import KINDS, STACK_OF, STACKS, Kind, StackName
-from visformer.values.intervention import CHANGES, NO_CHANGES, Intervention
+from visformer.values.intervention import (
+    CHANGES,
+    NO_CHANGES,
+    Intervention,
+    examples,
+    parse,
+)
 from visformer.values.trace import Trace
 
 SOURCE, TARGET = [4, 5, 6, 7], [1, 8, 9, 10, 11]

@@ -26,9 +26,8 @@ from visformer.analysis.change_report import change_report
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.passes import run
 from visformer.errors import InputError
-from visformer.values.change_text import examples, parse
-from visformer.values.changes.head_from import HeadFrom
-from visformer.values.intervention import Intervention
+from visformer.values.changes.head_changes import HeadFrom
+from visformer.values.intervention import Intervention, examples, parse
 from visformer.values.trace import Trace
 
 SHORT = [9, 4, 12], [2, 10, 11]

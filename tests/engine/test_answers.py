@@ -48,12 +48,11 @@ from visformer.engine.messages import (
 from visformer.engine.mirror import Decoded
 from visformer.formats.loading import load
 from visformer.session.run import asked_of
-from visformer.values.change_text import parse
-from visformer.values.head_importance import Importance
 from visformer.values.heads_of_pairs import HeadsOfPairs
+from visformer.values.intervention import parse
+from visformer.values.measured import Importance, SeriesPoint
 from visformer.values.step import Choice
 from visformer.values.strategy import Strategy
-from visformer.values.training_series import SeriesPoint
 
 
 @pytest.fixture(scope="module")

@@ -54,7 +54,7 @@ from visformer.engine.messages import (
 )
 from visformer.engine.process import LESS_PRIORITY, Server, serve
 from visformer.formats import loading
-from visformer.values.change_text import parse
+from visformer.values.intervention import parse
 from visformer.values.step import Choice
 from visformer.values.strategy import GREEDY, Strategy
 

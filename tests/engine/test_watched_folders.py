@@ -29,8 +29,7 @@ from visformer.engine.messages import (
 )
 from visformer.engine.mirror import Mirror
 from visformer.engine.process import Server
-from visformer.values.change_text import parse
-from visformer.values.intervention import NO_CHANGES
+from visformer.values.intervention import NO_CHANGES, parse
 from visformer.values.step import Choice
 from visformer.values.trace import Trace
 

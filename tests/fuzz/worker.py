@@ -48,7 +48,7 @@ def use_folder(path: Path) -> None:
 def use_pairs(path: Path) -> None:
     """Read pairs and split them."""
     from visformer.files import read_pairs
-    from visformer.training.data import split_pairs
+    from visformer.training.loop import split_pairs
 
     split_pairs(read_pairs(path), valid=2, test=2, seed=0)
 

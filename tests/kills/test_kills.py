@@ -12,7 +12,7 @@ from tests.kills.__main__ import difference, run
 from tests.models import tiny_checkpoint
 from visformer.core.decoding import Decoding
 from visformer.session.recipe import WantedRun
-from visformer.values.change_text import parse
+from visformer.values.intervention import parse
 from visformer.values.step import Choice
 
 

@@ -22,8 +22,7 @@ from visformer.session import runs
 from visformer.session.kept import recipe_of
 from visformer.session.recipe import written
 from visformer.ui.window.window import MainWindow
-from visformer.values.change_text import parse
-from visformer.values.intervention import NO_CHANGES
+from visformer.values.intervention import NO_CHANGES, parse
 from visformer.values.strategy import GREEDY
 
 LIMIT = 20

@@ -14,8 +14,8 @@ import numpy as np
 from tests.pictures.sweep import Claims, Reasons, Said, reads_as
 from visformer.pictures.attention.maps import layer_and_head
 from visformer.values.arrays import Bools, Floats
-from visformer.values.changes.embedding import Embedding
 from visformer.values.changes.run_change import ActingPoint
+from visformer.values.changes.stream_changes import Embedding
 from visformer.values.facts import Kind
 from visformer.values.step import Origin
 

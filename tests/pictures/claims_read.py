@@ -29,8 +29,8 @@ from visformer.pictures.attention.ranking import Ranking, ranking_parts
 from visformer.pictures.attention.token_groups import hidden_tokens
 from visformer.pictures.selection import Order
 from visformer.values.arrays import Bools, Floats
-from visformer.values.attributions import ATTRIBUTIONS, AttributionPlace
 from visformer.values.facts import SIDES, Kind
+from visformer.values.measured import ATTRIBUTIONS, AttributionPlace
 from visformer.values.trace import Trace
 
 

@@ -23,14 +23,11 @@ from visformer.pictures import (
     cache,
     candidates,
     comparison,
-    logit_lens,
     mask_lab,
     masks,
     output,
     position_lab,
     positions,
-    side_by_side,
-    teacher_forcing,
 )
 from visformer.pictures.attention import maps, ranking
 from visformer.pictures.attention.arcs import arc_words
@@ -45,7 +42,7 @@ from visformer.pictures.computation import stages
 from visformer.pictures.computation.stages import picture, stage_names, stage_of
 from visformer.pictures.computation.subject import subject
 from visformer.pictures.diagram.architecture import architecture
-from visformer.pictures.diagram.block_names import title as block_title
+from visformer.pictures.diagram.blocks import title as block_title
 from visformer.pictures.selection import (
     SCALES,
     SUMMARIES,
@@ -65,8 +62,7 @@ from visformer.pictures.words.explanations import EXPLAINED, explanation
 from visformer.pictures.words.scene import Scene
 from visformer.pictures.words.terms import TERMS, term_words
 from visformer.text import visible
-from visformer.values.attributions import ATTRIBUTIONS
-from visformer.values.change_effect import StepEffect
+from visformer.values.measured import ATTRIBUTIONS, StepEffect
 from visformer.values.not_finite import not_finite_words
 from visformer.values.trace import Trace
 
@@ -354,7 +350,7 @@ def _labs(run: SweptRun, trace: Trace, scene: Scene) -> None:
 def _beside(run: SweptRun, trace: Trace, scene: Scene) -> None:
     if run.beside is not None:
         compared = compare_runs(run.beside, trace, names=("one", "other"))
-        side_by_side.comparison_words(compared)
+        comparison.comparison_words(compared)
     made = StepEffect(trace.storage, len(trace), True, run.effect(len(trace)))
     modified_run.report_words(made, trace)
 
@@ -405,13 +401,13 @@ def _search(run: SweptRun, trace: Trace, scene: Scene) -> None:
 
 
 def _lens(run: SweptRun, trace: Trace, scene: Scene) -> None:
-    logit_lens.how_words(trace.model)
-    logit_lens.step_lens(trace, scene.lens)
-    logit_lens.all_lens(trace, scene.lens, "best")
-    logit_lens.all_lens(trace, scene.lens, "chosen")
-    logit_lens.rank_words(trace, scene.lens)
+    output.how_words(trace.model)
+    output.step_lens(trace, scene.lens)
+    output.all_lens(trace, scene.lens, "best")
+    output.all_lens(trace, scene.lens, "chosen")
+    output.rank_words(trace, scene.lens)
     for layer in range(trace.layers("decoder") + 1 if len(trace) else 0):
-        logit_lens.lens_cell_words(trace, scene.lens, len(trace) - 1, layer)
+        output.lens_cell_words(trace, scene.lens, len(trace) - 1, layer)
 
 
 def _diagram(run: SweptRun, trace: Trace, scene: Scene) -> None:
@@ -476,7 +472,7 @@ def _run(run: SweptRun, trace: Trace, scene: Scene) -> None:
     run_notices.source_notice(trace)
     run_notices.kept_pass_notice(trace)
     run_notices.end_notice(trace, len(run.trace))
-    teacher_forcing.score_words(trace)
+    modified_run.score_words(trace)
     modified_run.export_words(trace)
     about.watched_text(trace)
     if trace.certificate is not None:

@@ -27,17 +27,17 @@ from visformer.core.search import named
 from visformer.core.side_runs import layer_parameters, run_shuffled
 from visformer.errors import InputError
 from visformer.values.arrays import Floats
-from visformer.values.attributions import (
+from visformer.values.beam_search import BeamSearch
+from visformer.values.facts import KINDS, STACKS, Kind
+from visformer.values.layer_weights import LayerParameters
+from visformer.values.lens import LensRows
+from visformer.values.measured import (
     ATTRIBUTIONS,
     Attribution,
     AttributionPlace,
     Attributions,
+    ChangeReport,
 )
-from visformer.values.beam_search import BeamSearch
-from visformer.values.change_effect import ChangeReport
-from visformer.values.facts import KINDS, STACKS, Kind
-from visformer.values.layer_weights import LayerParameters
-from visformer.values.lens import LensRows
 from visformer.values.step import Candidates, Step
 from visformer.values.strategy import GREEDY, Strategy
 from visformer.values.trace import Trace

@@ -13,8 +13,13 @@ from tests.states import ran
 from tests.traces import make_trace, with_config
 from visformer.pictures.computation.stages import stage_names
 from visformer.pictures.diagram.architecture import architecture
-from visformer.pictures.diagram.block_names import block_words
-from visformer.pictures.diagram.blocks import Counts, counts_table, goal, runs
+from visformer.pictures.diagram.blocks import (
+    Counts,
+    block_words,
+    counts_table,
+    goal,
+    runs,
+)
 from visformer.pictures.diagram.columns import Box, Drawing
 from visformer.pictures.picture import csv_text
 from visformer.session.state import Session, State

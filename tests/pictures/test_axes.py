@@ -13,9 +13,8 @@ from visformer.pictures.masks import cell_words as mask_words
 from visformer.pictures.selection import AttentionCell, Look
 from visformer.pictures.words.explanations import explanation
 from visformer.ui.widgets.cell_value import pieces
-from visformer.values.change_text import parse
 from visformer.values.facts import KINDS, Kind
-from visformer.values.intervention import Intervention
+from visformer.values.intervention import Intervention, parse
 
 READS = {  # query words, key words
     "encoder": ("query: source token that reads", "key: source token that is read"),

@@ -21,8 +21,7 @@ from visformer.pictures.cache import (
     recomputes,
     sizes,
 )
-from visformer.values.change_text import parse
-from visformer.values.intervention import NO_CHANGES
+from visformer.values.intervention import NO_CHANGES, parse
 from visformer.values.trace import Trace
 
 SIZES = {"d_model": 8, "heads": 2, "feed_forward": 16}

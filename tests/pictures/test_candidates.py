@@ -16,7 +16,7 @@ from visformer.pictures.candidates import (
     others_words,
     rest_of,
 )
-from visformer.values.distribution import WholeDistribution
+from visformer.values.measured import WholeDistribution
 
 
 def test_best_first_and_the_choice_is_marked() -> None:

@@ -21,8 +21,7 @@ from visformer.pictures.attention.maps import all_numbers
 from visformer.pictures.attention.reading import attention_map
 from visformer.pictures.candidates import candidate_table
 from visformer.pictures.diagram.architecture import architecture
-from visformer.pictures.logit_lens import SHOWS
-from visformer.pictures.output import flow_words, output_picture, output_words
+from visformer.pictures.output import SHOWS, flow_words, output_picture, output_words
 from visformer.pictures.picture import csv_text
 from visformer.pictures.selection import Selection
 from visformer.pictures.words.choices import choice_sentence, marked_token, short_choice

@@ -34,8 +34,8 @@ from visformer.pictures.computation.subject import Subject, missing, subject
 from visformer.pictures.picture import Numbers
 from visformer.pictures.selection import AttentionCell, Selection
 from visformer.session.state import Session, State
-from visformer.values.change_text import parse
 from visformer.values.facts import StackName
+from visformer.values.intervention import parse
 
 MODELS: dict[str, dict[str, Any]] = {
     "post-norm": {},

@@ -15,8 +15,8 @@ from visformer.pictures.selection import SUMMARIES, AttentionCell, Look, Selecti
 from visformer.pictures.words.explanations import EXPLAINED, START, STRONG, explanation
 from visformer.pictures.words.scene import Scene
 from visformer.ui.views import VIEWS
-from visformer.values.change_text import parse
 from visformer.values.facts import KINDS, Kind
+from visformer.values.intervention import parse
 from visformer.values.trace import Trace
 from visformer.words import number, probability
 

@@ -31,17 +31,16 @@ from visformer.pictures.candidates import (
 from visformer.pictures.computation.stages import picture, stage_names, stage_of
 from visformer.pictures.diagram.architecture import architecture
 from visformer.pictures.diagram.model_words import about
-from visformer.pictures.logit_lens import how_words, rank_words, settled_layer
+from visformer.pictures.output import how_words, rank_words, settled_layer
 from visformer.pictures.position_lab import result_words, shuffle_words
 from visformer.pictures.selection import DEFAULT_LOOK, AttentionCell, Selection
-from visformer.pictures.teacher_forcing import Score
 from visformer.pictures.words.explanations import explanation
+from visformer.pictures.words.modified_run import Score
 from visformer.pictures.words.scene import Scene
 from visformer.session.state import State
 from visformer.values.arrays import Floats
-from visformer.values.change_text import parse
 from visformer.values.changes.position_change import adds_positions
-from visformer.values.intervention import Intervention
+from visformer.values.intervention import Intervention, parse
 from visformer.values.lens import LensRows
 from visformer.values.strategy import GREEDY
 from visformer.values.trace import Trace

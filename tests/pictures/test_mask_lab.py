@@ -35,11 +35,8 @@ from visformer.pictures.words.leak_words import (
     leaking_cells,
 )
 from visformer.session.state import Session, State
-from visformer.values.change_text import parse
-from visformer.values.changes.causal import Causal
-from visformer.values.changes.cell import Cell
-from visformer.values.changes.hide_source import HideSource
-from visformer.values.intervention import NO_CHANGES, Intervention
+from visformer.values.changes.mask_changes import Causal, Cell, HideSource
+from visformer.values.intervention import NO_CHANGES, Intervention, parse
 from visformer.values.trace import Trace
 
 

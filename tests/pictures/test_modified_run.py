@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from tests.traces import make_trace
 from visformer.pictures.words.modified_run import effect_words, modified_words
-from visformer.values.change_text import parse
-from visformer.values.intervention import NO_CHANGES
+from visformer.values.intervention import NO_CHANGES, parse
 
 
 def test_the_change_and_both_texts_are_said() -> None:

@@ -12,28 +12,26 @@ import pytest
 from tests.lenses import plain_lens
 from tests.states import ran
 from tests.traces import VOCABULARY, fed, make_trace, with_config
-from visformer.pictures.logit_lens import (
-    BEST,
-    MOST_STEPS,
-    all_lens,
-    how_words,
-    lens_cell_words,
-    rank_words,
-    step_lens,
-)
 from visformer.pictures.output import (
     AHEAD,
     AROUND,
+    BEST,
     MOST_ROWS,
+    MOST_STEPS,
+    all_lens,
     chosen_line,
     flow_words,
+    how_words,
     known_rows,
+    lens_cell_words,
     logit_table,
     missing,
     output_picture,
     output_words,
     product_table,
+    rank_words,
     softmax_words,
+    step_lens,
 )
 from visformer.pictures.picture import Matrix
 from visformer.session.state import State

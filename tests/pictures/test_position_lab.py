@@ -30,10 +30,9 @@ from visformer.pictures.position_lab import (
     telling_position,
 )
 from visformer.session.state import Session, State
-from visformer.values.change_text import parse
 from visformer.values.changes.position_change import PositionChange
 from visformer.values.facts import SentenceSide
-from visformer.values.intervention import Intervention
+from visformer.values.intervention import Intervention, parse
 from visformer.values.trace import Trace
 
 

@@ -24,8 +24,8 @@ from visformer.pictures.attention.token_groups import hidden_tokens
 from visformer.pictures.picture import saved_labels
 from visformer.pictures.selection import DEFAULT_LOOK, AttentionCell, Look
 from visformer.session.state import State
+from visformer.values.attention_heads import running_rollout
 from visformer.values.facts import KINDS, Kind
-from visformer.values.rollout import running_rollout
 from visformer.values.trace import Trace
 
 SOURCE = ("▁the", "▁ti", "red", "▁cat", ".", "</s>")

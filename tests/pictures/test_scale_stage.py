@@ -13,7 +13,7 @@ from visformer import words
 from visformer.core.decoding import Decoding
 from visformer.pictures.selection import AttentionCell
 from visformer.values.arrays import Floats, row_entropy
-from visformer.values.change_text import parse
+from visformer.values.intervention import parse
 from visformer.values.trace import Trace
 
 

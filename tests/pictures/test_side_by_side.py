@@ -11,7 +11,7 @@ import pytest
 from tests.analysis.test_run_comparison import reading, writing
 from tests.traces import make_trace
 from visformer.analysis.run_comparison import compare_runs
-from visformer.pictures.side_by_side import comparison_words
+from visformer.pictures.comparison import comparison_words
 from visformer.values.given_attention import traces_of_weights
 from visformer.values.trace import Trace
 

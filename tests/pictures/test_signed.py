@@ -13,10 +13,9 @@ from tests.pictures.test_maps import looked
 from visformer.pictures.attention.reading import attention_map
 from visformer.pictures.comparison import difference_picture
 from visformer.pictures.computation.stages import stage_names
-from visformer.pictures.logit_lens import SHOWS, all_lens, step_lens
 from visformer.pictures.mask_lab import paint_picture
 from visformer.pictures.masks import PARTS, mask_picture
-from visformer.pictures.output import output_picture
+from visformer.pictures.output import SHOWS, all_lens, output_picture, step_lens
 from visformer.pictures.picture import Matrix
 from visformer.pictures.positions import LIKENESSES, heat_picture, similarity_picture
 from visformer.values.facts import KINDS

@@ -15,7 +15,7 @@ from visformer import load
 from visformer.core.decoding import Decoding
 from visformer.core.passes import run
 from visformer.paths import bundled_checkpoints
-from visformer.pictures.teacher_forcing import (
+from visformer.pictures.words.modified_run import (
     MOST_LOSS,
     is_taught,
     loss_share,

@@ -10,8 +10,7 @@ import pytest
 from tests.pictures.test_output import state_of
 from tests.traces import VOCABULARY, fed, make_trace
 from visformer.pictures.candidates import bars_table, headline, token_bars
-from visformer.pictures.logit_lens import settled_layer
-from visformer.pictures.output import known_rows
+from visformer.pictures.output import known_rows, settled_layer
 from visformer.values.lens import LensRows
 
 

@@ -11,8 +11,7 @@ from visformer.engine.messages import Event, Finished, Open, Request
 from visformer.engine.mirror import Decoded
 from visformer.session import receive, runs, tree
 from visformer.session.state import Session, State
-from visformer.values.changes.causal import Causal
-from visformer.values.changes.hide_source import HideSource
+from visformer.values.changes.mask_changes import Causal, HideSource
 from visformer.values.intervention import Intervention
 from visformer.values.strategy import Strategy
 from visformer.values.trace import Trace

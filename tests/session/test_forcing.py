@@ -9,7 +9,7 @@ import pytest
 from tests.session.sessions import TRACE, Engine, answer, translated
 from tests.traces import fed, make_trace
 from visformer.engine.messages import Decode
-from visformer.pictures.teacher_forcing import is_taught
+from visformer.pictures.words.modified_run import is_taught
 from visformer.pictures.words.scene import telling_head
 from visformer.session import runs, tree
 from visformer.session.kept import recipe_of

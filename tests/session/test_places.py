@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.traces import make_trace
-from visformer.session import navigation, runs
-from visformer.session.navigation import ways
+from visformer.session import runs, tree
 from visformer.session.state import MOST_PLACES, Session, limited
+from visformer.session.tree import ways
 
 
 def session() -> Session:
@@ -28,16 +28,16 @@ def test_back_leads_through_tabs_heads_and_jumps_and_forward_returns() -> None:
     one.set(step=8)
     here, seen = one.state.place, []
     while ways(one.state)[0]:
-        one.do(navigation.back)
+        one.do(tree.back)
         seen.append(one.state.place)
     tabs = [place.tab for place in seen]
     assert tabs[:5] == ["computation"] * 4 + ["attention"]
     assert [place.step for place in seen[:2]] == [3, 3]
     assert len(seen) == 5 + len(began.back)
-    one.do(navigation.back)  # nothing is before the first
+    one.do(tree.back)  # nothing is before the first
     assert one.state.place == seen[-1]
     while ways(one.state)[1]:
-        one.do(navigation.forward)
+        one.do(tree.forward)
     assert one.state.place == here
 
 
@@ -46,9 +46,9 @@ def test_step_after_step_is_one_way() -> None:
     one.set(tab="masks")
     for step in (4, 5, 6, 5, 6, 7):
         one.set(step=step)
-    one.do(navigation.back)
+    one.do(tree.back)
     assert (one.state.tab, one.state.step) == ("masks", 3)
-    one.do(navigation.forward)
+    one.do(tree.forward)
     assert one.state.step == 7
 
 
@@ -64,7 +64,7 @@ def test_a_place_is_limited_to_what_a_run_has_and_to_what_follows_its_prompt() -
 def test_going_elsewhere_forgets_what_was_ahead() -> None:
     one = session()
     one.set(head=2)
-    one.do(navigation.back)
+    one.do(tree.back)
     one.set(layer=1)
     assert ways(one.state) == (True, False)
 
@@ -85,9 +85,9 @@ def test_places_that_a_shorter_run_lacks_are_passed_over() -> None:
     one.set(tab="output")
     one.do(runs.show_trace, make_trace(source=2, target=4, layers=1, heads=1))
     assert one.state.step == 4
-    one.do(navigation.back)
+    one.do(tree.back)
     assert (one.state.tab, one.state.step) == ("attention", 4)
-    one.do(navigation.back)  # steps 9 and 7 are step 4 now
+    one.do(tree.back)  # steps 9 and 7 are step 4 now
     assert (one.state.tab, one.state.step) == ("attention", 3)
 
 
@@ -105,11 +105,11 @@ def test_pages_are_gone_back_to_and_fields_come_along() -> None:
     one.set(views=replace(one.state.views, mask_layer=1))
     trail = one.state.trail
     one.set(tab="output")
-    one.do(navigation.back)
+    one.do(tree.back)
     assert one.state.trail.back == trail.back  # a field is no place
     assert one.state.views.pages == {"masks": "lab"}
-    one.do(navigation.back)
+    one.do(tree.back)
     assert (one.state.tab, one.state.views.pages) == ("masks", {})
-    one.do(navigation.forward)
+    one.do(tree.forward)
     assert one.state.views.pages == {"masks": "lab"}
     assert one.state.views.mask_layer == 1

@@ -23,7 +23,7 @@ from visformer.session import runs, sharing, tree
 from visformer.session.run import Run, Wish
 from visformer.session.state import Next, Session, State
 from visformer.trace_file.trace_file import write_session
-from visformer.values.change_text import parse
+from visformer.values.intervention import parse
 from visformer.values.questions import options_of
 from visformer.values.step import Choice
 from visformer.values.trace import Trace

@@ -42,11 +42,15 @@ from visformer.pictures.selection import Look
 from visformer.pictures.words.modified_run import report_words
 from visformer.session import receive, runs, side_requests
 from visformer.session.state import Next, Session, State
-from visformer.values.attributions import Attribution, AttributionPlace
-from visformer.values.change_effect import ChangeReport, StepEffect
-from visformer.values.distribution import WholeDistribution
 from visformer.values.facts import KINDS, StackName
 from visformer.values.layer_weights import LayerParameters
+from visformer.values.measured import (
+    Attribution,
+    AttributionPlace,
+    ChangeReport,
+    StepEffect,
+    WholeDistribution,
+)
 
 ALL = WholeDistribution(
     ids=np.array([1, 0]), tokens=("b", "a"), probabilities=np.ones(2, np.float32)

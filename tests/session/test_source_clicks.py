@@ -7,8 +7,8 @@ import numpy as np
 from tests.states import ran
 from tests.traces import make_trace
 from visformer.pictures.selection import AttentionCell
-from visformer.session.navigation import click_source
 from visformer.session.state import Session
+from visformer.session.tree import click_source
 
 TRACE = make_trace(source=6, target=4, layers=3, heads=4)
 

@@ -29,8 +29,7 @@ from visformer.session.kept import recipe_of, runs_of, session_of
 from visformer.session.recipe import read_recipe, written
 from visformer.session.run import Run
 from visformer.session.state import Session
-from visformer.values.change_text import parse
-from visformer.values.intervention import NO_CHANGES
+from visformer.values.intervention import NO_CHANGES, parse
 
 CHANGED = replace(TRACE, intervention=HIDDEN)
 THIRD = make_trace(source=6, target=5, seed=3)

@@ -19,8 +19,7 @@ from visformer.session import runs
 from visformer.ui.look import theme
 from visformer.ui.views import VIEWS
 from visformer.ui.views.view import Pages
-from visformer.values.change_text import parse
-from visformer.values.intervention import NO_CHANGES
+from visformer.values.intervention import NO_CHANGES, parse
 from visformer.values.strategy import GREEDY
 
 PATIENCE_MS = 120_000

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from visformer.core.mask_rules import padded
 from visformer.errors import InputError
 from visformer.files import Pair, read_pairs
-from visformer.training.data import Example, batches, references, split_pairs
+from visformer.training.loop import Example, batches, references, split_pairs
 
 WORDS = st.sampled_from([*"abcdefgh", *"ABCD"])
 PAIRS = st.lists(st.builds(Pair, WORDS, WORDS), max_size=40)

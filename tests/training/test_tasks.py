@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from visformer.errors import InputError
-from visformer.training.tasks import TASKS, SplitName, Task, TaskName
+from visformer.training.prepare import TASKS, SplitName, Task, TaskName
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,7 @@ import torch
 from tests.models import tiny_config
 from visformer.core.model import Transformer
 from visformer.training.loop import Trainer, TrainingOptions
-from visformer.training.prepare import ToyData
-from visformer.training.tasks import Task
+from visformer.training.prepare import Task, ToyData
 
 TINY: dict[str, Any] = {
     "d_model": 16,

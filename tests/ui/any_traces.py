@@ -13,8 +13,8 @@ from tests.general_traces import SCALES, Shape, any_trace
 from visformer.trace_file.saved_session import SavedRun
 from visformer.ui.window.window import MainWindow
 from visformer.values.arrays import Floats
+from visformer.values.attention_heads import bias_rows
 from visformer.values.facts import KINDS, Kind
-from visformer.values.score_bias import bias_rows
 from visformer.values.trace import Trace
 
 SUBSETS = [  # what models have, and watched ones whose encoder was not found

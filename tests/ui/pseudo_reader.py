@@ -37,7 +37,7 @@ from visformer.ui.views.view import PagedView, View
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.window.window import MainWindow
-from visformer.values.change_text import parse
+from visformer.values.intervention import parse
 from visformer.values.trace import Trace
 
 CELLS = MapCell(0, 0), MapCell(0, 1)

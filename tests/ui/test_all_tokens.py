@@ -15,7 +15,7 @@ from tests.ui.painted import painted
 from tests.ui.windows import Pair, answer
 from visformer.engine.messages import AllTokens, AllTokensDone
 from visformer.ui.bars.candidates import CandidatesPanel
-from visformer.values.distribution import WholeDistribution
+from visformer.values.measured import WholeDistribution
 from visformer.values.step import Choice
 from visformer.values.trace import Trace
 

@@ -34,12 +34,11 @@ from visformer.ui.views.computation.computation import ComputationView
 from visformer.ui.views.masks.mask_lab import MaskLab
 from visformer.ui.views.masks.masks import MasksPage, MasksView
 from visformer.ui.views.output.output import NextToken, OutputView
-from visformer.ui.views.positions.position_lab import PositionLab
-from visformer.ui.views.positions.positions import PositionsView
+from visformer.ui.views.positions.positions import PositionLab, PositionsView
 from visformer.ui.views.view import PagedView
 from visformer.ui.window.window import MainWindow
+from visformer.values.attention_heads import bias_rows
 from visformer.values.facts import KINDS, Kind
-from visformer.values.score_bias import bias_rows
 from visformer.words import number
 
 

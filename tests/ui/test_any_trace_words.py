@@ -21,8 +21,7 @@ from visformer.ui.views.architecture.architecture import ArchitectureView
 from visformer.ui.views.attention.attention import AttentionView
 from visformer.ui.views.computation.computation import ComputationView
 from visformer.ui.views.positions.position_input import PositionInput
-from visformer.ui.views.positions.position_lab import PositionLab
-from visformer.ui.views.positions.positions import PositionsView
+from visformer.ui.views.positions.positions import PositionLab, PositionsView
 from visformer.ui.window.window import MainWindow
 from visformer.values.facts import Description
 from visformer.values.row_columns import Columns

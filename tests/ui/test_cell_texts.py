@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QWidget
 from tests.ui.painted import fixed_font, painted
 from tests.ui.test_painted_map import cell, middle_of, named
 from tests.ui.test_painted_values import shown_map
-from visformer.ui.views.output.cell_texts import CellTexts
+from visformer.ui.views.output.output import CellTexts
 from visformer.ui.widgets.canvas import Canvas
 from visformer.ui.widgets.heatmap import HeatMap
 

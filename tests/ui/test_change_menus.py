@@ -16,12 +16,10 @@ from tests.ui.windows import answer
 from visformer.session.runs import show_trace
 from visformer.ui.views.attention.attention import AttentionView
 from visformer.ui.window.window import MainWindow
-from visformer.values.change_text import parse
-from visformer.values.changes.cell_weight import CellWeight
-from visformer.values.changes.head_from import HeadFrom
-from visformer.values.changes.head_mean_of import HeadMeanOf
+from visformer.values.changes.head_changes import HeadFrom, HeadMeanOf
+from visformer.values.changes.weight_changes import CellWeight
 from visformer.values.facts import SentenceSide
-from visformer.values.intervention import NO_CHANGES, Intervention
+from visformer.values.intervention import NO_CHANGES, Intervention, parse
 
 
 def attention(window: MainWindow) -> AttentionView:

@@ -30,7 +30,7 @@ from visformer.session.runs import show_trace
 from visformer.ui.window import actions
 from visformer.ui.window.actions import together
 from visformer.ui.window.window import MainWindow
-from visformer.values.changes.causal import Causal
+from visformer.values.changes.mask_changes import Causal
 from visformer.values.finding import Finding
 from visformer.values.intervention import Intervention
 

@@ -29,7 +29,7 @@ from visformer.ui.look.theme import set_motion
 from visformer.ui.views.computation.computation import ComputationView
 from visformer.ui.views.computation.computation_maps import AFTER_MS, StageMaps
 from visformer.ui.widgets.canvas import MapCell
-from visformer.ui.widgets.role_label import RoleLabel
+from visformer.ui.widgets.plain_label import RoleLabel
 from visformer.ui.window.window import MainWindow
 from visformer.values.facts import Kind
 from visformer.values.trace import Trace

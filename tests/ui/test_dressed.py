@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 from tests.ui.painted import painted
 from tests.ui.windows import Pair, answer, themed
 from visformer.ui.bars.chip_painter import LATER
-from visformer.ui.bars.strip import TokenStrip
+from visformer.ui.bars.strips import TokenStrip
 from visformer.ui.look import theme
 from visformer.ui.look.icons import SIDE, dress
 from visformer.ui.widgets.plain_label import Hint

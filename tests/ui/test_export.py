@@ -15,7 +15,7 @@ from visformer.errors import InputError
 from visformer.files import save_result
 from visformer.pictures.attention.strips import Chip
 from visformer.pictures.picture import Label, Table
-from visformer.ui.bars.strip import TokenStrip
+from visformer.ui.bars.strips import TokenStrip
 from visformer.ui.widgets import export as exports
 from visformer.ui.widgets.export import CSV, MODIFIED, PNG, Export, Format
 from visformer.ui.window.large import LargePlace

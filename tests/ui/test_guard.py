@@ -14,7 +14,7 @@ from pytestqt.qtbot import QtBot
 from tests.ui.windows import Pair, answer
 from visformer.program import guard
 from visformer.ui.bars.candidates import CandidatesPanel
-from visformer.ui.bars.strip import TokenStrip
+from visformer.ui.bars.strips import TokenStrip
 from visformer.ui.look.theme import Dressed
 from visformer.ui.views.architecture.architecture import ArchitectureView
 from visformer.ui.views.attention.attention import AttentionView

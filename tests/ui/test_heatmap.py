@@ -16,7 +16,7 @@ from tests.ui.exports import csv_of
 from tests.ui.painted import painted
 from visformer.pictures.picture import HIGH, LOW, MASKED, NAN, Label, Matrix, codes
 from visformer.ui.widgets.canvas import FAINT, Canvas
-from visformer.ui.widgets.colour_map import colour_table
+from visformer.ui.widgets.colour_bar import colour_table
 from visformer.ui.widgets.export import CSV, FORMATS, PNG, Format
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.labels import Labels, short

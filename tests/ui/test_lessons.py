@@ -23,8 +23,8 @@ from visformer.pictures.selection import AttentionCell
 from visformer.session.lesson import parsed
 from visformer.ui.bars.first_steps import show_first_steps
 from visformer.ui.look.theme import set_motion
-from visformer.ui.window import lesson_menu, presenting
-from visformer.ui.window.lesson_menu import LessonEditor
+from visformer.ui.window import lessons, presenting
+from visformer.ui.window.lessons import LessonEditor
 from visformer.ui.window.window import MainWindow
 from visformer.values.trace import Trace
 
@@ -465,7 +465,7 @@ def test_stops_are_added_checked_and_saved(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     path = tmp_path / "own.lesson.md"
-    monkeypatch.setattr(lesson_menu, "ask_where", lambda *_: str(path))
+    monkeypatch.setattr(lessons, "ask_where", lambda *_: str(path))
     for _page in range(3):
         walk(window, qtbot)
     assert window.lessons.lesson is not None

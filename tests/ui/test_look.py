@@ -27,8 +27,8 @@ from visformer.ui.views.attention.arc_map import ArcsCanvas
 from visformer.ui.views.attention.attention import AttentionView
 from visformer.ui.views.attention.overview import Overview
 from visformer.ui.views.attention.running_text import RunningText
-from visformer.values.attributions import Attribution, AttributionPlace, Attributions
 from visformer.values.facts import KINDS, Kind
+from visformer.values.measured import Attribution, AttributionPlace, Attributions
 
 
 @pytest.fixture

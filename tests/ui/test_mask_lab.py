@@ -18,12 +18,9 @@ from visformer.ui.views.masks.masks import MasksView
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.window.window import MainWindow
 from visformer.values.attention_heads import AttentionHeads
-from visformer.values.change_text import parse
-from visformer.values.changes.causal import Causal
-from visformer.values.changes.cell import Cell
-from visformer.values.changes.hide_source import HideSource
-from visformer.values.changes.score_scale import ScoreScale
-from visformer.values.intervention import NO_CHANGES
+from visformer.values.changes.mask_changes import Causal, Cell, HideSource
+from visformer.values.changes.weight_changes import ScoreScale
+from visformer.values.intervention import NO_CHANGES, parse
 
 Opened = tuple[MainWindow, FakeEngine, MaskLab]
 

@@ -26,11 +26,10 @@ from visformer.pictures.selection import AttentionCell
 from visformer.session.state import Session, State
 from visformer.ui.layout import LeastSize
 from visformer.ui.views.masks.batch_panel import BatchPanel
-from visformer.ui.views.masks.mask_maps import MaskMaps, MaskThumb
-from visformer.ui.views.masks.masks import MasksPage, MasksView
+from visformer.ui.views.masks.masks import MaskMaps, MasksPage, MasksView, MaskThumb
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.values.arrays import Bools
-from visformer.values.changes.causal import Causal
+from visformer.values.changes.mask_changes import Causal
 from visformer.values.facts import Kind
 from visformer.values.intervention import Intervention
 from visformer.values.trace import Trace

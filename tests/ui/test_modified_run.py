@@ -20,8 +20,7 @@ from visformer.pictures.attention.weights import head_weights
 from visformer.ui.views.attention.attention import AttentionView
 from visformer.ui.widgets.export import SHARPNESS, picture
 from visformer.ui.window.window import MainWindow
-from visformer.values.changes.causal import Causal
-from visformer.values.changes.hide_source import HideSource
+from visformer.values.changes.mask_changes import Causal, HideSource
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.memo import same
 from visformer.values.trace import Trace

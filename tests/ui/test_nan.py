@@ -23,7 +23,7 @@ from visformer.formats.loading import build
 from visformer.pictures.selection import SCALES, AttentionCell, Scale
 from visformer.trace_file.trace_file import read_trace
 from visformer.ui.views.attention.attention import AttentionView
-from visformer.ui.widgets.colour_map import NAN_COLOUR
+from visformer.ui.widgets.colour_bar import NAN_COLOUR
 from visformer.ui.window.window import MainWindow
 from visformer.values.trace import Trace
 

@@ -18,13 +18,13 @@ from tests.ui.windows import FakeEngine, Pair, answer, make_window
 from visformer.core.decoding import Decoding
 from visformer.core.lens_rows import read_streams
 from visformer.engine.messages import Decode, LensDone, Opened, Replaced
-from visformer.pictures import logit_lens
+from visformer.pictures import output
 from visformer.pictures.output import known_rows
 from visformer.session import side_requests as asking
 from visformer.session.runs import show_trace
 from visformer.ui.views.output.output import NextToken, OutputView
 from visformer.ui.widgets.canvas import MapCell
-from visformer.ui.widgets.colour_map import inks
+from visformer.ui.widgets.colour_bar import inks
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.window.window import MainWindow
 from visformer.values.lens import LensRow
@@ -243,7 +243,7 @@ def test_pointing_says_what_is_there(pair: Pair, trace: Trace) -> None:
 def test_of_many_steps_the_row_pointed_at_is_named(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logit_lens, "MOST_STEPS", 3)
+    monkeypatch.setattr(output, "MOST_STEPS", 3)
     window, engine = pair
     window.session.set(tab="output")
     give(window, engine)

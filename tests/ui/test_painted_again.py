@@ -24,7 +24,7 @@ from visformer.pictures.selection import AttentionCell
 from visformer.session.runs import show_trace
 from visformer.ui.look.theme import set_motion
 from visformer.ui.widgets.canvas import Canvas
-from visformer.ui.widgets.colour_map import colour_table
+from visformer.ui.widgets.colour_bar import colour_table
 from visformer.ui.window.window import MainWindow
 from visformer.values.arrays import read_only
 from visformer.values.facts import Kind

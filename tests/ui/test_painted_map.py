@@ -24,7 +24,7 @@ from visformer.ui.views.attention.arc_map import ArcsCanvas
 from visformer.ui.views.attention.attention import AttentionView
 from visformer.ui.views.attention.running_text import RunningText
 from visformer.ui.widgets.cell_pixels import ALARM
-from visformer.ui.widgets.colour_map import colour_table
+from visformer.ui.widgets.colour_bar import colour_table
 from visformer.ui.widgets.heatmap import HeatMap
 
 ROWS, COLUMNS = ("q0", "q1", "q2"), ("k0", "k1", "k2", "k3")

@@ -16,7 +16,7 @@ from visformer.pictures.attention.mosaic import Mosaic
 from visformer.pictures.attention.ranking import Ranking
 from visformer.pictures.picture import codes
 from visformer.ui.views.attention.overview import GAP, Overview
-from visformer.ui.widgets.colour_map import colour_table
+from visformer.ui.widgets.colour_bar import colour_table
 
 LAYERS, HEADS = 2, 3
 VALUES = np.array([[0.1, 0.9, 0.4], [0.7, 0.2, 0.6]], np.float32)

@@ -18,8 +18,7 @@ from tests.ui.windows import FakeEngine, answer, make_window
 from visformer.engine.messages import Shuffled
 from visformer.pictures.selection import AttentionCell
 from visformer.ui.views.positions.position_input import PositionInput
-from visformer.ui.views.positions.position_lab import PositionLab
-from visformer.ui.views.positions.positions import PositionsView
+from visformer.ui.views.positions.positions import PositionLab, PositionsView
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.window.window import MainWindow
 from visformer.values.changes.position_change import PositionChange

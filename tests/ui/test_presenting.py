@@ -19,13 +19,12 @@ from visformer.pictures.selection import AttentionCell
 from visformer.ui.views.attention.attention import AttentionView
 from visformer.ui.views.computation.computation import ComputationView
 from visformer.ui.views.masks.mask_lab import MaskLab
-from visformer.ui.views.masks.mask_maps import MaskMaps
-from visformer.ui.views.masks.masks import MasksView
+from visformer.ui.views.masks.masks import MaskMaps, MasksView
 from visformer.ui.views.output.output import NextToken, OutputView
 from visformer.ui.widgets.number_table import NumberTable
 from visformer.ui.window import presenting
 from visformer.ui.window.window import MainWindow
-from visformer.values.changes.causal import Causal
+from visformer.values.changes.mask_changes import Causal
 from visformer.values.intervention import Intervention
 
 TABS = ("architecture", "positions", "attention", "masks", "output")

@@ -26,7 +26,7 @@ from visformer.errors import VisformerError
 from visformer.formats.loading import checkpoint_files
 from visformer.pictures.selection import Look
 from visformer.text import MAX_CHARACTERS
-from visformer.ui.bars.strip import TokenStrip
+from visformer.ui.bars.strips import TokenStrip
 from visformer.ui.views.attention.attention import AttentionView
 from visformer.ui.widgets.export import FORMATS
 from visformer.ui.widgets.heatmap import HeatMap

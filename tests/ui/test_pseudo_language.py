@@ -29,10 +29,10 @@ from visformer.pictures.selection import (
 )
 from visformer.session.runs import show_trace
 from visformer.ui.views.architecture.architecture import ArchitectureView
-from visformer.ui.views.positions.position_lab import PositionLab
+from visformer.ui.views.positions.positions import PositionLab
 from visformer.ui.views.view import PagedView
-from visformer.values.change_text import parse
 from visformer.values.facts import KINDS, Kind
+from visformer.values.intervention import parse
 from visformer.values.strategy import Strategy
 
 KIND_SETS: tuple[tuple[Kind, ...], ...] = (

@@ -12,7 +12,7 @@ from visformer.pictures.selection import ORDERS, SUMMARIES, Look
 from visformer.pictures.words.run_notices import end_notice, source_notice
 from visformer.session import runs
 from visformer.ui.bars.first_steps import FirstSteps
-from visformer.ui.bars.strip import chip_words
+from visformer.ui.bars.strips import chip_words
 from visformer.ui.widgets.term_tips import TermTip
 from visformer.values.facts import KINDS
 from visformer.values.step import Origin

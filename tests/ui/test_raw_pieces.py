@@ -16,7 +16,7 @@ from tests.ui.exports import csv_of
 from tests.ui.painted import painted
 from tests.ui.windows import Pair, decoded, make_window
 from visformer.pictures.selection import Form
-from visformer.ui.bars.strip import TokenStrip
+from visformer.ui.bars.strips import TokenStrip
 from visformer.ui.views.attention.attention import AttentionView
 from visformer.ui.widgets.plain_label import show_raw
 from visformer.ui.window.window import MainWindow

@@ -9,7 +9,7 @@ import pytest
 from tests.ui.painted import fixed_font, painted
 from visformer.pictures.words.role_text import role_text
 from visformer.ui.look.theme import hue
-from visformer.ui.widgets.role_label import RoleLabel
+from visformer.ui.widgets.plain_label import RoleLabel
 
 MARKUP = "“<b>it</b>” reads “<img src=x>” & more; QKᵀ"
 

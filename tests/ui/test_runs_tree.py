@@ -21,7 +21,7 @@ from visformer.ui.views.runs import runs as tab
 from visformer.ui.views.runs.runs import MADE, NAME, SIGNS, TEXT, RunsView, TreePage
 from visformer.ui.window import session_files
 from visformer.ui.window.window import MainWindow
-from visformer.values.change_text import parse
+from visformer.values.intervention import parse
 from visformer.values.trace import Trace
 
 HIDDEN = parse(["hide 3"])

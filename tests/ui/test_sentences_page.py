@@ -18,7 +18,7 @@ from tests.opened import opened_model
 from tests.traces import make_trace
 from tests.ui.windows import FakeEngine, answer, make_window
 from visformer.engine.messages import PairsScanned, ScanPairs
-from visformer.pictures.teacher_forcing import loss_share
+from visformer.pictures.words.modified_run import loss_share
 from visformer.session import scans
 from visformer.ui.look.theme import loss_colour
 from visformer.ui.views.diagnosis.diagnosis import DiagnosisView

@@ -23,7 +23,7 @@ from visformer.trace_file.trace_file import read_session
 from visformer.ui.window import session_files
 from visformer.ui.window.session_files import choose_session
 from visformer.ui.window.window import MainWindow
-from visformer.values.changes.causal import Causal
+from visformer.values.changes.mask_changes import Causal
 from visformer.values.intervention import Intervention
 from visformer.values.trace import Trace
 

@@ -27,8 +27,8 @@ from visformer.ui.views.runs.runs import RunsView
 from visformer.ui.views.runs.side_by_side import ComparePage
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.window.window import MainWindow
-from visformer.values.change_text import parse
 from visformer.values.facts import KINDS
+from visformer.values.intervention import parse
 from visformer.values.trace import Trace
 
 HIDDEN = parse(["hide 3"])

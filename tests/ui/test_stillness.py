@@ -13,7 +13,7 @@ from tests.ui.seen import Seen, parts
 from tests.ui.windows import Pair
 from visformer.pictures.picture import Numbers
 from visformer.session.runs import show_trace
-from visformer.ui.views.masks.mask_maps import MaskThumb
+from visformer.ui.views.masks.masks import MaskThumb
 from visformer.ui.views.output.output import BarChart
 from visformer.ui.views.view import PagedView
 from visformer.ui.widgets.heatmap import HeatMap

@@ -18,11 +18,11 @@ from tests.ui.windows import Pair, answer
 from visformer.engine.messages import Decode
 from visformer.pictures.attention.strips import Chip, source_strip, target_strip
 from visformer.pictures.selection import Look
-from visformer.pictures.teacher_forcing import score_words
+from visformer.pictures.words.modified_run import score_words
 from visformer.pictures.words.scene import telling_head
 from visformer.session.state import Session
 from visformer.ui.bars.chip_painter import TINTS, WIDEST, look_of
-from visformer.ui.bars.strip import TokenStrip, chip_words
+from visformer.ui.bars.strips import TokenStrip, chip_words
 from visformer.ui.widgets.export import CSV
 from visformer.ui.widgets.number_table import Role
 from visformer.values.trace import Trace

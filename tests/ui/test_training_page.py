@@ -18,7 +18,7 @@ from visformer.session import training
 from visformer.ui.views.diagnosis.diagnosis import DiagnosisView
 from visformer.ui.views.diagnosis.training_page import TrainingPage
 from visformer.ui.window.window import MainWindow
-from visformer.values.training_series import SeriesPoint
+from visformer.values.measured import SeriesPoint
 
 OWN = make_trace(seed=9)
 RUNS = [make_trace(seed=seed) for seed in range(3)]

@@ -29,7 +29,7 @@ from tests.ui.painted import painted
 from tests.ui.windows import middle_of_block
 from visformer.app import App
 from visformer.session.state import State
-from visformer.ui.bars.strip import TokenStrip
+from visformer.ui.bars.strips import TokenStrip
 from visformer.ui.views.architecture.architecture import ArchitectureView
 from visformer.ui.views.view import PagedView
 

@@ -9,7 +9,7 @@ from pytestqt.qtbot import QtBot
 from tests.traces import make_trace
 from tests.ui.windows import Pair, answer
 from visformer.ui.window.window import MainWindow
-from visformer.values.changes.causal import Causal
+from visformer.values.changes.mask_changes import Causal
 from visformer.values.intervention import Intervention
 
 Key = Qt.Key

@@ -14,7 +14,7 @@ from tests.ui.window_mutants import show_all, shown_outcome
 from tests.ui.windows import Pair, make_window
 from tests.values.vis_mutants import mutants
 from visformer.trace_file.trace_file import read_session
-from visformer.ui.bars import strip
+from visformer.ui.bars import strips
 
 
 @pytest.mark.slow
@@ -28,14 +28,14 @@ def test_an_exception_while_painting_is_noticed(
     qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     armed: list[bool] = []
-    paint = strip._ChipRow.paintEvent
+    paint = strips._ChipRow.paintEvent
 
-    def fail(row: strip._ChipRow, event: QPaintEvent) -> None:
+    def fail(row: strips._ChipRow, event: QPaintEvent) -> None:
         if armed:
             raise ValueError("planted")
         paint(row, event)
 
-    monkeypatch.setattr(strip._ChipRow, "paintEvent", fail)  # before Qt looks it up
+    monkeypatch.setattr(strips._ChipRow, "paintEvent", fail)  # before Qt looks it up
     window, _ = make_window(qtbot, tmp_path)
     armed.append(True)
     make_trace().save(tmp_path / "a.vis")

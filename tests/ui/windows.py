@@ -30,7 +30,7 @@ from visformer.session.state import Session, State
 from visformer.ui.look.theme import apply_theme
 from visformer.ui.views.architecture.architecture import ArchitectureView
 from visformer.ui.views.view import View
-from visformer.ui.widgets.corner_button import CornerButton
+from visformer.ui.window.large import CornerButton
 from visformer.ui.window.window import MainWindow
 from visformer.values.arrays import Floats, Ids
 from visformer.values.facts import StackName

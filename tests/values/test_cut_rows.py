@@ -19,7 +19,7 @@ from visformer.pictures.attention.weights import head_weights, row_weights
 from visformer.pictures.selection import Look, Selection
 from visformer.pictures.words.scene import Scene, computed
 from visformer.trace_file.trace_file import read_trace
-from visformer.values.changes.cell_weight import CellWeight
+from visformer.values.changes.weight_changes import CellWeight
 from visformer.values.facts import KINDS
 from visformer.values.intervention import Intervention
 from visformer.values.reading_order import as_read, unshown

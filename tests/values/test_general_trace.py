@@ -11,10 +11,9 @@ import pytest
 from tests.general_traces import SCALES, Shape, any_trace
 from visformer.errors import InputError
 from visformer.values.arrays import Floats, softmax
+from visformer.values.attention_heads import DistanceBias, running_rollout
 from visformer.values.encodings import sinusoid
 from visformer.values.facts import KINDS, Kind
-from visformer.values.rollout import running_rollout
-from visformer.values.score_bias import DistanceBias
 from visformer.values.trace import Trace
 
 

@@ -14,19 +14,16 @@ from hypothesis import strategies as st
 from tests.traces import make_trace, with_config
 from visformer.errors import InputError
 from visformer.values.arrays import Floats
-from visformer.values.change_text import parse
-from visformer.values.changes.causal import Causal
-from visformer.values.changes.cell import Cell
-from visformer.values.changes.hide_source import HideSource
+from visformer.values.changes.mask_changes import Causal, Cell, HideSource
 from visformer.values.changes.position_change import (
     PositionChange,
     PositionForm,
     change_table,
 )
 from visformer.values.changes.run_change import RunChange
-from visformer.values.changes.score_scale import ScoreScale
+from visformer.values.changes.weight_changes import ScoreScale
 from visformer.values.facts import KINDS
-from visformer.values.intervention import NO_CHANGES, Intervention
+from visformer.values.intervention import NO_CHANGES, Intervention, parse
 
 CAUSAL = np.tri(3, dtype=bool)
 ALL = np.ones((3, 3), bool)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from visformer.values.rollout import running_rollout, through, with_residual
+from visformer.values.attention_heads import running_rollout, through, with_residual
 
 
 def test_rollout_of_identity_is_identity() -> None:

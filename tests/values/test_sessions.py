@@ -19,8 +19,8 @@ from visformer import RunSelection, SavedRun, cli
 from visformer.errors import CheckpointError, InputError
 from visformer.trace_file.trace_file import write_session
 from visformer.values.arrays import Floats
-from visformer.values.change_text import parse
 from visformer.values.facts import Kind
+from visformer.values.intervention import parse
 from visformer.values.trace import Trace
 
 

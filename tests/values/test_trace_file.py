@@ -18,8 +18,8 @@ from visformer.errors import InputError
 from visformer.trace_file.file_blocks import MAGIC, BlockFile
 from visformer.trace_file.stored_arrays import StoredArray, StoredRows
 from visformer.trace_file.trace_file import read_trace, write_trace
-from visformer.values.change_text import parse
 from visformer.values.facts import KINDS, Kind
+from visformer.values.intervention import parse
 from visformer.values.step import Candidates, Origin, step_origins
 from visformer.values.trace import Trace
 

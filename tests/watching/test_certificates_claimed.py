@@ -36,7 +36,7 @@ from visformer.watching.watcher import watch
 OTHERS = (
     # what the table says of checks, and what only whole runs of a model show:
     # tests/core/test_check.py hears it, and plants each fault
-    *("head_checks", "of_traces", "run_checks", "table"),
+    *("run_checks", "table"),
     "compared",
     "comparing.py",
     "inputs",

@@ -29,7 +29,7 @@ from tests.watching import difficult_models as models
 from tests.watching.faulty_models import built
 from visformer.core.models import SourceTokens
 from visformer.errors import InputError
-from visformer.values.change_text import parse
+from visformer.values.intervention import parse
 
 CLOSE = 5e-6
 pytestmark = pytest.mark.filterwarnings("ignore:enable_nested_tensor")

@@ -22,9 +22,9 @@ from tests.watching.test_loops import (
     greedy,
 )
 from visformer.pictures.candidates import candidate_table
-from visformer.pictures.teacher_forcing import score
 from visformer.pictures.words.absent import no_lens_words
 from visformer.pictures.words.choices import choice_sentence, short_choice
+from visformer.pictures.words.modified_run import score
 from visformer.values.not_finite import not_finite_words
 from visformer.values.trace import Trace
 from visformer.watching.watcher import Watched, watch

@@ -1,7 +1,5 @@
 """What a change did to a run, proved on the run and its original."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -9,10 +7,10 @@ import numpy as np
 from visformer.arguments import whole_number, wrong_value
 from visformer.language import _
 from visformer.values.arrays import Floats, equal, later, log_softmax
-from visformer.values.change_effect import ChangeReport
 from visformer.values.changes.patch import Patch
 from visformer.values.changes.run_change import RunChange
 from visformer.values.facts import STACK_OF, STACKS, StackName
+from visformer.values.measured import ChangeReport
 from visformer.values.trace import Trace
 
 

@@ -3,8 +3,6 @@
 Every function works on rows [..., N], float32 in and out.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import NamedTuple

@@ -4,8 +4,6 @@ Each is a mean over the queries, without those whose weights are NaN; it is NaN 
 query is left.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Leaks: queries that read later target tokens or padding."""
 
-from __future__ import annotations
-
 from typing import Literal, NamedTuple
 
 import numpy as np

@@ -4,8 +4,6 @@ Sides are ``a`` and ``b``. Rows, layers and heads count from 0, steps from 1; lo
 of probabilities are natural, divergences in bits.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence

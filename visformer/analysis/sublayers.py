@@ -6,8 +6,6 @@ from the layer's weights, for a block of rows: once the keys and values are ther
 rows do not depend on each other.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ Kobayashi et al. 2020). The error rate is Och and Ney's:
 1 − (|A ∩ S| + |A ∩ P|) / (|A| + |S|).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from itertools import pairwise

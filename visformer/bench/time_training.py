@@ -23,10 +23,11 @@ from visformer.core.model import Transformer
 from visformer.core.position_rules import sinusoidal
 from visformer.formats.layouts.native import read_native
 from visformer.language import _
-from visformer.training.data import Example, batches
 from visformer.training.loop import (
+    Example,
     Trainer,
     TrainingOptions,
+    batches,
     default_device,
     fast_bfloat16,
 )

@@ -1,7 +1,5 @@
 """``visformer compare``: how two checkpoints, or two recorded runs, differ."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import math
@@ -13,7 +11,7 @@ from visformer.commands.inspect import strict
 from visformer.commands.load_options import add_device
 from visformer.commands.shared import check_text, results
 from visformer.language import _
-from visformer.pictures.side_by_side import comparison_words
+from visformer.pictures.comparison import comparison_words
 from visformer.text import visible
 from visformer.words import KIND_NAMES, decimals, layer_words
 

@@ -1,7 +1,5 @@
 """``visformer inspect``: describes a checkpoint or a trace file, as text or JSON."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

@@ -3,8 +3,6 @@
 Sentences name them as ``values.questions.keyword`` writes them.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Sequence

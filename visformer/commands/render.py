@@ -1,7 +1,5 @@
 """``visformer render``: draws the window without a screen, or makes a web page."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -17,8 +15,8 @@ from visformer.files import short
 from visformer.language import _
 from visformer.pictures.selection import FORMS, ORDERS, SUMMARIES, TOKEN_GROUPS
 from visformer.session.looked import PAGES
-from visformer.values.change_text import examples
 from visformer.values.facts import KINDS
+from visformer.values.intervention import examples
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -1,7 +1,5 @@
 """Options that several commands share, and the message for a missing library."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """``visformer train``: trains a tokenizer and a model on pairs or a toy task."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

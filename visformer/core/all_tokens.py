@@ -16,8 +16,8 @@ from visformer.errors import InputError
 from visformer.files import short
 from visformer.tokenizers.tokenizer import TokenizerSide
 from visformer.values.arrays import Floats, read_only
-from visformer.values.distribution import NearWords, WholeDistribution
 from visformer.values.facts import SentenceSide
+from visformer.values.measured import NearWords, WholeDistribution
 
 NEAR = 20  # nearest tokens, at most
 

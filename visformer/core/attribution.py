@@ -24,14 +24,14 @@ from visformer.core.rows import host
 from visformer.errors import InputError
 from visformer.language import _
 from visformer.values.arrays import Doubles, Floats, read_only
-from visformer.values.attributions import Attribution, AttributionPlace
-from visformer.values.changes.head_scale import HeadScale
+from visformer.values.changes.head_changes import ValueOff
 from visformer.values.changes.run_change import LocalChanges, RunChange
-from visformer.values.changes.value_off import ValueOff
+from visformer.values.changes.weight_changes import HeadScale
 from visformer.values.encodings import PASS_LOOKUP, STEP_LOOKUP
 from visformer.values.facts import STACK_OF, Kind
 from visformer.values.intervention import Intervention
 from visformer.values.layer_weights import AttentionWeights
+from visformer.values.measured import Attribution, AttributionPlace
 from visformer.values.trace import Trace
 
 

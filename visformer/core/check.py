@@ -21,8 +21,10 @@ from visformer.analysis.checks.observation import (
     ModelState,
     Observation,
     RunSeen,
+    attentions_of,
+    broken_results,
+    ids_of,
 )
-from visformer.analysis.checks.of_traces import attentions_of, broken_results, ids_of
 from visformer.analysis.checks.table import results_of
 from visformer.core.models import BatchRow, Model, SourceTokens, WorkDone
 from visformer.core.search import exhausted, search_run

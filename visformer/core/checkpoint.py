@@ -26,10 +26,10 @@ from visformer.errors import InputError
 from visformer.language import _
 from visformer.values.arrays import Floats, Ids
 from visformer.values.beam_search import BeamSearch
-from visformer.values.distribution import NearWords, WholeDistribution
 from visformer.values.facts import SentenceSide
 from visformer.values.intervention import Intervention
 from visformer.values.lens import LensRow
+from visformer.values.measured import NearWords, WholeDistribution
 from visformer.values.not_finite import not_finite_words
 from visformer.values.trace import Trace
 

@@ -18,8 +18,8 @@ from visformer.language import _
 from visformer.trace_file.trace_file import read_trace
 from visformer.values.arrays import Floats
 from visformer.values.facts import Kind
+from visformer.values.measured import SeriesPoint
 from visformer.values.trace import Trace
-from visformer.values.training_series import SeriesPoint
 
 WEIGHTS = ".pt", ".pth", ".ckpt", ".safetensors", ".bin"  # files that may be models
 MEASURES: Mapping[str, Callable[[Floats], float]] = {  # of a head's weights [Q, K]

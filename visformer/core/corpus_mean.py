@@ -14,7 +14,7 @@ from visformer.core.models import Model, WorkDone
 from visformer.errors import InputError
 from visformer.files import Pair, read_pairs, short
 from visformer.language import _
-from visformer.values.changes.head_mean_of import HeadMeanOf
+from visformer.values.changes.head_changes import HeadMeanOf
 from visformer.values.changes.patch import TakenRows
 from visformer.values.facts import Kind
 from visformer.values.intervention import Intervention

@@ -27,17 +27,17 @@ from visformer.core.search import exhausted, search_run
 from visformer.core.threads import few_threads
 from visformer.errors import InputError
 from visformer.language import _
-from visformer.values.attributions import (
+from visformer.values.beam_search import BeamSearch
+from visformer.values.changes.weight_changes import HeadScale
+from visformer.values.facts import Kind
+from visformer.values.intervention import NO_CHANGES, Intervention
+from visformer.values.measured import (
     ATTRIBUTIONS,
     Attribution,
     AttributionName,
     AttributionPlace,
+    ChangeReport,
 )
-from visformer.values.beam_search import BeamSearch
-from visformer.values.change_effect import ChangeReport
-from visformer.values.changes.head_scale import HeadScale
-from visformer.values.facts import Kind
-from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.not_finite import not_finite_words
 from visformer.values.step import Choice, Draw, Origin, Step
 from visformer.values.strategy import Strategy, StrategyName

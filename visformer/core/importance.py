@@ -26,12 +26,12 @@ from visformer.errors import InputError
 from visformer.files import read_pairs, short
 from visformer.language import _
 from visformer.values.arrays import Doubles, read_only
-from visformer.values.changes.head_scale import HeadScale
-from visformer.values.changes.hide_source import HideSource
+from visformer.values.changes.mask_changes import HideSource
 from visformer.values.changes.run_change import ALL, LocalChanges, RunChange
+from visformer.values.changes.weight_changes import HeadScale
 from visformer.values.facts import STACKS, Kind, StackName
-from visformer.values.head_importance import Importance, ImportanceOfPairs, Patched
 from visformer.values.intervention import NO_CHANGES, Intervention
+from visformer.values.measured import Importance, ImportanceOfPairs, Patched
 
 MOST_NUMBERS = 1 << 24  # of a batch: its logits, and the weights of a layer
 

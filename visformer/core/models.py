@@ -20,12 +20,12 @@ from visformer.core.next_tokens import NextTokens
 from visformer.language import _
 from visformer.values.arrays import Floats, Ids
 from visformer.values.beam_search import BeamSearch
-from visformer.values.distribution import NearWords, WholeDistribution
 from visformer.values.facts import ModelFacts, SentenceSide, StackName
 from visformer.values.finding import Finding
 from visformer.values.intervention import Intervention
 from visformer.values.layer_weights import LayerParameters
 from visformer.values.lens import LensRow
+from visformer.values.measured import NearWords, WholeDistribution
 from visformer.values.step import Step
 from visformer.values.trace import Trace
 

@@ -16,13 +16,12 @@ from visformer.core.parts import Attention
 from visformer.errors import InputError
 from visformer.language import _
 from visformer.values.arrays import Bools, read_only
-from visformer.values.change_text import parse
-from visformer.values.changes.head_mean import HeadMean
+from visformer.values.changes.head_changes import HeadMean
 from visformer.values.changes.position_change import change_table
 from visformer.values.changes.run_change import RunChange
 from visformer.values.config import ModelConfig
 from visformer.values.facts import KINDS, STACKS, Kind
-from visformer.values.intervention import NO_CHANGES, Intervention
+from visformer.values.intervention import NO_CHANGES, Intervention, parse
 
 
 def as_intervention(given: Intervention | str | None) -> Intervention:

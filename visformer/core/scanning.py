@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from visformer.analysis.subwords import glued_tokens
+from visformer.analysis.attention_summary import glued_tokens
 from visformer.arguments import as_path, is_several, wrong_type
 from visformer.core.check import checking
 from visformer.core.loaded import Loaded

@@ -10,24 +10,29 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from visformer.values.arrays import Floats, Ids
-from visformer.values.attributions import Attribution, AttributionPlace
 from visformer.values.beam_search import BeamSearch
-from visformer.values.change_effect import ChangeReport
-from visformer.values.distribution import NearWords, WholeDistribution
 from visformer.values.facts import ModelFacts, SentenceSide, StackName
 from visformer.values.finding import CheckResult, Finding
-from visformer.values.head_importance import Importance, ImportanceOfPairs
 from visformer.values.heads_of_pairs import HeadsOfSome
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.layer_weights import LayerParameters
 from visformer.values.lens import LensRow
+from visformer.values.measured import (
+    Attribution,
+    AttributionPlace,
+    ChangeReport,
+    Importance,
+    ImportanceOfPairs,
+    NearWords,
+    SeriesPoint,
+    WholeDistribution,
+)
 from visformer.values.questions import Overrides, Questionnaire, WhenToAsk
 from visformer.values.recording import Row
 from visformer.values.scanned import Calibration, ScannedPair
 from visformer.values.step import Choice
 from visformer.values.strategy import GREEDY, Strategy
 from visformer.values.trace import Trace
-from visformer.values.training_series import SeriesPoint
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,8 +3,6 @@
 The defaults are those that ``load`` assumes, from the same tables.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Faults of a checkpoint that its weights and sizes reveal."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping

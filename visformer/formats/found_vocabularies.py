@@ -4,8 +4,6 @@ A vocabulary that was found is used only if its size equals the number of rows o
 model's embedding; every one found is reported, whether used or not.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import re

@@ -1,7 +1,5 @@
 """The generation settings of folders that transformers wrote."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator, Mapping

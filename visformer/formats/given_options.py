@@ -1,7 +1,5 @@
 """Everything known about a checkpoint besides its tensors: keywords, config.json."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
@@ -13,7 +11,7 @@ from visformer.errors import CheckpointError, InputError
 from visformer.files import listed
 from visformer.formats.names import NameRules, name_rules
 from visformer.language import _
-from visformer.values.config import ModelConfig
+from visformer.values.config import FIELD_TYPES, ModelConfig
 from visformer.values.questions import (
     BY_PAIRS,
     SOURCE_LANGUAGE,
@@ -68,9 +66,8 @@ _IGNORED = {  # known from the tensors, or irrelevant for inference
     "ffn_num_outputs",
 }
 _ACTIVATIONS = {"swish": "silu"}  # of transformers
-_TYPES = {f.name: str(f.type) for f in dataclasses.fields(ModelConfig)}
-_KINDS = {"int": (int,), "float": (int, float), "bool": (bool,)}
-_SWITCHES = {name for name, kind in _TYPES.items() if kind == "bool"}
+_KINDS = {int: (int,), float: (int, float), bool: (bool,)}
+_SWITCHES = {name for name, kind in FIELD_TYPES.items() if kind is bool}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,7 +237,7 @@ def with_saved(
         if word in _SPECIAL:
             usable |= {word: value} if type(value) is int and value >= 0 else {}
         elif names and known.isdisjoint(names):
-            kinds = {n: _KINDS.get(_TYPES[n], (str,)) for n in names}
+            kinds = {n: _KINDS.get(FIELD_TYPES[n], (str,)) for n in names}
             fits = all(type(config_value(n, value)) in kinds[n] for n in names)
             usable |= {word: value} if fits else {}
     return with_config(options, usable)

@@ -10,8 +10,6 @@ unpickler. It is Python's unpickler written in Python: the C version allocates w
 size an index claims. Its opcodes, objects and sizes are limited.
 """
 
-from __future__ import annotations
-
 import io
 import pickle
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 Each layout is a ``LayoutSpec`` in its own module of ``visformer.formats.layouts``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple

@@ -5,8 +5,6 @@ modules, whose tensors are ``weight`` and ``bias`` (or their equivalents). Singl
 tensors outside modules are listed by their full names.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field

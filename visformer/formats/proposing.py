@@ -5,8 +5,6 @@ by similarity of the names, and by order, which layers usually preserve. Proposa
 never used before the user has seen them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import re

@@ -1,7 +1,5 @@
 """The files of a layout without a config, with their tensors under our names."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """Weight files without a config: the five tutorials and torch.nn.Transformer."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping, Sequence

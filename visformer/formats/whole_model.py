@@ -4,8 +4,6 @@ The file's pickle becomes stand-ins (``inert_pickle``). A stand-in with paramete
 submodules is read like a module; the rest becomes plain dicts, lists and values.
 """
 
-from __future__ import annotations
-
 import io
 import math
 import re

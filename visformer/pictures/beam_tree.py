@@ -1,7 +1,5 @@
 """A beam search as a tree: columns are steps, lines beams by rank, then the rest."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Breakpoints: at which steps play stops, and why."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

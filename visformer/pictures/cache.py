@@ -1,7 +1,5 @@
 """The keys and values that a decoder keeps between steps: maps, sizes and costs."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import cast

@@ -1,7 +1,5 @@
 """The next-token table: the distribution of the current step, best first."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +22,7 @@ from visformer.pictures.words.choices import (
     model_says,
     short_choice,
 )
-from visformer.values.distribution import WholeDistribution
+from visformer.values.measured import WholeDistribution
 from visformer.values.pieces import WordMarks, marks_of
 from visformer.values.step import CANDIDATES
 from visformer.values.trace import Trace

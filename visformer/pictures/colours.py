@@ -1,7 +1,5 @@
 """The colours of the window and of a web page: see ``visual_language.md``."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from visformer.pictures.picture import AttentionRole

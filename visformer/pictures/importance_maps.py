@@ -8,17 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from visformer.language import N_, _, ngettext, sentences
-from visformer.pictures.diagram.block_names import STACKS as STACK_NAMES
+from visformer.pictures.diagram.blocks import STACKS as STACK_NAMES
 from visformer.pictures.picture import Matrix, Numbers, largest, signed_shade
 from visformer.pictures.token_names import names
 from visformer.values.arrays import Doubles, Floats
 from visformer.values.facts import STACKS, Kind, SentenceSide, StackName
-from visformer.values.head_importance import (
-    NOTHING,
-    Importance,
-    ImportanceOfPairs,
-    Patched,
-)
+from visformer.values.measured import NOTHING, Importance, ImportanceOfPairs, Patched
 from visformer.values.trace import Trace
 from visformer.words import KIND_NAMES, decimals, head_words, number
 

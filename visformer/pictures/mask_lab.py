@@ -1,7 +1,5 @@
 """Pictures of the mask lab: the mask that is changed, and one row of the run."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -14,8 +12,7 @@ from visformer.pictures.picture import Matrix, Numbers
 from visformer.pictures.selection import Selection
 from visformer.pictures.token_names import names, row_placed
 from visformer.pictures.words.leak_words import mask_and_leaks
-from visformer.values.changes.causal import Causal
-from visformer.values.changes.cell import Cell
+from visformer.values.changes.mask_changes import Causal, Cell
 from visformer.values.facts import SIDES
 from visformer.values.intervention import Intervention
 from visformer.values.reading_order import as_read

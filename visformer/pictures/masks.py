@@ -1,7 +1,5 @@
 """Pictures of the masks: which query may attend to which key, and why not."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import reduce

@@ -1,7 +1,5 @@
 """A run in a notebook: its web page in a frame, and a head drawn by matplotlib."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import html

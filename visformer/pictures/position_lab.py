@@ -1,7 +1,5 @@
 """Pictures of the position lab: the parts of an input, and other encodings."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Pictures of two tables of a model: positional encodings, and embeddings."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import dataclass
@@ -23,9 +21,9 @@ from visformer.pictures.picture import (
 from visformer.pictures.token_names import candidate, names, placed
 from visformer.values.arrays import Floats
 from visformer.values.config import PositionAxis
-from visformer.values.distribution import NearWords
 from visformer.values.encodings import sinusoid
 from visformer.values.facts import ModelFacts, SentenceSide
+from visformer.values.measured import NearWords
 from visformer.values.pieces import marks_of
 from visformer.values.trace import Trace
 from visformer.words import dimension_words, number, percent, position_words

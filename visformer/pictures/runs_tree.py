@@ -1,7 +1,5 @@
 """The tree of runs in words: what each was made from, by what, and where it parts."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,15 +1,13 @@
 """Selection: the part of a Trace that is shown."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from visformer.analysis.run_comparison import By
 from visformer.language import N_
-from visformer.values.attributions import AttributionName, Attributions
 from visformer.values.facts import Kind
+from visformer.values.measured import AttributionName, Attributions
 
 Scale = Literal["fixed", "head", "row", "log"]
 SCALES: dict[Scale, str] = {  # as named on screen, translated when shown

@@ -1,11 +1,9 @@
 """The names of a run's tokens: as people read them, and as the vocabulary has them."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from weakref import WeakKeyDictionary
 
-from visformer.analysis.subwords import written
+from visformer.analysis.attention_summary import written
 from visformer.pictures.picture import Label
 from visformer.text import visible
 from visformer.values.facts import Kind, SentenceSide

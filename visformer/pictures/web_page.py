@@ -5,8 +5,6 @@ does, in the same language. A Content-Security-Policy forbids every request, and
 scripts but its own.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import html

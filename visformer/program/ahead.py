@@ -1,7 +1,5 @@
 """Ahead: what will be looked at is imported and built before, in short pieces."""
 
-from __future__ import annotations
-
 import ast
 import sys
 import time

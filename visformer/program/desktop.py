@@ -6,8 +6,6 @@ file carries ``MARK``; one without it is somebody else's, and is neither replace
 removed. The desktop's own indexes of its files stay.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import os

@@ -3,8 +3,6 @@
 It is in English in every language: whoever reads it knows the program's code.
 """
 
-from __future__ import annotations
-
 import faulthandler
 import logging
 import platform

@@ -8,8 +8,6 @@ its exception goes to ``sys.excepthook`` at once, and Qt gets an answer that doe
 harm.
 """
 
-from __future__ import annotations
-
 import functools
 import sys
 import traceback

@@ -1,7 +1,5 @@
 """What the window remembers from one start to the next, with types."""
 
-from __future__ import annotations
-
 import logging
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Imports without PySide's hook, in a process that is all ours."""
 
-from __future__ import annotations
-
 import builtins
 import importlib
 

@@ -1,15 +1,12 @@
 """Two runs on screen at once: which, how they align, and why there is only one."""
 
-from __future__ import annotations
-
 import contextlib
 from dataclasses import replace
 from weakref import WeakKeyDictionary, ref
 
 from visformer.errors import InputError
 from visformer.language import _, sentences
-from visformer.pictures.selection import ALIGNED
-from visformer.pictures.side_by_side import (
+from visformer.pictures.comparison import (
     By,
     RunComparison,
     align_sources,
@@ -18,6 +15,7 @@ from visformer.pictures.side_by_side import (
     parted_words,
     step_words,
 )
+from visformer.pictures.selection import ALIGNED
 from visformer.session.run import Run
 from visformer.session.state import Next, State
 from visformer.values.trace import Trace

@@ -3,8 +3,6 @@
 Every function here is pure, as those of ``runs``.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from visformer.engine.messages import CheckRun, Refused, RunChecked

@@ -16,8 +16,8 @@ from visformer.engine.messages import (
 from visformer.language import N_, _
 from visformer.session.run import asked_of
 from visformer.session.state import Next, State, is_open
-from visformer.values.head_importance import ImportanceAsked
 from visformer.values.layer_weights import same_model
+from visformer.values.measured import ImportanceAsked
 from visformer.values.memo import same
 from visformer.values.trace import Trace
 

@@ -6,8 +6,6 @@ moment leaves facts and the runs that belong to them. A lock, which the system d
 when its process ends, tells the folders of living windows from those left behind.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import math

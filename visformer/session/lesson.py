@@ -59,8 +59,6 @@ What is not known is an error, in a newer version (``visformer-lesson: 2``) it i
 out, and the lesson is opened read-only.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -74,7 +72,7 @@ from visformer.session.expectation import Expectation
 from visformer.session.looked import PAGES, Looked
 from visformer.session.recipe import Recipe, WantedRun
 from visformer.text import visible
-from visformer.values.change_text import parse
+from visformer.values.intervention import parse
 from visformer.values.strategy import Strategy, read_strategy
 
 VERSION = 1

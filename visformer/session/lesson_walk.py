@@ -3,8 +3,6 @@
 Every function here is pure; what the user sees of a lesson is the window's.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import replace

@@ -3,8 +3,6 @@
 Layers, heads and steps count from 1 here, and from 0 in the State.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self, cast

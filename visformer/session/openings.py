@@ -3,8 +3,6 @@
 Every function here is pure, as those of ``runs``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import PurePath

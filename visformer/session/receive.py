@@ -1,7 +1,5 @@
 """What the engine's answers do to the State."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -3,8 +3,6 @@
 Beside it a session file holds runs, from which the session goes on at once.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import fields, replace

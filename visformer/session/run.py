@@ -10,8 +10,8 @@ from typing import Any, Literal
 from visformer.engine.messages import Decode
 from visformer.language import _
 from visformer.pictures.runs_tree import Outline, outline
-from visformer.pictures.teacher_forcing import is_taught
 from visformer.pictures.words.choices import FED
+from visformer.pictures.words.modified_run import is_taught
 from visformer.trace_file.stored_facts import RunSelection
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.memo import Memo

@@ -4,8 +4,6 @@ Every function here is pure: a State and what happened -> the next State, and th
 requests to the engine.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,9 +22,9 @@ from visformer.engine.messages import (
 from visformer.engine.mirror import Decoded
 from visformer.language import N_, _, ngettext, sentences
 from visformer.pictures.attention.strips import source_line
-from visformer.pictures.teacher_forcing import is_taught
 from visformer.pictures.words.absent import NO_ATTENTION
 from visformer.pictures.words.choices import FED, has_fed
+from visformer.pictures.words.modified_run import is_taught
 from visformer.pictures.words.run_notices import (
     end_notice,
     kept_pass_notice,
@@ -55,10 +53,10 @@ from visformer.session.state import SHOWN_WHOLE, Next, State, limited
 from visformer.text import MAX_CHARACTERS
 from visformer.trace_file.saved_session import SavedRun
 from visformer.trace_file.stored_facts import RunSelection
-from visformer.values.attributions import ATTRIBUTIONS
 from visformer.values.facts import KINDS
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.layer_weights import same_model
+from visformer.values.measured import ATTRIBUTIONS
 from visformer.values.not_finite import not_finite_words
 from visformer.values.step import Choice, step_origins
 from visformer.values.strategy import GREEDY, Strategy

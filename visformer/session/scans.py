@@ -3,8 +3,6 @@
 Every function here is pure, as those of ``runs``.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Runs that leave the window: in a session file, as JSON, as a command, as Python."""
 
-from __future__ import annotations
-
 import json
 import math
 import shlex

@@ -3,8 +3,6 @@
 Every function here is pure, as those of ``runs``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -38,7 +36,7 @@ from visformer.pictures.candidates import listed_row
 from visformer.pictures.computation import subject
 from visformer.pictures.output import known_rows, missing
 from visformer.pictures.selection import SUMMARIES
-from visformer.pictures.teacher_forcing import is_taught
+from visformer.pictures.words.modified_run import is_taught
 from visformer.session import check_requests, importances
 from visformer.session.pending import LensAsked
 from visformer.session.run import Run, RunOrigin, asked_of
@@ -47,11 +45,15 @@ from visformer.session.searches import search
 from visformer.session.state import Next, State, is_open
 from visformer.text import clean
 from visformer.values.arrays import Floats
-from visformer.values.attributions import ATTRIBUTIONS, Attribution, Attributions
-from visformer.values.change_effect import StepEffect
-from visformer.values.distribution import RowDistribution
 from visformer.values.facts import SentenceSide
 from visformer.values.lens import LensRows
+from visformer.values.measured import (
+    ATTRIBUTIONS,
+    Attribution,
+    Attributions,
+    RowDistribution,
+    StepEffect,
+)
 from visformer.values.memo import same
 from visformer.values.trace import Trace
 

@@ -37,19 +37,22 @@ from visformer.session.run import (
     without_run,
 )
 from visformer.values.arrays import Floats
-from visformer.values.attributions import Attributions
-from visformer.values.change_effect import StepEffect
-from visformer.values.distribution import NearWords, RowDistribution
 from visformer.values.facts import Kind, ModelFacts
 from visformer.values.finding import ChecksAsked
-from visformer.values.head_importance import ImportanceAsked
 from visformer.values.heads_of_pairs import HeadsOfPairs
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.layer_weights import LayerParameters, same_model
 from visformer.values.lens import LensRows
+from visformer.values.measured import (
+    Attributions,
+    ImportanceAsked,
+    NearWords,
+    RowDistribution,
+    SeriesPoint,
+    StepEffect,
+)
 from visformer.values.scanned import Calibration, ScannedPair
 from visformer.values.trace import Trace
-from visformer.values.training_series import SeriesPoint
 
 Dimensions = Mapping[Axis, int]  # one of each axis, at most
 SHOWN_WHOLE = 256  # tokens up to which a recorded target is shown whole at once

@@ -3,8 +3,6 @@
 Every function here is pure, as those of ``runs``.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from visformer.engine.messages import RunSeries, SeriesRun
@@ -13,7 +11,7 @@ from visformer.pictures.attention.strips import source_line
 from visformer.session import tree
 from visformer.session.run import Run, Wish
 from visformer.session.state import Next, Series, State
-from visformer.values.training_series import SeriesPoint
+from visformer.values.measured import SeriesPoint
 from visformer.words import KIND_NAMES, head_words, number
 
 

@@ -1,7 +1,5 @@
 """Tokenizer sides for other programs' models: numbers, words, Marian."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path

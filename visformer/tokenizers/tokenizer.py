@@ -4,8 +4,6 @@ A tokenizer has two sides, which may be the same object: one reads the source, t
 writes the target. Spans refer to the text that ``visformer.text.clean`` returns.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path

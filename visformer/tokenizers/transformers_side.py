@@ -1,7 +1,5 @@
 """One side of a tokenizer of transformers, whatever kind it is (extra ``hf``)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, ClassVar

@@ -3,8 +3,6 @@
 All become token -> id. Nothing here is trusted: sizes and ids are checked.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

@@ -3,8 +3,6 @@
 They are written one block after the other. Facts are read at once, numbers when asked.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Iterator, Sequence
@@ -37,10 +35,10 @@ from visformer.trace_file.stored_facts import (
 )
 from visformer.trace_file.stored_steps import StoredSteps, numbers_of, texts_of
 from visformer.values.arrays import read_only
+from visformer.values.attention_heads import Bias, DistanceBias
 from visformer.values.facts import SIDES, STACK_OF, Kind
 from visformer.values.reading_order import reads_later
 from visformer.values.row_columns import Columns, RowsName
-from visformer.values.score_bias import Bias, DistanceBias
 from visformer.values.trace import Trace
 
 Holds = Literal["rows", "mask", "bias", "table", "captured"]

@@ -1,7 +1,5 @@
 """A session: several runs in one file, with what was looked at and noted."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from visformer.trace_file.stored_facts import RunSelection

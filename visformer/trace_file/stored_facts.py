@@ -1,7 +1,5 @@
 """The facts of a run as a file holds them: JSON, checked before anything is built."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping

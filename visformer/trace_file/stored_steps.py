@@ -4,8 +4,6 @@ A block of numbers holds the arrays of ``_COLUMNS``, one after the other and lit
 endian; its texts are JSON.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, get_args, overload
 

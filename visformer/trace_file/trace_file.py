@@ -4,8 +4,6 @@ resources/vis-format.md describes them: version 4 is written, version 3 is read,
 Readers skip blocks they do not know and refuse another major version.
 """
 
-from __future__ import annotations
-
 import base64
 import io
 from collections.abc import Sequence
@@ -16,8 +14,15 @@ from visformer.errors import InputError
 from visformer.file_kinds import recognised
 from visformer.files import check_suffix, saving, written_whole
 from visformer.text import clean
-from visformer.trace_file.file_blocks import MAGIC, OLDEST, START, VERSION, BlockFile
-from visformer.trace_file.regular_file import InMemory, RegularFile
+from visformer.trace_file.file_blocks import (
+    MAGIC,
+    OLDEST,
+    START,
+    VERSION,
+    BlockFile,
+    InMemory,
+    RegularFile,
+)
 from visformer.trace_file.run_arrays import read_session_file, write_runs
 from visformer.trace_file.saved_session import SavedRun, SavedSession
 from visformer.values.trace import Trace

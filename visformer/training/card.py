@@ -22,8 +22,8 @@ from visformer.formats.layouts.native import CARD, TokenizerFiles, write_native
 from visformer.formats.loading import load
 from visformer.formats.tutorials import write_tutorial
 from visformer.language import _, ngettext
-from visformer.training.data import references
-from visformer.training.tasks import SPECIAL
+from visformer.training.loop import references
+from visformer.training.prepare import SPECIAL
 from visformer.values.config import ModelConfig
 
 

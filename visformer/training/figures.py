@@ -5,8 +5,6 @@ generated here are sentences with random values, and real pairs whose names or n
 are replaced on both sides. The same seed and epoch give the same pairs.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import string

@@ -5,8 +5,6 @@ content. Only the parts needed for growing are read and written; the numbers are
 sentencepiece's schema, sentencepiece_model.proto.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from dataclasses import replace

@@ -47,8 +47,7 @@ from visformer.training.loop import (
     read_file,
     world,
 )
-from visformer.training.prepare import Prepared
-from visformer.training.tasks import SPECIAL, Task, TaskName
+from visformer.training.prepare import SPECIAL, Prepared, Task, TaskName
 from visformer.values.config import ModelConfig
 
 OPTIONS, CHECKPOINT, KEPT = "options.json", "checkpoint", "steps"

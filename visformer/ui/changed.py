@@ -1,7 +1,5 @@
 """Changed: what the parts of a view show, so that only changed parts are drawn."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

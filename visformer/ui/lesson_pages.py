@@ -1,7 +1,5 @@
 """A lesson on paper: a plan for the lecturer, and a hand-out with a picture a stop."""
 
-from __future__ import annotations
-
 import base64
 import html
 import re

@@ -1,7 +1,5 @@
 """Types of arrays, and functions on them that many modules use (numpy only)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

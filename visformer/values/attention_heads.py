@@ -8,7 +8,7 @@ zeros; rows are summed in parts of one length.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +16,6 @@ import numpy as np
 
 from visformer.values.arrays import Bools, Floats
 from visformer.values.changes.run_change import UNCHANGED, ActingPoint, LocalChanges
-from visformer.values.score_bias import Bias, bias_rows
 
 QUERIES = 4  # multiplied at a time: few, since a step has one
 BLOCK = 64  # keys they are multiplied with at a time
@@ -180,3 +179,77 @@ def _row_sums(values: Floats) -> Floats:
     for first in range(ADDED, values.shape[-1], ADDED):
         total += values[..., first : first + ADDED].sum(-1, keepdims=True)
     return total
+
+
+# a score this low leaves its key no weight; added to one, it is a mask
+NO_WEIGHT = -1e4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DistanceBias:
+    """A number per head and distance, as in T5 (buckets spelt out) and ALiBi.
+
+    Pair (query, key) has column ``key - query + zero``; farther ones the nearest end.
+    """
+
+    table: Floats  # [H, N]
+    zero: int  # the column of distance 0, in 0..N - 1
+
+
+Bias = DistanceBias | Floats  # or all of it, [H, Q, K]; [1, Q, K] if heads share it
+
+
+def bias_rows(bias: Bias, rows: slice, shape: tuple[int, ...]) -> Floats:
+    """Return the bias of some query rows and all keys, [H or 1, rows, K].
+
+    ``shape``: Q and K.
+    """
+    queries, keys = shape
+    if not isinstance(bias, DistanceBias):
+        return np.asarray(bias[:, :queries, :keys][:, rows])
+    distance = np.arange(keys) - np.arange(queries)[rows, None] + bias.zero
+    taken: Floats = bias.table[:, np.clip(distance, 0, bias.table.shape[1] - 1)]
+    return taken
+
+
+def of_heads(bias: Bias | None, heads: slice) -> Bias | None:
+    """Return the bias of some heads."""
+    if isinstance(bias, DistanceBias):
+        return DistanceBias(bias.table[heads], bias.zero)
+    return bias if bias is None or len(bias) == 1 else bias[heads]
+
+
+def with_residual(weights: Floats) -> Floats:
+    """Return 0.5 A + 0.5 I of [Q, Q], rows renormalised: residuals count one half."""
+    mixed = (weights + np.eye(len(weights), dtype=np.float32)) / np.float32(2)
+    normalised: Floats = mixed / mixed.sum(axis=1, keepdims=True)
+    return normalised
+
+
+def running_rollout(layers: Iterable[Floats]) -> Iterator[Floats]:
+    """Yield the product of the layers so far, [Q, Q]; the last is that of all.
+
+    ``layers``: weights averaged over heads, the first layer first. Row q gives the
+    share of each token of the first layer's input in row q, if attention and residuals
+    count one half each; rows sum to 1.
+    """
+    product: Floats | None = None
+    for weights in layers:
+        layer = with_residual(weights)
+        product = layer if product is None else through(layer, product)
+        yield product
+
+
+def through(weights: Floats, below: Floats) -> Floats:
+    """Return weights [Q, K] @ below [K, S].
+
+    A row is NaN if it is NaN itself or gives weight to a row that is; a plain product
+    would make every row NaN.
+    """
+    unknown: Bools = np.logical_or.reduce(np.isnan(below), axis=1)  # [K]
+    reads = np.isnan(weights) | ((weights > 0) & unknown)  # [Q, K]
+    lost: Bools = np.logical_or.reduce(reads, axis=1)  # [Q]
+    clean = np.where(unknown[:, None], np.float32(0), below)  # [K, S]
+    rollout: Floats = np.where(lost[:, None], np.float32(0), weights) @ clean
+    rollout[lost] = np.nan
+    return rollout

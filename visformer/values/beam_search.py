@@ -1,7 +1,5 @@
 """BeamSearch: what a beam search kept, dropped and finished at each step."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The sizes and choices that describe a model completely, apart from its weights."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Literal, get_args, get_origin, get_type_hints
@@ -114,7 +112,7 @@ class ModelConfig:
             )
 
     def _check_choices(self) -> None:
-        for name, kind in _TYPES.items():
+        for name, kind in FIELD_TYPES.items():
             value = getattr(self, name)
             if get_origin(kind) is Literal and value not in get_args(kind):
                 raise CheckpointError(
@@ -145,7 +143,7 @@ class ModelConfig:
         return self.d_model // self.heads
 
 
-_TYPES = get_type_hints(ModelConfig)
+FIELD_TYPES = get_type_hints(ModelConfig)
 
 
 def _not_whole(name: str, value: object, low: int, high: int) -> str:

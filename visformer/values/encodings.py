@@ -1,7 +1,5 @@
 """Positional encodings in numpy: the paper's waves, and which row a token is given."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

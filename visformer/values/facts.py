@@ -1,7 +1,5 @@
 """The facts of a model that its Traces need: kinds of attention, stacks, sizes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Traces of attention weights that are given as arrays."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

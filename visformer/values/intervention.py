@@ -2,7 +2,7 @@
 
 It is a tuple of changes (``visformer.values.changes``); the weights stay as they are.
 Numpy only: the engine applies it, the window previews it. Layers and tokens count from
-0 here and in JSON, and from 1 in the text form that ``str`` writes and ``change_text``
+0 here and in JSON, and from 1 in the text form that ``str`` writes and ``parse``
 reads. That form is for people: the window shows it, and ``--change`` takes it; it is
 never translated.
 """
@@ -10,33 +10,45 @@ never translated.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Self, TypeVar, get_args
 
 from visformer.arguments import wrong_type
+from visformer.errors import InputError
+from visformer.files import short
 from visformer.values.arrays import Bools
-from visformer.values.changes.causal import Causal
-from visformer.values.changes.cell import Cell
-from visformer.values.changes.cell_weight import CellWeight
-from visformer.values.changes.embedding import Embedding
-from visformer.values.changes.head_cell import HeadCell
-from visformer.values.changes.head_from import HeadFrom
-from visformer.values.changes.head_mean import HeadMean
-from visformer.values.changes.head_mean_of import HeadMeanOf
-from visformer.values.changes.head_only import HeadOnly
-from visformer.values.changes.head_scale import HeadScale
-from visformer.values.changes.hide_source import HideSource
-from visformer.values.changes.layer_off import LayerOff
-from visformer.values.changes.masked_score import MaskedScore
-from visformer.values.changes.output_from import OutputFrom
+from visformer.values.changes.head_changes import (
+    HeadFrom,
+    HeadMean,
+    HeadMeanOf,
+    HeadOnly,
+    ValueOff,
+)
+from visformer.values.changes.mask_changes import (
+    Causal,
+    Cell,
+    HeadCell,
+    HideSource,
+    MaskedScore,
+)
 from visformer.values.changes.position_change import PositionChange
-from visformer.values.changes.residual_from import ResidualFrom
 from visformer.values.changes.run_change import ActingPoint, LocalChanges, RunChange
-from visformer.values.changes.score_scale import ScoreScale
-from visformer.values.changes.uniform_row import UniformRow
-from visformer.values.changes.value_off import ValueOff
+from visformer.values.changes.stream_changes import (
+    Embedding,
+    LayerOff,
+    OutputFrom,
+    ResidualFrom,
+)
+from visformer.values.changes.weight_changes import (
+    CellWeight,
+    HeadScale,
+    ScoreScale,
+    UniformRow,
+)
 from visformer.values.facts import Kind, ModelFacts
 
 CHANGES: dict[str, type[RunChange]] = {  # every kind, by its name in older files
@@ -242,3 +254,46 @@ def _change(data: Mapping[str, Any]) -> RunChange:
 
 
 NO_CHANGES = Intervention()
+
+
+_PART = re.compile(r"""(?:"(?:[^"\\]|\\.)*"|[^;"]|")+""")  # a word may hold “;”
+_BLANKS = re.compile(r'("(?:[^"\\]|\\.)*")|\s+')  # those in quotes stay
+_PLACES = re.compile(r"(.+?) ?@ ?(L\d+(?:H\d+)?(?: ?, ?L\d+(?:H\d+)?)*)")
+
+
+def examples() -> list[str]:
+    """Return examples of every form."""
+    return [example for kind in CHANGES.values() for example in kind.examples]
+
+
+def parse(texts: Iterable[str]) -> Intervention:
+    """Read the text form: changes, each alone or several separated by semicolons.
+
+    A list of places, as in “@ L2H1,L2H5”, is one change in each. Raises InputError,
+    with the nearest valid change, for anything else.
+    """
+    whole = _BLANKS.sub(lambda found: found[1] or " ", ";".join(texts))
+    parts = (part.strip() for part in _PART.findall(whole))
+    return Intervention(
+        *(one for part in filter(None, parts) for one in _each_place(part))
+    )
+
+
+def _each_place(words: str) -> Iterator[RunChange]:
+    if found := _PLACES.fullmatch(words):
+        for place in found[2].split(","):
+            yield _read(f"{found[1]} @ {place.strip()}")
+    else:
+        yield _read(words)
+
+
+def _read(words: str) -> RunChange:
+    for kind in CHANGES.values():
+        if (change := kind.read(words)) is not None:
+            return change
+    raise InputError(
+        "“{words}” is not a valid change. The nearest valid form is “{example}”; "
+        "“visformer render --help” lists all.",
+        words=short(words, 40),
+        example=get_close_matches(words, examples(), 1, 0)[0],
+    )

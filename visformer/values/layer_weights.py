@@ -4,8 +4,6 @@ Arrays are read-only float32. Letters: ``D`` model width, ``F`` feed-forward wid
 token is a row, so a projection is ``x @ weight + bias``.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from visformer.values.arrays import Floats

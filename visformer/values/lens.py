@@ -5,8 +5,6 @@ through the output projection (nostalgebraist, "interpreting GPT: the logit lens
 2020). Letters: ``L`` decoder layers, ``D`` model width, ``k`` best tokens.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Whether a run's numbers are numbers: NaN and infinity, named where they begin."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -7,8 +7,6 @@ and pieces of scripts written without spaces (Chinese, Japanese, Thai, Lao, Khme
 Burmese), whose words are not marked. A mark on its own joins the token that follows it.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Collection, Sequence

@@ -1,7 +1,5 @@
 """Questions about a checkpoint that its file leaves open, and answers: plain values."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

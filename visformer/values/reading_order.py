@@ -1,14 +1,12 @@
 """Whether rows read what comes after them: asked of the weights, not of the changes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np
 
 from visformer.values.arrays import Bools, Ids, later
+from visformer.values.attention_heads import NO_WEIGHT
 from visformer.values.facts import Kind
-from visformer.values.score_bias import NO_WEIGHT
 from visformer.values.trace import Trace
 
 LEAST = 1e-6  # smaller weights are rounding errors

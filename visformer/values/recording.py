@@ -1,7 +1,5 @@
 """Recording: storage that grows by a decoder row per step; how much a Trace takes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visformer.values.arrays import Bools, Floats, read_only
-from visformer.values.score_bias import DistanceBias
+from visformer.values.attention_heads import DistanceBias
 from visformer.values.step import Step
 from visformer.values.trace import Trace
 

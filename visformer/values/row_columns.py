@@ -1,7 +1,5 @@
 """Which columns of a row hold what; the same in the engine, the window and the file."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from visformer.values.facts import ModelFacts, StackName

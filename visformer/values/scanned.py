@@ -6,8 +6,6 @@ tenth or a half of them: another sentence's reference, its second half missing, 
 three words five times, another reference appended, its middle third missing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple

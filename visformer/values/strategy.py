@@ -1,7 +1,5 @@
 """Strategy: how tokens are chosen."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, cast, get_args

@@ -41,7 +41,14 @@ from visformer.values.arrays import (
     softmax,
     stacked,
 )
-from visformer.values.attention_heads import AttentionHeads
+from visformer.values.attention_heads import (
+    AttentionHeads,
+    Bias,
+    DistanceBias,
+    of_heads,
+    running_rollout,
+    through,
+)
 from visformer.values.facts import (
     SIDES,
     STACK_OF,
@@ -55,9 +62,7 @@ from visformer.values.finding import Certificate
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.lens import LensRow
 from visformer.values.memo import Memo, same
-from visformer.values.rollout import running_rollout, through
 from visformer.values.row_columns import Columns, RowsName
-from visformer.values.score_bias import Bias, DistanceBias, of_heads
 from visformer.values.step import Candidates, Step, step_origins
 
 _OUTPUT = ("output_weight", "output_bias", "own_logits")  # no file has them

@@ -1,7 +1,5 @@
 """WatchedAttention: one attention of a watched model, as it ran."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,7 +7,7 @@ import numpy as np
 
 from visformer.language import _
 from visformer.values.arrays import Bools, Floats, Ids, later
-from visformer.values.score_bias import NO_WEIGHT
+from visformer.values.attention_heads import NO_WEIGHT
 
 WatchedKind = Literal["encoder", "decoder", "cross", "merged", "other"]
 TOLERANCE, HALF_TOLERANCE = 2e-5, 1e-2

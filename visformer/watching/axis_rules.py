@@ -1,7 +1,5 @@
 """Which axes the result of an operation has: one rule per group of operations."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Any

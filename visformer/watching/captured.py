@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from visformer.values.score_bias import NO_WEIGHT
+from visformer.values.attention_heads import NO_WEIGHT
 from visformer.values.watched_attention import HIDING
 from visformer.watching.axes import (
     INPUT,

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from visformer.values.score_bias import NO_WEIGHT
+from visformer.values.attention_heads import NO_WEIGHT
 from visformer.values.watched_attention import HALF_TOLERANCE, HIDING, TOLERANCE
 from visformer.watching.axes import (
     WEIGHT,

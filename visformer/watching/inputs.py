@@ -1,7 +1,5 @@
 """The inputs of a model, each with its own mark, and the ids that it embeds."""
 
-from __future__ import annotations
-
 import inspect
 import itertools
 import re

@@ -1,7 +1,5 @@
 """Join heads computed in a loop, chunks of queries, and the steps of a cached loop."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Properties of single tensor operations."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterable
 from functools import cache

@@ -3,8 +3,6 @@
 What is left as it was keeps its bits: only numbers that differ are written.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,11 +14,10 @@ from torch import Tensor
 from visformer.errors import InputError
 from visformer.language import N_
 from visformer.values.arrays import Bools, equal
-from visformer.values.attention_heads import AttentionHeads
+from visformer.values.attention_heads import NO_WEIGHT, AttentionHeads
 from visformer.values.changes.run_change import ActingPoint, LocalChanges, RunChange
 from visformer.values.facts import Kind, ModelFacts, StackName
 from visformer.values.intervention import Intervention
-from visformer.values.score_bias import NO_WEIGHT
 from visformer.values.watched_attention import TOLERANCE
 from visformer.watching.captured import Captured, grouped
 

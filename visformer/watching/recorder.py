@@ -1,7 +1,5 @@
 """Recorder: sees every operation of a pass and finds the attention among them."""
 
-from __future__ import annotations
-
 import logging
 import math
 import re

@@ -29,11 +29,11 @@ from visformer.core.search import exhausted, search_run
 from visformer.errors import InputError
 from visformer.values.arrays import Floats, Ids
 from visformer.values.beam_search import BeamSearch
-from visformer.values.distribution import WholeDistribution
 from visformer.values.facts import ModelFacts, SentenceSide
 from visformer.values.finding import Finding
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.lens import LensRow
+from visformer.values.measured import WholeDistribution
 from visformer.values.step import CANDIDATES, Candidates, Step
 from visformer.values.trace import Trace
 from visformer.watching.pass_changes import AttentionPlace, ChangePlaces, PassChanges

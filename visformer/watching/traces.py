@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from visformer.values.arrays import Bools, Floats, read_only
+from visformer.values.attention_heads import NO_WEIGHT, Bias
 from visformer.values.facts import (
     KINDS,
     SIDES,
@@ -21,7 +22,6 @@ from visformer.values.facts import (
     StackName,
 )
 from visformer.values.row_columns import Columns, RowsName
-from visformer.values.score_bias import NO_WEIGHT, Bias
 from visformer.values.trace import Trace
 from visformer.values.watched_attention import TOLERANCE, WatchedAttention
 from visformer.watching.row_tokens import Layers, RowTokens, tokens_of

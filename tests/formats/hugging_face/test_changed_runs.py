@@ -25,7 +25,7 @@ from tests.changes_by_hand import (
 from tests.formats.hugging_face.parity import CLOSE, Own, opened
 from visformer.core.models import BatchRow, SourceTokens
 from visformer.errors import InputError
-from visformer.values.change_text import parse
+from visformer.values.intervention import parse
 from visformer.values.trace import Trace
 
 pytest.importorskip("transformers")

@@ -11,7 +11,7 @@ import torch
 
 import visformer
 from tests.formats.hugging_face.parity import opened
-from visformer.values.change_text import parse
+from visformer.values.intervention import parse
 
 pytest.importorskip("transformers")
 pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers' own

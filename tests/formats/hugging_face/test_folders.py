@@ -21,7 +21,7 @@ from visformer.engine.decodes import Decodes
 from visformer.engine.messages import Answer, Decode, Nearest, Passed
 from visformer.engine.process import nearest
 from visformer.errors import CheckpointError, InputError
-from visformer.formats.hugging_face import library as hub
+from visformer.formats.hugging_face import modules as hub
 from visformer.formats.hugging_face.folder_model import FolderModel
 from visformer.values.trace import Trace
 

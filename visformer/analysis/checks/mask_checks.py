@@ -1,7 +1,5 @@
 """Checks of masks: what a row reads that it must not, and what it cannot read."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from visformer.analysis.checks.observation import (

@@ -1,7 +1,5 @@
 """Checks of what a model predicts, and of calls that ought to agree."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Checks of the softmax: its axis, the sums of its rows, its scale, dead heads."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator
 
@@ -10,8 +8,8 @@ import numpy as np
 from visformer.analysis.checks.observation import READ, LayerPlace, Observation
 from visformer.language import N_, _
 from visformer.values.arrays import Floats
+from visformer.values.attention_heads import NO_WEIGHT
 from visformer.values.finding import Finding
-from visformer.values.score_bias import NO_WEIGHT
 from visformer.values.watched_attention import HALF_TOLERANCE, WatchedAttention
 
 SUMS = 2e-3  # how far a row's sum may be from one; half precision: ten times that

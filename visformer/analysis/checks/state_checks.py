@@ -1,7 +1,5 @@
 """Checks of the model itself: broken numbers, dropout, layers made anew, copies."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from visformer.analysis.checks.observation import Observation, places_of

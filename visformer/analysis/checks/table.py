@@ -1,12 +1,9 @@
 """The one table of checks: one function a fault, in the order in which they count."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from visformer.analysis.checks import (
-    head_checks,
     mask_checks,
     outputs,
     run_checks,
@@ -189,16 +186,16 @@ CHECKS: dict[str, Check] = {  # by the id of the finding
     "not-tied": Check(run_checks.broken_ties, N_("Tied tables are one"), _tied),
     "dead-head": Check(softmax.dead_heads, N_("No head is dead"), _attentions),
     "uniform-head": Check(
-        *(head_checks.uniform, N_("No head is uniform"), _attentions),
-        head_checks.entropies,
+        *(run_checks.uniform, N_("No head is uniform"), _attentions),
+        run_checks.entropies,
     ),
     "duplicate-heads": Check(
-        *(head_checks.duplicate, N_("No two heads are the same"), _attentions),
-        head_checks.closest,
+        *(run_checks.duplicate, N_("No two heads are the same"), _attentions),
+        run_checks.closest,
     ),
     "collapsed-entropy": Check(
-        *(head_checks.collapsed, N_("No layer's entropy has collapsed"), _attentions),
-        head_checks.entropies,
+        *(run_checks.collapsed, N_("No layer's entropy has collapsed"), _attentions),
+        run_checks.entropies,
     ),
     "equal-layers": Check(
         state_checks.equal_layers, N_("No layers are copies"), _watched

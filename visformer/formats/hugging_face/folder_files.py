@@ -1,7 +1,5 @@
 """The files of a transformers folder, each read by our own readers."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path

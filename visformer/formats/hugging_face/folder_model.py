@@ -27,10 +27,10 @@ from visformer.formats.hugging_face.modules import FolderTask, not_of_text
 from visformer.language import _
 from visformer.tokenizers.tokenizer import Token, Tokenizer, TokenizerSide
 from visformer.tokenizers.transformers_side import TransformersSide
-from visformer.values.distribution import NearWords
 from visformer.values.facts import ModelFacts, SentenceSide
 from visformer.values.finding import Finding
 from visformer.values.intervention import Intervention
+from visformer.values.measured import NearWords
 from visformer.values.trace import Trace
 from visformer.watching.stepped import NextLogits, SteppedModel
 from visformer.watching.watcher import Watched, watch

@@ -1,7 +1,5 @@
 """The layouts: one ``LayoutSpec`` per module, all listed in ``LAYOUTS``."""
 
-from __future__ import annotations
-
 from visformer.formats.layout_spec import LayoutSpec
 from visformer.formats.layouts.d2l import D2L
 from visformer.formats.layouts.handout import HANDOUT

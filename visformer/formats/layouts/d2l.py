@@ -1,7 +1,5 @@
 """Dive into Deep Learning, tutorial 001: two files, masks from valid lengths."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """The handout of tutorial 000: a model whose last layer is a softmax."""
 
-from __future__ import annotations
-
 from visformer.core.presets import TUTORIAL, Preset, as_constructed
 from visformer.formats.layout_spec import LayoutSpec
 from visformer.formats.names import Names, layer_names

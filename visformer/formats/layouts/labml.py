@@ -1,7 +1,5 @@
 """labml's model, tutorial 002: pre-norm, sequence axis first."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from visformer.core.model import Transformer

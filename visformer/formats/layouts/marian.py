@@ -1,7 +1,5 @@
 """Marian (OPUS-MT): folders in the format of transformers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args

@@ -1,7 +1,5 @@
 """The modular model of tutorial 003: one class per part, with a custom LayerNorm."""
 
-from __future__ import annotations
-
 from visformer.core.model import Transformer
 from visformer.core.presets import BASE, TUTORIAL, Preset
 from visformer.formats.layout_spec import LayoutSpec

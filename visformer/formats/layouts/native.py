@@ -4,8 +4,6 @@
 ``model.safetensors`` tensor by tensor, before any memory is allocated.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math
@@ -46,7 +44,7 @@ from visformer.tokenizers.tokenizer import (
     read_sentencepiece,
     read_vocabulary,
 )
-from visformer.values.config import FORMER_NAMES, ModelConfig
+from visformer.values.config import FIELD_TYPES, FORMER_NAMES, ModelConfig
 
 WEIGHTS, CARD = "model.safetensors", "README.md"
 
@@ -422,8 +420,8 @@ def model_config(config: dict[str, Any]) -> tuple[ModelConfig, tuple[str, ...]]:
     named = {FORMER_NAMES.get(key, key): value for key, value in config.items()}
     sizes = {key: _number(key, value) for key, value in named.items()}
     fields = {field.name: field for field in dataclasses.fields(ModelConfig)}
-    kinds = {"int": int, "float": float, "bool": bool}
-    types = {name: kinds.get(str(f.type), str) for name, f in fields.items()}
+    plain = int, float, bool
+    types = {n: kind if kind in plain else str for n, kind in FIELD_TYPES.items()}
     needed = {
         n: t for n, t in types.items() if fields[n].default is dataclasses.MISSING
     }

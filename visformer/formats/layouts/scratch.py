@@ -1,7 +1,5 @@
 """The model from scratch of tutorial 004: the layers are direct submodules."""
 
-from __future__ import annotations
-
 from visformer.core.presets import BASE, TUTORIAL, Preset, as_constructed
 from visformer.formats.layout_spec import LayoutSpec
 from visformer.formats.names import Names, layer_names

@@ -4,8 +4,6 @@ torch.nn.Transformer has no embeddings, positions or output, and every program n
 own: the caller names them, or they are recognised by shape and by words in their names.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

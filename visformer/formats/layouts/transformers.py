@@ -24,8 +24,13 @@ from visformer.formats.hugging_face.folder_files import (
     read_tensors,
 )
 from visformer.formats.hugging_face.folder_model import FolderLimits, FolderModel
-from visformer.formats.hugging_face.library import explained, library
-from visformer.formats.hugging_face.modules import LoadedModule, config_of, load_module
+from visformer.formats.hugging_face.modules import (
+    LoadedModule,
+    config_of,
+    explained,
+    library,
+    load_module,
+)
 from visformer.formats.layout_spec import Files, LayoutSpec
 from visformer.language import _, ngettext
 from visformer.tokenizers.sides import NumberSide

@@ -11,7 +11,7 @@ from visformer.pictures.attention.weights import query_weights
 from visformer.pictures.picture import quoted
 from visformer.pictures.selection import AttentionCell, Look, Selection
 from visformer.values.arrays import Floats
-from visformer.values.attributions import ATTRIBUTIONS
+from visformer.values.measured import ATTRIBUTIONS
 from visformer.values.not_finite import nan_row_words
 from visformer.values.trace import Trace
 from visformer.words import KIND_NAMES, head_words, probability

@@ -14,8 +14,8 @@ from visformer.pictures.selection import AttentionCell, Selection
 from visformer.pictures.token_names import names, writes
 from visformer.pictures.words.absent import weights_words
 from visformer.pictures.words.choices import written_axis, written_names
-from visformer.values.attributions import AttributionName, AttributionPlace
 from visformer.values.facts import SIDES, Kind, SentenceSide
+from visformer.values.measured import AttributionName, AttributionPlace
 from visformer.values.trace import Trace
 from visformer.words import head_words
 

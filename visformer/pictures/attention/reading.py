@@ -14,9 +14,13 @@ from itertools import chain
 
 import numpy as np
 
-from visformer.analysis.attention_summary import chosen, running_maximum, running_mean
+from visformer.analysis.attention_summary import (
+    chosen,
+    merged,
+    running_maximum,
+    running_mean,
+)
 from visformer.analysis.head_measures import maximum
-from visformer.analysis.subwords import merged
 from visformer.language import N_, _, clauses, listed, ngettext
 from visformer.pictures.attention import maps
 from visformer.pictures.attention.maps import (
@@ -51,12 +55,12 @@ from visformer.pictures.selection import (
 from visformer.pictures.token_names import FED_SIGN, marks
 from visformer.pictures.words.absent import weights_words
 from visformer.values.arrays import Bools, Floats
-from visformer.values.attributions import ATTRIBUTIONS, Attribution
+from visformer.values.attention_heads import running_rollout, through
 from visformer.values.facts import SIDES, Kind
+from visformer.values.measured import ATTRIBUTIONS, Attribution
 from visformer.values.memo import same
 from visformer.values.pieces import Groups, WordMarks, marks_of, word_text
 from visformer.values.reading_order import LEAST, as_read
-from visformer.values.rollout import running_rollout, through
 from visformer.values.trace import Trace
 from visformer.words import KIND_NAMES, head_words, layer_words, number, percent
 

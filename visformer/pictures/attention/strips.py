@@ -12,7 +12,6 @@ from visformer.pictures.attention.reading import done_words, reading, title_word
 from visformer.pictures.attention.token_groups import joined_tokens
 from visformer.pictures.attention.weights import query_weights
 from visformer.pictures.selection import AttentionCell, Look, Selection
-from visformer.pictures.teacher_forcing import is_taught
 from visformer.pictures.token_names import (
     candidate,
     marks,
@@ -29,9 +28,10 @@ from visformer.pictures.words.choices import (
     kept_of_step,
     short_choice,
 )
+from visformer.pictures.words.modified_run import is_taught
 from visformer.values.arrays import Floats
-from visformer.values.attributions import ATTRIBUTIONS
 from visformer.values.facts import Kind, SentenceSide
+from visformer.values.measured import ATTRIBUTIONS
 from visformer.values.pieces import running_text
 from visformer.values.reading_order import reads_later
 from visformer.values.step import step_origins

@@ -6,7 +6,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from visformer.analysis.subwords import glued_source, glued_target, written
+from visformer.analysis.attention_summary import glued_source, glued_target, written
 from visformer.pictures.selection import Look, TokenGroup
 from visformer.pictures.token_names import marks, writes
 from visformer.values.facts import SIDES, Kind, SentenceSide

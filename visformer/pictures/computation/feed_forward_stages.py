@@ -1,7 +1,5 @@
 """The stages of the feed-forward sublayer, and of all residuals and norms."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +7,7 @@ import numpy as np
 from visformer.analysis.formulas import cosine, size
 from visformer.analysis.sublayers import Residual, inactive_units
 from visformer.language import _, clauses, ngettext, sentences
-from visformer.pictures.computation.head_stages import residual_picture
+from visformer.pictures.computation.attention_stages import residual_picture
 from visformer.pictures.computation.stage_picture import (
     Shading,
     StageMap,

@@ -1,7 +1,5 @@
 """The model's norm as formula, text and table, compared with batch norm."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from visformer.analysis.formulas import Standard, batch_standard, layer_standard

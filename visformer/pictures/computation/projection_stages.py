@@ -1,7 +1,5 @@
 """The stages from a sublayer's input to its queries, keys and values."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """The stage that scales the products of queries and keys, and adds a bias."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 
@@ -21,9 +19,8 @@ from visformer.pictures.computation.subject import Subject
 from visformer.pictures.picture import Axis, largest, shade
 from visformer.pictures.selection import Scale
 from visformer.values.arrays import Bools, Floats, row_entropy, softmax
-from visformer.values.attention_heads import AttentionHeads
+from visformer.values.attention_heads import AttentionHeads, DistanceBias, bias_rows
 from visformer.values.facts import Kind
-from visformer.values.score_bias import DistanceBias, bias_rows
 from visformer.values.trace import Trace
 from visformer.words import decimals, number, probability
 

@@ -4,8 +4,6 @@ A picture consists of a few matrices side by side, a formula, the selected cell'
 numbers in words, and the same numbers as a table.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache

@@ -4,8 +4,6 @@ A stage is one step of the arithmetic from a layer's input to its output. Its en
 holds its name, its title, its page and the function that makes its picture.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal, NamedTuple
@@ -13,10 +11,15 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from visformer.language import N_, _
+from visformer.pictures.comparison import no_step_words
 from visformer.pictures.computation.attention_stages import (
+    concat_stage,
     mask_stage,
+    output_stage,
     product_stage,
+    residual_stage,
     softmax_stage,
+    weighted_stage,
 )
 from visformer.pictures.computation.feed_forward_stages import (
     activation_stage,
@@ -25,12 +28,6 @@ from visformer.pictures.computation.feed_forward_stages import (
     sublayers_stage,
     w1_stage,
     w2_stage,
-)
-from visformer.pictures.computation.head_stages import (
-    concat_stage,
-    output_stage,
-    residual_stage,
-    weighted_stage,
 )
 from visformer.pictures.computation.norms import norms_stage
 from visformer.pictures.computation.projection_stages import (
@@ -41,7 +38,6 @@ from visformer.pictures.computation.projection_stages import (
 from visformer.pictures.computation.scale_stage import scale_stage, scale_title
 from visformer.pictures.computation.stage_picture import StagePicture, of_tokens
 from visformer.pictures.computation.subject import Subject
-from visformer.pictures.side_by_side import no_step_words
 from visformer.values.facts import STACK_OF, Kind
 from visformer.values.trace import Trace
 

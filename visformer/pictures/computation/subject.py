@@ -1,7 +1,5 @@
 """The subject of the Computation tab: a cell, its layer's rows, and their names."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache

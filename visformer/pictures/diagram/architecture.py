@@ -3,13 +3,17 @@
 It follows figure 1 of "Attention Is All You Need" (Vaswani et al. 2017).
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from visformer.language import _
-from visformer.pictures.diagram.block_names import block_path
-from visformer.pictures.diagram.blocks import depth, goal, model_of, shape, width_of
+from visformer.pictures.diagram.blocks import (
+    block_path,
+    depth,
+    goal,
+    model_of,
+    shape,
+    width_of,
+)
 from visformer.pictures.diagram.columns import (
     BLOCK,
     Arrow,

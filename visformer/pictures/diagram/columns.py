@@ -1,7 +1,5 @@
 """Placed boxes, arrows and words; x in characters, y in lines downwards."""
 
-from __future__ import annotations
-
 import re
 import textwrap
 import unicodedata

@@ -1,7 +1,5 @@
 """A figure built downwards: the inside of a block, with text around it."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace

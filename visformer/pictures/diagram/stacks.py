@@ -1,20 +1,19 @@
 """Both columns of the diagram: inputs, layers and outputs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from visformer.language import N_, _
 from visformer.pictures import token_names
 from visformer.pictures.attention.token_groups import joined_tokens
-from visformer.pictures.diagram.block_names import block_path, title
 from visformer.pictures.diagram.blocks import (
     Counts,
+    block_path,
     depth,
     lengths,
     names,
     runs,
     shape,
+    title,
     width_of,
 )
 from visformer.pictures.diagram.columns import (
@@ -28,9 +27,10 @@ from visformer.pictures.diagram.columns import (
     Style,
     chips,
 )
-from visformer.pictures.diagram.facts_words import OTHER_BLOCKS, attention_words
 from visformer.pictures.diagram.figure import put_prediction
 from visformer.pictures.diagram.model_words import (
+    OTHER_BLOCKS,
+    attention_words,
     norm_words,
     position_words,
     scale_words,

@@ -1,7 +1,5 @@
 """The inside of one block: attention, feed-forward, residual connection, norm."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 
@@ -10,17 +8,19 @@ import numpy as np
 from visformer.language import N_, _, ngettext
 from visformer.pictures.attention.mosaic import is_large
 from visformer.pictures.attention.weights import layers_weights
-from visformer.pictures.diagram.block_names import PARTS, BlockPath, block_path, title
 from visformer.pictures.diagram.blocks import (
+    PARTS,
+    BlockPath,
+    block_path,
     depth,
     goal,
     names,
     shape,
     shared,
+    title,
     width_of,
 )
 from visformer.pictures.diagram.columns import RADIUS, Arrow, Box, text
-from visformer.pictures.diagram.facts_words import attention_words, part_facts_words
 from visformer.pictures.diagram.figure import (
     STEP,
     Figure,
@@ -30,7 +30,9 @@ from visformer.pictures.diagram.figure import (
 )
 from visformer.pictures.diagram.model_words import (
     activation,
+    attention_words,
     norm_words,
+    part_facts_words,
     position_words,
     scale_words,
 )

@@ -1,7 +1,5 @@
 """Everything known about the open model: sizes, assumptions, findings, checks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 from typing import NamedTuple

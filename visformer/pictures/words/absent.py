@@ -1,7 +1,5 @@
 """Descriptions of what a Trace lacks, in place of a picture."""
 
-from __future__ import annotations
-
 from visformer.language import N_, _, clauses, listed, ngettext
 from visformer.values.facts import KINDS, Kind, ModelFacts, SentenceSide
 from visformer.values.reading_order import LEAST, unshown

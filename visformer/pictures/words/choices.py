@@ -4,8 +4,6 @@ A token that the user forced or that was fed from a reference is never called pr
 the text says what the model predicted instead.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache

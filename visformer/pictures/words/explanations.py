@@ -3,8 +3,6 @@
 The sentences name the tokens and numbers on screen.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 
@@ -13,8 +11,7 @@ from visformer.language import N_, _, ngettext, sentences
 from visformer.pictures.attention.maps import layer_and_head
 from visformer.pictures.beam_tree import beam_tree, step_words
 from visformer.pictures.cache import recomputes
-from visformer.pictures.logit_lens import settled_layer
-from visformer.pictures.output import current_row
+from visformer.pictures.output import current_row, settled_layer
 from visformer.pictures.selection import Form
 from visformer.pictures.token_names import chosen_name, is_open, word, writes
 from visformer.pictures.words.absent import has_target

@@ -1,7 +1,5 @@
 """Cells that masks should have hidden, and rows that they hide completely."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,14 +1,12 @@
 """Unrequested notices about a sentence and its run."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 
 from visformer.language import _, ngettext, sentences
 from visformer.pictures.attention.mosaic import is_large
-from visformer.pictures.teacher_forcing import is_taught
 from visformer.pictures.words.choices import is_fed
+from visformer.pictures.words.modified_run import is_taught
 from visformer.values.arrays import later
 from visformer.values.reading_order import reads_on, sealed
 from visformer.values.trace import Trace

@@ -1,7 +1,5 @@
 """Scene: what is on screen, for sentences; and the initial head and step."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,9 +19,9 @@ from visformer.pictures.selection import DEFAULT_LOOK, Look, Selection
 from visformer.pictures.token_names import row_word, word
 from visformer.values.arrays import Floats
 from visformer.values.beam_search import BeamSearch
-from visformer.values.distribution import NearWords
 from visformer.values.facts import SIDES, Kind, ModelFacts
 from visformer.values.lens import LensRows
+from visformer.values.measured import NearWords
 from visformer.values.reading_order import as_read
 from visformer.values.strategy import GREEDY, Strategy
 from visformer.values.trace import Trace

@@ -1,7 +1,5 @@
 """Explanations of terms, each with its formula and its current value."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Literal

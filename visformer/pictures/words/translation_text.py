@@ -3,8 +3,6 @@
 Words and punctuation are compared; in Chinese, Japanese and Korean text, characters.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from difflib import SequenceMatcher

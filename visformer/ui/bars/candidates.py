@@ -1,7 +1,5 @@
 """The next token: the best as bars, all on demand; a click or a typed token forces."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 
@@ -54,8 +52,8 @@ from visformer.pictures.candidates import (
     others_words,
 )
 from visformer.pictures.picture import Table, raw_label
-from visformer.pictures.teacher_forcing import is_taught, legend_ends, score_words
 from visformer.pictures.words.absent import has_target
+from visformer.pictures.words.modified_run import is_taught, legend_ends, score_words
 from visformer.session.runs import fixed_words
 from visformer.session.state import State
 from visformer.ui.changed import Changed
@@ -77,13 +75,13 @@ from visformer.ui.widgets.controls import tool_button, word_button
 from visformer.ui.widgets.export import Export
 from visformer.ui.widgets.number_table import Index, Role, TableModel
 from visformer.ui.widgets.plain_label import (
+    RoleLabel,
     cut_to_room,
     plain_label,
     plain_tip,
     write_in,
     written,
 )
-from visformer.ui.widgets.role_label import RoleLabel
 from visformer.ui.window.large import CHOOSES
 from visformer.values.step import CANDIDATES
 

@@ -1,7 +1,5 @@
 """How a chip of a token strip is painted; what recurs is kept painted."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -19,7 +17,7 @@ from PySide6.QtGui import (
 )
 
 from visformer.pictures.attention.strips import Chip
-from visformer.pictures.teacher_forcing import loss_share
+from visformer.pictures.words.modified_run import loss_share
 from visformer.ui.look.theme import (
     CAPTION,
     LEGIBLE,
@@ -29,7 +27,7 @@ from visformer.ui.look.theme import (
     loss_colour,
     sized,
 )
-from visformer.ui.widgets.colour_map import NAN_COLOUR
+from visformer.ui.widgets.colour_bar import NAN_COLOUR
 
 TINTS = 256  # shades between no weight and the whole
 LATER = 0.65  # opacity of tokens that are fed after the current step: just legible

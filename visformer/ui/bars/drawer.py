@@ -1,7 +1,5 @@
 """The drawer: what is not set every minute; its button says what of it is on."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, Signal
@@ -10,7 +8,7 @@ from PySide6.QtWidgets import QFormLayout, QFrame, QWidget
 
 from visformer.language import _
 from visformer.pictures.breakpoints import Breakpoints
-from visformer.pictures.teacher_forcing import is_taught
+from visformer.pictures.words.modified_run import is_taught
 from visformer.session.state import State
 from visformer.ui.look import icons, theme
 from visformer.ui.look.theme import FONT_PALETTE, Dressed

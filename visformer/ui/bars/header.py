@@ -22,7 +22,7 @@ from visformer.language import _, ngettext
 from visformer.pictures.words.about import about_text, count_words, watched_text
 from visformer.pictures.words.absent import facts_words
 from visformer.session.state import State
-from visformer.ui.bars.source_box import SourceBox
+from visformer.ui.bars.source_line import SourceBox
 from visformer.ui.layout import fill
 from visformer.ui.look import icons, theme
 from visformer.ui.look.theme import FONT_PALETTE, Dressed, letter_width

@@ -1,7 +1,5 @@
 """What a lesson says: in a panel beside the pictures, or below a presented one."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from PySide6.QtCore import Qt, Signal

@@ -1,7 +1,5 @@
 """LookBar: one row of controls for how attention is shown."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 

@@ -1,7 +1,5 @@
 """What there is to say: beside the pictures, or below them, never over them."""
 
-from __future__ import annotations
-
 from PySide6.QtCore import QEvent, QObject, QRect, Qt, Signal, SignalInstance
 from PySide6.QtGui import QPalette, QShowEvent
 from PySide6.QtWidgets import (

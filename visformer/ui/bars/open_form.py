@@ -1,7 +1,5 @@
 """The form that asks what a checkpoint's file does not say."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The sample menu: sentences that show something, each with its bundled model."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import PurePath
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The translation as a sentence, to read, to copy and to compare."""
 
-from __future__ import annotations
-
 from PySide6.QtCore import QRect, QSize, Qt
 from PySide6.QtGui import (
     QColor,

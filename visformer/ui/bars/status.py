@@ -1,7 +1,5 @@
 """The status bar: the translation, what is changed, the cell in words, the speed."""
 
-from __future__ import annotations
-
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import (
     QProgressBar,

@@ -1,7 +1,5 @@
 """Transport: first, back, play, forward, last, any step; strategy, limit, speed."""
 
-from __future__ import annotations
-
 from PySide6.QtCore import QSignalBlocker, Qt, QTimer, Signal
 from PySide6.QtWidgets import (
     QCheckBox,
@@ -15,8 +13,8 @@ from PySide6.QtWidgets import (
 
 from visformer.language import N_, _
 from visformer.pictures.breakpoints import Breakpoints
-from visformer.pictures.teacher_forcing import is_taught
 from visformer.pictures.words.absent import has_target
+from visformer.pictures.words.modified_run import is_taught
 from visformer.session.state import State
 from visformer.ui.layout import Flow, fill, in_line
 from visformer.ui.look.icons import dress

@@ -1,7 +1,5 @@
 """Icons, painted in the colour of the text they stand beside."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 

@@ -16,8 +16,8 @@ from visformer.session.state import Session, State
 from visformer.ui.changed import Changed
 from visformer.ui.layout import LeastColumn, fill, paint_later
 from visformer.ui.look.theme import LateDress
+from visformer.ui.widgets.both_runs import RunSwitch, Without
 from visformer.ui.widgets.controls import prepared
-from visformer.ui.widgets.run_switch import RunSwitch, Without
 from visformer.values.trace import Trace
 
 V = TypeVar("V", bound="View")

@@ -1,7 +1,5 @@
 """The image of a heat map: cells, hatching, marks, zoom and pan, the hovered cell."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 from typing import NamedTuple
@@ -38,7 +36,7 @@ from visformer.ui.widgets.cell_pixels import (
     paint_frame,
     paint_pixels,
 )
-from visformer.ui.widgets.colour_map import colour_table, inks, nan_crosses
+from visformer.ui.widgets.colour_bar import colour_table, inks, nan_crosses
 from visformer.values.arrays import Bools, Floats
 
 HATCHED = np.uint16(256)  # beside a code

@@ -3,8 +3,6 @@
 Where cells are large enough their numbers are written in them; marks are painted last.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from functools import lru_cache
@@ -25,7 +23,7 @@ from PySide6.QtGui import (
 
 from visformer.pictures.attention.mosaic import Mosaic, pooled
 from visformer.pictures.picture import MASKED, Bytes
-from visformer.ui.widgets.colour_map import image_of
+from visformer.ui.widgets.colour_bar import image_of
 from visformer.values.arrays import Bools, Floats, read_only
 from visformer.words import NOUGHT, decimals, share
 

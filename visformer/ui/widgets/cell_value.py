@@ -1,7 +1,5 @@
 """The value of a cell, written large beside it."""
 
-from __future__ import annotations
-
 from PySide6.QtCore import QPoint, QPointF, QRect, Qt
 from PySide6.QtGui import QFont, QFontMetrics, QPainter, QPaintEvent, QPalette
 from PySide6.QtWidgets import QWidget

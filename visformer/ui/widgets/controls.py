@@ -1,7 +1,5 @@
 """Boxes, buttons and titles of fields, set up in one way everywhere."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, TypeVar
 

@@ -1,7 +1,5 @@
 """Copies and files of a picture and its numbers, as they are on screen."""
 
-from __future__ import annotations
-
 import io
 import struct
 import zlib
@@ -49,9 +47,8 @@ from visformer.pictures.picture import Table, csv_text, json_text, npz
 from visformer.ui.layout import SingleShot, paint_later
 from visformer.ui.look.theme import BASE_SIZE, THEME, apply_theme
 from visformer.ui.widgets.controls import Offer, add_offers
-from visformer.ui.widgets.corner_button import CornerButton
 from visformer.ui.widgets.vector import svg
-from visformer.ui.window.large import can_be_large, place_of, report
+from visformer.ui.window.large import CornerButton, can_be_large, place_of, report
 
 CM = 2.54  # in an inch
 MARGIN = 8  # around a figure

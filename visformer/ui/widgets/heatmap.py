@@ -1,7 +1,5 @@
 """HeatMap: one Matrix with its tokens, axes and colour bar, to explore and to save."""
 
-from __future__ import annotations
-
 import numpy as np
 from PySide6.QtCore import QPoint, QRect, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
@@ -31,8 +29,7 @@ from visformer.ui.look.theme import (
 )
 from visformer.ui.widgets.canvas import ZOOM_STEP, Canvas
 from visformer.ui.widgets.cell_value import CellValue, description, is_inside
-from visformer.ui.widgets.colour_bar import ColourBar
-from visformer.ui.widgets.colour_map import colour_table
+from visformer.ui.widgets.colour_bar import ColourBar, colour_table
 from visformer.ui.widgets.export import Export
 from visformer.ui.widgets.labels import (
     LEAST,

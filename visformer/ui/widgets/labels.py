@@ -1,7 +1,5 @@
 """Token labels beside a heat map, thinned to what fits."""
 
-from __future__ import annotations
-
 import math
 import re
 from functools import lru_cache

@@ -42,7 +42,7 @@ from visformer.language import N_, _
 from visformer.pictures.picture import HIGH, LOW, Numbers, Table, is_same
 from visformer.ui.look.theme import Dressed, letter_width
 from visformer.ui.widgets.canvas import MapCell
-from visformer.ui.widgets.colour_map import colour_table
+from visformer.ui.widgets.colour_bar import colour_table
 from visformer.ui.widgets.export import CSV, Export
 from visformer.ui.widgets.labels import short
 from visformer.ui.widgets.plain_label import cut_to_room, plain_tip, written

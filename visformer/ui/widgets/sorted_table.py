@@ -1,7 +1,5 @@
 """SortedTable: a row for each thing of a list, sorted by a click on a title."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 

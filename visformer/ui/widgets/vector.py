@@ -4,8 +4,6 @@ Qt's own QSvgGenerator leaves out clips, smooths images and names fonts that ano
 computer lacks.
 """
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Callable, Iterable
 from html import escape

@@ -18,7 +18,7 @@ from visformer.file_kinds import FileKind, recognised
 from visformer.language import LANGUAGES, N_, _, p_, tag
 from visformer.pictures.web_page import web_page
 from visformer.program.diagnostics import diagnostics, version_of
-from visformer.session import navigation, tree
+from visformer.session import tree
 from visformer.session.both import alone_words, show_beside
 from visformer.session.openings import ask_again, open_with
 from visformer.session.run import EditedRun, EditName
@@ -33,8 +33,7 @@ from visformer.ui.views import VIEWS
 from visformer.ui.widgets.export import PICTURES, ask_where, save_picture
 from visformer.ui.window.appearance import Appearance
 from visformer.ui.window.keys_page import KeysPage
-from visformer.ui.window.lesson_menu import build_lessons_menu
-from visformer.ui.window.lessons import LessonWalk
+from visformer.ui.window.lessons import LessonWalk, build_lessons_menu
 from visformer.ui.window.presenting import Presentation
 from visformer.ui.window.session_files import NOTHING, SessionFiles, choose_session
 from visformer.ui.window.window_parts import WindowParts
@@ -553,7 +552,7 @@ class Ways:
         """Say what would be undone and redone, and grey what leads nowhere."""
         _draw(self.undo_entry, state.history.undo, _("&Undo"), UNDO)
         _draw(self.redo_entry, state.history.redo, _("&Redo"), REDO)
-        back, forward = navigation.ways(state)
+        back, forward = tree.ways(state)
         self.back_entry.setEnabled(back)
         self.forward_entry.setEnabled(forward)
 
@@ -564,10 +563,10 @@ class Ways:
         self._window.turn_to(tree.redo)
 
     def back(self) -> None:
-        self._window.turn_to(navigation.back)
+        self._window.turn_to(tree.back)
 
     def forward(self) -> None:
-        self._window.turn_to(navigation.forward)
+        self._window.turn_to(tree.forward)
 
 
 def _entry(

@@ -1,7 +1,5 @@
 """How the window looks: theme, size of text, what is folded; remembered, and reset."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

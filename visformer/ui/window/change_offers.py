@@ -1,7 +1,5 @@
 """What the menus of a head, a cell and a token offer to change in the run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from functools import partial
 
@@ -14,16 +12,17 @@ from visformer.pictures.words.absent import has_source
 from visformer.session.runs import change_run, fixed_words
 from visformer.session.state import Session
 from visformer.ui.widgets.controls import Offer
-from visformer.values.changes.cell_weight import CellWeight
-from visformer.values.changes.embedding import Embedding
-from visformer.values.changes.head_cell import HeadCell
-from visformer.values.changes.head_from import HeadFrom
-from visformer.values.changes.head_mean import HeadMean
-from visformer.values.changes.head_mean_of import HeadMeanOf
-from visformer.values.changes.head_only import HeadOnly
-from visformer.values.changes.head_scale import HeadScale
+from visformer.values.changes.head_changes import (
+    HeadFrom,
+    HeadMean,
+    HeadMeanOf,
+    HeadOnly,
+    ValueOff,
+)
+from visformer.values.changes.mask_changes import HeadCell
 from visformer.values.changes.run_change import RunChange
-from visformer.values.changes.value_off import ValueOff
+from visformer.values.changes.stream_changes import Embedding
+from visformer.values.changes.weight_changes import CellWeight, HeadScale
 from visformer.values.facts import SIDES, Kind, SentenceSide
 
 MOST_RUNS = 6  # that a head can be taken from, the newest

@@ -1,7 +1,5 @@
 """The page of keys: groups in columns, each key in a box."""
 
-from __future__ import annotations
-
 from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QKeySequence
 from PySide6.QtWidgets import (

@@ -3,8 +3,6 @@
 On the second screen where there is one, else in the window.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from PySide6.QtCore import QPoint, QRectF, Qt, QTimer

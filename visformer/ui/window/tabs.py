@@ -1,7 +1,5 @@
 """Tabs: the views, each built when it is first looked at."""
 
-from __future__ import annotations
-
 import gc
 import math
 from collections.abc import Iterator
@@ -29,7 +27,7 @@ from visformer.ui.look import theme
 from visformer.ui.look.theme import Dressed
 from visformer.ui.views.view import View
 from visformer.ui.widgets.controls import prepared
-from visformer.ui.widgets.role_label import RoleLabel
+from visformer.ui.widgets.plain_label import RoleLabel
 
 FIRST = "sizes at first"  # a splitter's property
 LONGEST, LETTER = 150, 0.4  # letters of a sentence; a letter's width in line heights

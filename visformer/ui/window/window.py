@@ -19,12 +19,12 @@ from visformer.program.guard import contain_overrides, separately
 from visformer.program.memory import Memory
 from visformer.session import openings, runs, side_requests
 from visformer.session.lesson import Lesson
-from visformer.session.navigation import click_source
 from visformer.session.pending import read_answers
 from visformer.session.receive import receive
 from visformer.session.runs import fixed_words
 from visformer.session.side_requests import needed
 from visformer.session.state import EngineLike, Next, Session, State
+from visformer.session.tree import click_source
 from visformer.trace_file.saved_session import SavedSession
 from visformer.ui.bars.candidates import CandidatesPanel
 from visformer.ui.bars.drawer import Drawer
@@ -39,8 +39,7 @@ from visformer.ui.bars.message_stack import (
 from visformer.ui.bars.open_form import OpenForm
 from visformer.ui.bars.samples import sample_button
 from visformer.ui.bars.sentence import Sentence
-from visformer.ui.bars.source_box import SourceBox
-from visformer.ui.bars.source_line import SourceLine
+from visformer.ui.bars.source_line import SourceBox, SourceLine
 from visformer.ui.bars.status import StatusLine
 from visformer.ui.bars.strips import Strips
 from visformer.ui.bars.transport import BreakpointFields, StrategyControls, Transport

@@ -1,7 +1,5 @@
 """The parts of a window, and what its menus and keys do with them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,1 +1,1 @@
-"""The changes that a run can have, one file per kind; ``CHANGES`` lists them."""
+"""The changes that a run can have, by what they act on; ``CHANGES`` lists them."""

@@ -1,7 +1,5 @@
 """PositionChange: other positional encodings."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args

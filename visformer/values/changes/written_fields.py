@@ -1,7 +1,5 @@
 """The fields of changes: what values each takes, and how its text form writes them."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterable

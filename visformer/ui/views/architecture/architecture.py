@@ -1,7 +1,5 @@
 """The Architecture tab: the model as a diagram, with the current step's path."""
 
-from __future__ import annotations
-
 import math
 
 from PySide6.QtCore import (
@@ -31,8 +29,7 @@ from PySide6.QtWidgets import QCheckBox, QVBoxLayout, QWidget
 
 from visformer.language import N_, _
 from visformer.pictures.diagram.architecture import architecture
-from visformer.pictures.diagram.block_names import block_path
-from visformer.pictures.diagram.blocks import counts_table, model_of
+from visformer.pictures.diagram.blocks import block_path, counts_table, model_of
 from visformer.pictures.diagram.columns import Drawing
 from visformer.pictures.picture import Table
 from visformer.session.state import Session, State

@@ -60,8 +60,8 @@ from visformer.ui.widgets.labels import LongestLabels, longest
 from visformer.ui.widgets.plain_label import paragraph
 from visformer.ui.widgets.term_tips import TermTip
 from visformer.ui.window.change_offers import cell_offers, head_offers, pin
-from visformer.values.attributions import ATTRIBUTIONS
 from visformer.values.facts import KINDS, Kind
+from visformer.values.measured import ATTRIBUTIONS
 from visformer.values.memo import same
 from visformer.values.trace import Trace
 from visformer.words import KIND_NAMES

@@ -18,8 +18,7 @@ from visformer.ui.layout import fill, scrolled
 from visformer.ui.look.theme import TITLE, Dressed, gap, sized
 from visformer.ui.views.attention.arc_map import ArcsCanvas
 from visformer.ui.views.attention.running_text import RunningText
-from visformer.ui.widgets.colour_bar import ColourBar
-from visformer.ui.widgets.colour_map import colour_table
+from visformer.ui.widgets.colour_bar import ColourBar, colour_table
 from visformer.ui.widgets.export import Export
 from visformer.ui.widgets.heatmap import GistLabel, HeatMap, KindSign
 from visformer.ui.widgets.labels import LEAST, LongestLabels

@@ -38,7 +38,7 @@ from visformer.pictures.picture import NAN, NOTHING, Table
 from visformer.pictures.selection import ORDERS, Order
 from visformer.ui.look.theme import Dressed, letter_width, sized
 from visformer.ui.widgets.cell_pixels import new_parts, paint_pixels
-from visformer.ui.widgets.colour_map import NAN_COLOUR, colour_table, image_of
+from visformer.ui.widgets.colour_bar import NAN_COLOUR, colour_table, image_of
 from visformer.ui.widgets.controls import keeps
 from visformer.ui.widgets.export import Export
 from visformer.ui.widgets.plain_label import plain_tip

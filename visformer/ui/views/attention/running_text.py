@@ -25,7 +25,7 @@ from visformer.pictures.attention.tinted import Tinted, TintedPiece
 from visformer.pictures.picture import HIGH, LOW, MASKED, NAN
 from visformer.pictures.selection import TokenRole
 from visformer.ui.views.attention.arc_map import SideToken, TokenCanvas
-from visformer.ui.widgets.colour_map import colour_table
+from visformer.ui.widgets.colour_bar import colour_table
 from visformer.ui.widgets.plain_label import wrapped_height, written
 
 # "</s>" reads from left to right in any text

@@ -1,7 +1,5 @@
 """The Computation tab: a layer's arithmetic, stage by stage, down to the number."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -49,8 +47,7 @@ from visformer.ui.widgets.both_runs import BesideSwitch
 from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.controls import chooser, number_field, prepared, titled
 from visformer.ui.widgets.number_table import NumberTable
-from visformer.ui.widgets.plain_label import Hint, paragraph
-from visformer.ui.widgets.role_label import RoleLabel
+from visformer.ui.widgets.plain_label import Hint, RoleLabel, paragraph
 from visformer.values.facts import KINDS
 from visformer.values.trace import Trace
 from visformer.words import KIND_NAMES, layer_words

@@ -1,7 +1,5 @@
 """The matrices of a stage, side by side, with the signs between them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

@@ -1,7 +1,5 @@
 """The Diagnosis tab: what is wrong with a model, page by page."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from visformer.ui.views.diagnosis.checks_page import ChecksPage

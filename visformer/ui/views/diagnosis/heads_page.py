@@ -1,7 +1,5 @@
 """The Heads page: every head of the model as a point, over the pairs of a file."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from operator import attrgetter

@@ -35,7 +35,7 @@ from visformer.ui.widgets.plain_label import paragraph, plain_label
 from visformer.ui.window.change_offers import asked_pairs
 from visformer.ui.window.large import CHOOSES, present_whole
 from visformer.values.facts import KINDS, Kind
-from visformer.values.head_importance import Importance, ImportanceOfPairs
+from visformer.values.measured import Importance, ImportanceOfPairs
 
 LINES = 15  # the least height of a map, in text
 PATCHES = (

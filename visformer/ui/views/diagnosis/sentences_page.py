@@ -1,7 +1,5 @@
 """The Sentences page: pairs of a file, their tokens tinted by the model's losses."""
 
-from __future__ import annotations
-
 from operator import attrgetter
 
 from PySide6.QtCore import QRect, Qt
@@ -16,7 +14,7 @@ from PySide6.QtWidgets import (
 )
 
 from visformer.language import N_, _
-from visformer.pictures.teacher_forcing import loss_share
+from visformer.pictures.words.modified_run import loss_share
 from visformer.session import scans
 from visformer.session.state import Session, State
 from visformer.ui.bars.chip_painter import TINTS, readable_on

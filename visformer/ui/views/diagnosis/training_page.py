@@ -1,7 +1,5 @@
 """The Training page: one sentence along a training, as curves and as runs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The batch: sentences to type, and their tokens with padding."""
 
-from __future__ import annotations
-
 from PySide6.QtCore import QSignalBlocker, Qt, Signal
 from PySide6.QtGui import QBrush, QPalette, QResizeEvent
 from PySide6.QtWidgets import (

@@ -1,7 +1,5 @@
 """The Cache page: the keys and values that the decoder keeps, their sizes and costs."""
 
-from __future__ import annotations
-
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QHBoxLayout, QWidget
 

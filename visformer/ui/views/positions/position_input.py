@@ -1,7 +1,5 @@
 """The Input page: embedding + position = input, and a position's fingerprint."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

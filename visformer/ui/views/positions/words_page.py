@@ -36,8 +36,8 @@ from visformer.ui.widgets.number_table import NumberTable
 from visformer.ui.widgets.plain_label import paragraph, plain_label, written
 from visformer.ui.widgets.term_tips import TermTip
 from visformer.ui.window.large import present_whole
-from visformer.values.distribution import NearWords
 from visformer.values.facts import SentenceSide
+from visformer.values.measured import NearWords
 
 if TYPE_CHECKING:
     from pyqtgraph import ScatterPlotItem, TextItem

@@ -1,7 +1,5 @@
 """The Runs tab: the runs of the window as a tree, and two of them side by side."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Sequence
 

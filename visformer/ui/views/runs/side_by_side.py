@@ -1,7 +1,5 @@
 """The Compare page: two runs side by side, and how far they differ."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -12,11 +10,10 @@ from PySide6.QtGui import QPalette, QPen
 from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QLineEdit, QSizePolicy, QWidget
 
 from visformer.language import N_, _, sentences
-from visformer.pictures.comparison import Runs, candidate_numbers
-from visformer.pictures.picture import Table
-from visformer.pictures.selection import ALIGNED
-from visformer.pictures.side_by_side import (
+from visformer.pictures.comparison import (
     RunComparison,
+    Runs,
+    candidate_numbers,
     comparing,
     comparison_words,
     divergence_grids,
@@ -26,6 +23,8 @@ from visformer.pictures.side_by_side import (
     pairs_text,
     reference_names,
 )
+from visformer.pictures.picture import Table
+from visformer.pictures.selection import ALIGNED
 from visformer.session import tree
 from visformer.session.both import align, aligned, alone_words, both, paired
 from visformer.session.run import Run, parents_of
