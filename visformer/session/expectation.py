@@ -1,30 +1,6 @@
 """Expectation: what a lesson says of a run's numbers, in a form that can be checked.
 
-``LEFT = RIGHT`` (or ``<``, ``>``, ``about``), where LEFT is one of:
-
-    next step 8                         the token that step 8 chose, as on screen
-    translation                         the whole text
-    darkest cross L2H1 step 8           the key with the largest weight of a row
-    weight cross L2H1 step 8 it         one weight of a row
-    score cross L2H1 step 8 it          q.k times the scale, before mask and softmax
-    sum cross L2H1 step 8               the sum of a row's weights
-    entropy cross L2H1 step 8           the entropy of a row, in bits
-    later decoder L2H1                  the largest weight on any later token: a leak
-    probability step 8                  of the token that step 8 chose
-    probability step 8 elle             of a token among the 50 best of step 8
-    entropy step 8                      of the next token's distribution, in bits
-    length encoder L2 from it           of the residual stream after a layer, L0: before
-    scale cross L2                      the factor of q.k
-    layers cross, heads cross           how many there are
-    size cross                          the numbers in one query or key
-    tokens source, tokens target        how many there are
-
-Layers, heads and steps count from 1. A row is that of a ``step`` (cross and decoder) or
-of a token: ``from it`` (in every kind). A token is written as on screen or as in the
-vocabulary, in double quotes if it has blanks; one that occurs several times by its
-place: ``token 3``. ``to`` may stand before the key: ``weight encoder L3H5 from it to
-animal > 0.5``. ``=`` compares texts exactly and numbers to 0.0001; ``about`` rounds to
-the digits that are written: 0.949 is about 0.95.
+resources/lesson-format.md lists the forms.
 """
 
 from __future__ import annotations

@@ -1,62 +1,6 @@
 """A lesson: one Markdown file, ``NAME.lesson.md``, whose stops set the window.
 
-It reads well in any viewer; what the program needs stands in a head and comments::
-
-    ---
-    visformer-lesson: 1
-    title: Where does “il” come from?
-    language: en
-    checkpoint: tatoeba-en-fr
-    sentence: The animal didn't cross the street because it was too tired.
-    plan-45: 1-6, 8
-    ---
-    ## The word that is being written
-    <!-- view: attention; kind cross; head L2H1; step 15; form map; large -->
-    <!-- expect: darkest cross L2H1 step 15 = it -->
-    The decoder is about to write **il**. The row shows where it looks.
-    <!-- ask: Which source word will this head read most? -->
-    It is *it*: the pronoun that *il* translates.
-    <!-- do: press Right once -->
-    <!-- notes: Wait for three guesses. -->
-
-**Head.** ``title`` and ``visformer-lesson`` are needed. ``checkpoint`` names a
-bundled model (``tatoeba-zh-en``, ``lessons/d2l``) or a path beside the lesson, and
-needs a ``sentence``; ``trace`` is a recorded run (``*.vis``) in its place. Paths stay
-inside the lesson's folder. Without either it is the bundled English-French model.
-``plan-45`` names the stops that are walked in 45 minutes.
-
-**Stops.** ``## Title`` begins one. Its text has headings (``###``), paragraphs, bold,
-italic, code and lists; no HTML, images, links, quotes or tables. A token such as
-``<s>`` is written as code.
-
-``view`` says what is seen, in the names of ``visformer render``'s options, separated by
-semicolons: ``attention`` alone is the view; ``page``, ``stage``, ``kind``, ``layer``,
-``head`` (``L2H1`` is both), ``steps`` (or ``step``), ``form``, ``summary``, ``hide``,
-``order``, ``words``; ``large`` shows the view's largest picture alone. What is run:
-``text``, ``checkpoint`` or ``trace`` in place of the head's, from here on;
-``reference`` (it is fed), ``strategy`` (``beam beams 4``, ``sample temperature 0.7 seed
-3``) and ``change``. A value with a semicolon stands in double quotes. A ``view`` begins
-anew, but for the sentence, the model, ``kind``, ``layer``, ``head`` and ``steps``,
-which stay until others are named. A stop without one keeps all of the state before it.
-What no stop has named yet is where the window opens.
-
-``change`` modifies the run, as ``--change`` does (``causal off``); ``none``, or a stop
-with a ``view`` and without ``change``, shows the model's own run again.
-
-``expect`` is checked against the run's numbers: see ``visformer.session.expectation``.
-
-``ask`` is a question; the text after it is shown once it is answered. If the stop
-expects a ``darkest`` key of the step shown, that is the answer: the step before it is
-shown until a click guesses or Page Down reveals.
-
-``do`` is a task: ``press Right once``, ``press Left 3 times``, or other words and after
-``->`` what is done: ``press ...``, or what is reached, as in a ``view``: ``Let it read
-the future -> change causal off``. Page Down does it.
-
-``notes`` are for the lecturer alone.
-
-What is not known is an error, in a newer version (``visformer-lesson: 2``) it is left
-out, and the lesson is opened read-only.
+resources/lesson-format.md describes it.
 """
 
 import re
