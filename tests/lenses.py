@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from visformer.values.arrays import Floats
-from visformer.values.lens import TOP, LensRow
+from visformer.values.step import TOP, LensRow
 from visformer.values.trace import Trace
 
 

@@ -28,7 +28,7 @@ from visformer.errors import is_memory
 from visformer.training import loop
 from visformer.training.loop import Progress, Trainer
 from visformer.values.facts import KINDS
-from visformer.values.strategy import StrategyName
+from visformer.values.step import StrategyName
 
 D, H = 32, 2  # a head of 16: what flash kernels take as it is
 CLOSE = 1e-4

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from visformer.values.scanned import ScannedPair as ScannedPair
     from visformer.values.step import Candidate as Candidate
     from visformer.values.step import Step as Step
-    from visformer.values.strategy import Strategy as Strategy
+    from visformer.values.step import Strategy as Strategy
     from visformer.values.trace import Trace as Trace
     from visformer.values.watched_attention import WatchedAttention as WatchedAttention
     from visformer.watching.compared_runs import Comparison as Comparison

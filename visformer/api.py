@@ -42,7 +42,7 @@ from visformer.values.facts import Kind
 from visformer.values.given_attention import traces_of_weights
 from visformer.values.intervention import Intervention, parse
 from visformer.values.questions import keyword
-from visformer.values.strategy import MOST_BEAMS
+from visformer.values.step import MOST_BEAMS
 from visformer.values.trace import Trace
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from visformer.analysis.formulas import (
+from visformer.analysis.sublayers import (
     ACTIVATIONS,
     batch_standard,
     cosine,

@@ -18,7 +18,7 @@ from visformer.core.sampling import choose, filtered
 from visformer.errors import InputError
 from visformer.values.arrays import Floats, softmax
 from visformer.values.facts import KINDS
-from visformer.values.strategy import Strategy
+from visformer.values.step import Strategy
 from visformer.values.trace import Trace
 
 VARIANTS = [

@@ -14,7 +14,7 @@ from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
 from visformer.core.generation import Generation
 from visformer.core.search import SentenceSearch, search
-from visformer.values.strategy import Strategy
+from visformer.values.step import Strategy
 
 INF = math.inf
 SCORES = [1.0, -2.0, 3.0, 4.0]

@@ -15,7 +15,7 @@ from visformer.core.decoding import Decoding
 from visformer.core.lens_rows import read_streams
 from visformer.errors import InputError
 from visformer.values.arrays import Floats
-from visformer.values.lens import TOP
+from visformer.values.step import TOP
 from visformer.values.trace import Trace
 
 MODELS: dict[str, dict[str, Any]] = {

@@ -26,7 +26,7 @@ from visformer.core.search import exhausted, search, searching
 from visformer.core.translation import translate
 from visformer.errors import InputError
 from visformer.values.beam_search import BeamSearch, EndedBeam
-from visformer.values.strategy import Strategy
+from visformer.values.step import Strategy
 
 SOURCES = ["hello", "a", "transformers attend", "xyz", "qwertyuiop"]
 

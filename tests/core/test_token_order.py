@@ -20,7 +20,7 @@ from visformer.core.translation import translate
 from visformer.errors import InputError
 from visformer.pictures.candidates import candidate_table
 from visformer.values.not_finite import not_finite_words
-from visformer.values.strategy import Strategy
+from visformer.values.step import Strategy
 
 SOURCE = [4, 9, 7, 12, 3]
 NAN = math.nan

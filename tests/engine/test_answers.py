@@ -51,8 +51,7 @@ from visformer.session.run import asked_of
 from visformer.values.heads_of_pairs import HeadsOfPairs
 from visformer.values.intervention import parse
 from visformer.values.measured import Importance, SeriesPoint
-from visformer.values.step import Choice
-from visformer.values.strategy import Strategy
+from visformer.values.step import Choice, Strategy
 
 
 @pytest.fixture(scope="module")

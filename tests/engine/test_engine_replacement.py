@@ -36,8 +36,7 @@ from visformer.engine.messages import (
 from visformer.engine.mirror import Decoded, Mirror
 from visformer.engine.worker import ROOM
 from visformer.values.intervention import parse
-from visformer.values.step import Choice
-from visformer.values.strategy import Strategy
+from visformer.values.step import Choice, Strategy
 
 
 class Mortal:

@@ -55,8 +55,7 @@ from visformer.engine.messages import (
 from visformer.engine.process import LESS_PRIORITY, Server, serve
 from visformer.formats import loading
 from visformer.values.intervention import parse
-from visformer.values.step import Choice
-from visformer.values.strategy import GREEDY, Strategy
+from visformer.values.step import GREEDY, Choice, Strategy
 
 CHECKPOINT = tiny_checkpoint()
 WEIGHTS = Parameters(stack="encoder", layer=0)

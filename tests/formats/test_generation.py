@@ -24,7 +24,7 @@ from visformer.errors import CheckpointError
 from visformer.formats.loading import load
 from visformer.values.beam_search import BeamSearch
 from visformer.values.facts import KINDS
-from visformer.values.strategy import Strategy
+from visformer.values.step import Strategy
 
 EOS = 0
 USUAL = {

@@ -23,7 +23,7 @@ from visformer.session.kept import recipe_of
 from visformer.session.recipe import written
 from visformer.ui.window.window import MainWindow
 from visformer.values.intervention import NO_CHANGES, parse
-from visformer.values.strategy import GREEDY
+from visformer.values.step import GREEDY
 
 LIMIT = 20
 TURN_MS = 20

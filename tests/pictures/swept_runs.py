@@ -30,7 +30,6 @@ from visformer.values.arrays import Floats
 from visformer.values.beam_search import BeamSearch
 from visformer.values.facts import KINDS, STACKS, Kind
 from visformer.values.layer_weights import LayerParameters
-from visformer.values.lens import LensRows
 from visformer.values.measured import (
     ATTRIBUTIONS,
     Attribution,
@@ -38,8 +37,7 @@ from visformer.values.measured import (
     Attributions,
     ChangeReport,
 )
-from visformer.values.step import Candidates, Step
-from visformer.values.strategy import GREEDY, Strategy
+from visformer.values.step import GREEDY, Candidates, LensRows, Step, Strategy
 from visformer.values.trace import Trace
 
 BROKEN = "decoder.layers.0.self_attention.query.weight"

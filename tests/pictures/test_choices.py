@@ -27,8 +27,7 @@ from visformer.pictures.selection import Selection
 from visformer.pictures.words.choices import choice_sentence, marked_token, short_choice
 from visformer.pictures.words.modified_run import export_words
 from visformer.session.state import Session
-from visformer.values.step import Draw, Origin, step_origins
-from visformer.values.strategy import Strategy
+from visformer.values.step import Draw, Origin, Strategy, step_origins
 from visformer.values.trace import Trace
 from visformer.words import probability
 

@@ -41,8 +41,7 @@ from visformer.session.state import State
 from visformer.values.arrays import Floats
 from visformer.values.changes.position_change import adds_positions
 from visformer.values.intervention import Intervention, parse
-from visformer.values.lens import LensRows
-from visformer.values.strategy import GREEDY
+from visformer.values.step import GREEDY, LensRows
 from visformer.values.trace import Trace
 from visformer.words import probability
 

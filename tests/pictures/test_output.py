@@ -35,9 +35,7 @@ from visformer.pictures.output import (
 )
 from visformer.pictures.picture import Matrix
 from visformer.session.state import State
-from visformer.values.lens import LensRows
-from visformer.values.step import Draw
-from visformer.values.strategy import Strategy
+from visformer.values.step import Draw, LensRows, Strategy
 from visformer.values.trace import Trace
 from visformer.words import share
 

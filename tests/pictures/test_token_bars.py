@@ -11,7 +11,7 @@ from tests.pictures.test_output import state_of
 from tests.traces import VOCABULARY, fed, make_trace
 from visformer.pictures.candidates import bars_table, headline, token_bars
 from visformer.pictures.output import known_rows, settled_layer
-from visformer.values.lens import LensRows
+from visformer.values.step import LensRows
 
 
 def test_all_bars_sum_to_one_and_every_token_is_counted() -> None:

@@ -13,7 +13,7 @@ from visformer.session import receive, runs, tree
 from visformer.session.state import Session, State
 from visformer.values.changes.mask_changes import Causal, HideSource
 from visformer.values.intervention import Intervention
-from visformer.values.strategy import Strategy
+from visformer.values.step import Strategy
 from visformer.values.trace import Trace
 
 OPEN = Intervention(masks=(Causal(None),))

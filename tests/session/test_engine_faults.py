@@ -30,8 +30,7 @@ from visformer.engine.messages import (
 from visformer.engine.mirror import Decoded
 from visformer.session import openings, runs
 from visformer.session.state import Session
-from visformer.values.step import Choice
-from visformer.values.strategy import Strategy
+from visformer.values.step import Choice, Strategy
 
 
 def open_model(session: Session) -> None:

@@ -15,8 +15,7 @@ from visformer.session import runs, tree
 from visformer.session.kept import recipe_of
 from visformer.session.recipe import read_recipe, written
 from visformer.session.state import Session
-from visformer.values.step import Choice
-from visformer.values.strategy import Strategy
+from visformer.values.step import Choice, Strategy
 
 TAUGHT = fed(TRACE, dict.fromkeys(range(len(TRACE)), "reference"), wrong=(2,))
 

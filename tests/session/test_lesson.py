@@ -15,7 +15,7 @@ from visformer.session.lesson import Lesson, parsed, read_lesson
 from visformer.session.lesson_walk import moved_stop, stop_titles
 from visformer.session.looked import PAGES, Looked
 from visformer.ui.views import VIEWS
-from visformer.values.strategy import Strategy
+from visformer.values.step import Strategy
 
 HEAD = """---
 visformer-lesson: 1

@@ -17,8 +17,7 @@ from visformer.session.kept import looked_at, recipe_of, runs_of, session_of, se
 from visformer.session.recipe import read_recipe, written
 from visformer.session.state import Session
 from visformer.values.memo import same
-from visformer.values.step import Choice
-from visformer.values.strategy import Strategy
+from visformer.values.step import Choice, Strategy
 
 
 def test_a_recipe_comes_back_as_it_was(session: Session, engine: Engine) -> None:

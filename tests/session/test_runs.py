@@ -28,7 +28,7 @@ from visformer.session.run import Wish
 from visformer.session.runs import is_answered
 from visformer.session.state import Next, Session, State
 from visformer.values.intervention import NO_CHANGES
-from visformer.values.strategy import Strategy
+from visformer.values.step import Strategy
 
 
 @pytest.mark.parametrize("ahead", [True, False])

@@ -26,8 +26,7 @@ from visformer.session.runs import show_trace
 from visformer.session.searches import no_search_words, wanted_search
 from visformer.session.state import Session, State
 from visformer.values.beam_search import BeamSearch
-from visformer.values.step import Choice
-from visformer.values.strategy import Strategy
+from visformer.values.step import Choice, Strategy
 
 
 def found(beams: int = 2) -> BeamSearch:

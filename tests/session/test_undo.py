@@ -26,8 +26,7 @@ from visformer.session.run import MOST_EDITS, History
 from visformer.session.state import Session
 from visformer.values.intervention import NO_CHANGES
 from visformer.values.memo import same
-from visformer.values.step import Choice
-from visformer.values.strategy import GREEDY, Strategy
+from visformer.values.step import GREEDY, Choice, Strategy
 from visformer.values.trace import Trace
 
 SAMPLED = Strategy(name="sample", seed=3)

@@ -20,7 +20,7 @@ from visformer.ui.look import theme
 from visformer.ui.views import VIEWS
 from visformer.ui.views.view import Pages
 from visformer.values.intervention import NO_CHANGES, parse
-from visformer.values.strategy import GREEDY
+from visformer.values.step import GREEDY
 
 PATIENCE_MS = 120_000
 LIMIT = 10  # tokens of a translation

@@ -27,8 +27,7 @@ from visformer.ui.widgets.canvas import MapCell
 from visformer.ui.widgets.colour_bar import inks
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.window.window import MainWindow
-from visformer.values.lens import LensRow
-from visformer.values.strategy import Strategy
+from visformer.values.step import LensRow, Strategy
 from visformer.values.trace import Trace
 from visformer.words import number
 

@@ -33,7 +33,7 @@ from visformer.ui.views.positions.positions import PositionLab
 from visformer.ui.views.view import PagedView
 from visformer.values.facts import KINDS, Kind
 from visformer.values.intervention import parse
-from visformer.values.strategy import Strategy
+from visformer.values.step import Strategy
 
 KIND_SETS: tuple[tuple[Kind, ...], ...] = (
     ("encoder",),

@@ -20,7 +20,7 @@ from visformer.session import runs
 from visformer.session.side_requests import needed
 from visformer.session.state import Session
 from visformer.ui.views.output.search_page import SearchPage
-from visformer.values.strategy import Strategy
+from visformer.values.step import Strategy
 
 CHECKPOINT = tiny_checkpoint(12, norm_first=True, final_norm=True)
 

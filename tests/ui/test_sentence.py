@@ -15,7 +15,7 @@ from tests.ui.painted import painted
 from tests.ui.windows import Pair, answer
 from visformer.pictures.words.translation_text import TextPart
 from visformer.session import runs
-from visformer.ui.bars.sentence import MarkedLabel
+from visformer.ui.bars.status import MarkedLabel
 from visformer.ui.look.theme import fed_colour
 from visformer.values.trace import Trace
 

@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QApplication, QToolTip, QWidget
 from tests.ui.windows import Pair, answer
 from visformer.pictures.words.terms import term_words
 from visformer.ui.widgets.term_tips import TermTip
-from visformer.values.strategy import Strategy
+from visformer.values.step import Strategy
 
 
 def tip(widget: QWidget) -> str:

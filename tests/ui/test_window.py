@@ -27,8 +27,7 @@ from visformer.pictures.words.scene import telling_head
 from visformer.ui.bars.transport import SPEEDS
 from visformer.ui.views import VIEWS
 from visformer.values.intervention import parse
-from visformer.values.step import Choice
-from visformer.values.strategy import Strategy
+from visformer.values.step import Choice, Strategy
 
 
 @pytest.fixture

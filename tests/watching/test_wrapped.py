@@ -13,7 +13,7 @@ import visformer
 from tests.watching.comparing import apart
 from tests.watching.faulty_models import built
 from visformer.values.not_finite import not_finite_words
-from visformer.values.strategy import Strategy
+from visformer.values.step import Strategy
 from visformer.watching.wrapped import wrap
 
 WORDS = [*"@$", *"abcdefghijklmnopqrstuv"]  # pad, end, and 22 letters

@@ -28,9 +28,9 @@ from visformer.values.arrays import Floats, Ids
 from visformer.values.beam_search import BeamSearch
 from visformer.values.facts import SentenceSide
 from visformer.values.intervention import Intervention
-from visformer.values.lens import LensRow
 from visformer.values.measured import NearWords, WholeDistribution
 from visformer.values.not_finite import not_finite_words
+from visformer.values.step import LensRow
 from visformer.values.trace import Trace
 
 

@@ -39,8 +39,7 @@ from visformer.values.measured import (
     ChangeReport,
 )
 from visformer.values.not_finite import not_finite_words
-from visformer.values.step import Choice, Draw, Origin, Step
-from visformer.values.strategy import Strategy, StrategyName
+from visformer.values.step import Choice, Draw, Origin, Step, Strategy, StrategyName
 from visformer.values.trace import Trace
 
 log = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from visformer.core.threads import few_threads
 from visformer.errors import InputError
 from visformer.language import N_
 from visformer.values.arrays import Floats, Ids, read_only
-from visformer.values.lens import TOP, LensRow
+from visformer.values.step import TOP, LensRow
 
 WRONG_STREAMS = N_("The residual streams have shape {found}, but must have {expected}.")
 

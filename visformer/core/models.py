@@ -24,9 +24,8 @@ from visformer.values.facts import ModelFacts, SentenceSide, StackName
 from visformer.values.finding import Finding
 from visformer.values.intervention import Intervention
 from visformer.values.layer_weights import LayerParameters
-from visformer.values.lens import LensRow
 from visformer.values.measured import NearWords, WholeDistribution
-from visformer.values.step import Step
+from visformer.values.step import LensRow, Step
 from visformer.values.trace import Trace
 
 

@@ -15,8 +15,7 @@ from torch import Tensor
 
 from visformer.arguments import wrong_type
 from visformer.language import _
-from visformer.values.step import Choice, Draw
-from visformer.values.strategy import GREEDY, Strategy, StrategyName
+from visformer.values.step import GREEDY, Choice, Draw, Strategy, StrategyName
 
 
 def as_strategy(given: Strategy | str | None) -> Strategy:

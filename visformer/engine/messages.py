@@ -16,7 +16,6 @@ from visformer.values.finding import CheckResult, Finding
 from visformer.values.heads_of_pairs import HeadsOfSome
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.layer_weights import LayerParameters
-from visformer.values.lens import LensRow
 from visformer.values.measured import (
     Attribution,
     AttributionPlace,
@@ -30,8 +29,7 @@ from visformer.values.measured import (
 from visformer.values.questions import Overrides, Questionnaire, WhenToAsk
 from visformer.values.recording import Row
 from visformer.values.scanned import Calibration, ScannedPair
-from visformer.values.step import Choice
-from visformer.values.strategy import GREEDY, Strategy
+from visformer.values.step import GREEDY, Choice, LensRow, Strategy
 from visformer.values.trace import Trace
 
 

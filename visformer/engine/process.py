@@ -81,14 +81,14 @@ from visformer.language import _
 from visformer.own_process import limit_memory
 from visformer.values.heads_of_pairs import HeadsOfSome
 from visformer.values.measured import ChangeReport
-from visformer.values.strategy import Strategy
+from visformer.values.step import Strategy
 
 if TYPE_CHECKING:
     from visformer.core.attribution import KnownRun
     from visformer.core.models import Model
     from visformer.values.layer_weights import LayerParameters
-    from visformer.values.lens import LensRow
     from visformer.values.measured import WholeDistribution
+    from visformer.values.step import LensRow
 
 LESS_PRIORITY = 5  # of Linux: a third of the time that each other thread gets
 SOON = 0.2  # seconds of work before it is told how far it is, and between two times

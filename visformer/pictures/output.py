@@ -27,11 +27,10 @@ from visformer.pictures.words.choices import (
     written_names,
 )
 from visformer.values.facts import ModelFacts
-from visformer.values.lens import LensRow, LensRows
 from visformer.values.memo import same
 from visformer.values.pieces import WordMarks
 from visformer.values.reading_order import reads_later
-from visformer.values.step import Step
+from visformer.values.step import LensRow, LensRows, Step
 from visformer.values.trace import Trace
 from visformer.words import (
     decimals,

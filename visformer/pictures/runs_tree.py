@@ -11,8 +11,7 @@ from visformer.pictures.token_names import chosen_name
 from visformer.pictures.words.translation_text import TextPart, first_difference
 from visformer.text import visible
 from visformer.values.intervention import Intervention
-from visformer.values.step import step_origins
-from visformer.values.strategy import GREEDY, Strategy
+from visformer.values.step import GREEDY, Strategy, step_origins
 from visformer.values.trace import Trace
 from visformer.words import decimals, number
 

@@ -17,7 +17,7 @@ from visformer.session.looked import PAGES, Looked
 from visformer.session.recipe import Recipe, WantedRun
 from visformer.text import visible
 from visformer.values.intervention import parse
-from visformer.values.strategy import Strategy, read_strategy
+from visformer.values.step import Strategy, read_strategy
 
 VERSION = 1
 MOST_BYTES = 1 << 18

@@ -16,7 +16,7 @@ from visformer.session.looked import Looked
 from visformer.session.run import EditedRun
 from visformer.session.runs import is_answered, look_at_telling_head, remembered
 from visformer.session.state import Next, State
-from visformer.values.strategy import GREEDY, strategy_text
+from visformer.values.step import GREEDY, strategy_text
 from visformer.values.trace import Trace
 
 # a block of code, a comment, also one without an end; or the title of a stop

@@ -13,7 +13,7 @@ from visformer.engine.messages import Decode, Open, Parameters, Request, SearchB
 from visformer.session.recipe import Recipe
 from visformer.values.beam_search import BeamSearch
 from visformer.values.questions import Overrides
-from visformer.values.strategy import Strategy
+from visformer.values.step import Strategy
 
 MOST = 100  # checkpoints whose answers are remembered
 

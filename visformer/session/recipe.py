@@ -25,8 +25,7 @@ from visformer.text import MAX_CHARACTERS
 from visformer.values.facts import Kind
 from visformer.values.intervention import Intervention
 from visformer.values.questions import Value
-from visformer.values.step import Choice, Count
-from visformer.values.strategy import MOST_BEAMS, Strategy
+from visformer.values.step import MOST_BEAMS, Choice, Count, Strategy
 
 KEPT_EDITS = 20  # in a recipe, on each side
 WISHED = tuple(field.name for field in fields(Wish))

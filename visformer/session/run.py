@@ -16,8 +16,7 @@ from visformer.trace_file.stored_facts import RunSelection
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.memo import Memo
 from visformer.values.recording import bytes_of, compact
-from visformer.values.step import Choice, Origin
-from visformer.values.strategy import GREEDY, Strategy
+from visformer.values.step import GREEDY, Choice, Origin, Strategy
 from visformer.values.trace import Trace
 
 EditName = Literal[

@@ -58,8 +58,7 @@ from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.layer_weights import same_model
 from visformer.values.measured import ATTRIBUTIONS
 from visformer.values.not_finite import not_finite_words
-from visformer.values.step import Choice, step_origins
-from visformer.values.strategy import GREEDY, Strategy
+from visformer.values.step import GREEDY, Choice, Strategy, step_origins
 from visformer.values.trace import Trace
 
 NO_MODEL = "none yet"  # ``led`` where the first run of any model is to be led to

@@ -11,8 +11,7 @@ from visformer.session.state import State
 from visformer.trace_file.saved_session import SavedRun
 from visformer.values.facts import WATCHED
 from visformer.values.questions import Overrides, location_and_keywords, options_of
-from visformer.values.step import Step
-from visformer.values.strategy import GREEDY
+from visformer.values.step import GREEDY, Step
 
 
 def saved(state: State, keys: Sequence[int]) -> list[SavedRun]:

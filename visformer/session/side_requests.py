@@ -46,7 +46,6 @@ from visformer.session.state import Next, State, is_open
 from visformer.text import clean
 from visformer.values.arrays import Floats
 from visformer.values.facts import SentenceSide
-from visformer.values.lens import LensRows
 from visformer.values.measured import (
     ATTRIBUTIONS,
     Attribution,
@@ -55,6 +54,7 @@ from visformer.values.measured import (
     StepEffect,
 )
 from visformer.values.memo import same
+from visformer.values.step import LensRows
 from visformer.values.trace import Trace
 
 MOST_WEIGHTS = 1 << 24  # numbers of layers that are kept: 64 MiB

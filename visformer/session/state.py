@@ -42,7 +42,6 @@ from visformer.values.finding import ChecksAsked
 from visformer.values.heads_of_pairs import HeadsOfPairs
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.layer_weights import LayerParameters, same_model
-from visformer.values.lens import LensRows
 from visformer.values.measured import (
     Attributions,
     ImportanceAsked,
@@ -52,6 +51,7 @@ from visformer.values.measured import (
     StepEffect,
 )
 from visformer.values.scanned import Calibration, ScannedPair
+from visformer.values.step import LensRows
 from visformer.values.trace import Trace
 
 Dimensions = Mapping[Axis, int]  # one of each axis, at most

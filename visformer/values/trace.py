@@ -60,10 +60,9 @@ from visformer.values.facts import (
 )
 from visformer.values.finding import Certificate
 from visformer.values.intervention import NO_CHANGES, Intervention
-from visformer.values.lens import LensRow
 from visformer.values.memo import Memo, same
 from visformer.values.row_columns import Columns, RowsName
-from visformer.values.step import Candidates, Step, step_origins
+from visformer.values.step import Candidates, LensRow, Step, step_origins
 
 _OUTPUT = ("output_weight", "output_bias", "own_logits")  # no file has them
 OwnWeights = Callable[[Kind, int, int | None], Floats]  # kind, layer, head or all

@@ -19,9 +19,9 @@ from visformer.analysis.checks.outputs import predicts_next
 from visformer.core.check import broken_tensors, is_gated
 from visformer.values.arrays import Floats, Ids
 from visformer.values.watched_attention import WatchedAttention
+from visformer.watching.axis_rules import leaves_of
 from visformer.watching.ledger import storage_of
 from visformer.watching.module_calls import COMPILED
-from visformer.watching.operations import leaves_of
 
 if TYPE_CHECKING:
     from visformer.watching.watcher import Watched

@@ -31,12 +31,19 @@ from visformer.watching.axis_rules import (
     MOVES,
     REDUCTIONS,
     REGROUPS,
+    SCALINGS,
+    done_by_parts,
+    factor_of,
     ids_looked_up,
+    is_composite,
     is_count,
     left_out,
+    of_product,
     picks,
     puts_anew,
     results_of,
+    sums_to_one,
+    tensors_in,
 )
 from visformer.watching.captured import Captured, Unclear, again, grouped, in_pieces
 from visformer.watching.finding_attention import captured, has_one_key, one_key_product
@@ -62,15 +69,6 @@ from visformer.watching.ledger import (
     with_sum,
 )
 from visformer.watching.module_calls import ModuleCall, ModuleCalls
-from visformer.watching.operations import (
-    SCALINGS,
-    done_by_parts,
-    factor_of,
-    is_composite,
-    of_product,
-    sums_to_one,
-    tensors_in,
-)
 from visformer.watching.pass_changes import PassChanges
 
 log = logging.getLogger(__name__)

@@ -32,9 +32,8 @@ from visformer.values.beam_search import BeamSearch
 from visformer.values.facts import ModelFacts, SentenceSide
 from visformer.values.finding import Finding
 from visformer.values.intervention import NO_CHANGES, Intervention
-from visformer.values.lens import LensRow
 from visformer.values.measured import WholeDistribution
-from visformer.values.step import CANDIDATES, Candidates, Step
+from visformer.values.step import CANDIDATES, Candidates, LensRow, Step
 from visformer.values.trace import Trace
 from visformer.watching.pass_changes import AttentionPlace, ChangePlaces, PassChanges
 from visformer.watching.streams import Readout, readout_of, streams_of

@@ -25,8 +25,7 @@ from visformer.values.row_columns import Columns, RowsName
 from visformer.values.trace import Trace
 from visformer.values.watched_attention import TOLERANCE, WatchedAttention
 from visformer.watching.row_tokens import Layers, RowTokens, tokens_of
-from visformer.watching.streams import LayerStream, readout_of, streams_of
-from visformer.watching.watched_steps import steps_of
+from visformer.watching.streams import LayerStream, readout_of, steps_of, streams_of
 
 if TYPE_CHECKING:
     from visformer.watching.watched_runs import RunRows

@@ -25,6 +25,7 @@ from visformer.arguments import wrong_type
 from visformer.language import _
 from visformer.values.watched_attention import WatchedAttention, is_causal
 from visformer.watching.axes import INPUT, DataDimension, DataDimensions, fresh
+from visformer.watching.axis_rules import leaves_of
 from visformer.watching.captured import Apart, Captured, worst
 from visformer.watching.inputs import (
     ArgumentNames,
@@ -47,7 +48,6 @@ from visformer.watching.module_calls import (
     plain_paths,
     same_chances,
 )
-from visformer.watching.operations import leaves_of
 from visformer.watching.pass_changes import PassChanges
 from visformer.watching.recorder import Recorder
 from visformer.watching.row_tokens import (
@@ -59,9 +59,14 @@ from visformer.watching.row_tokens import (
     with_ids,
     words_first,
 )
-from visformer.watching.streams import LayerStream, StreamRecorder
+from visformer.watching.streams import (
+    LayerStream,
+    LogitsKept,
+    RowLogits,
+    StreamRecorder,
+    logits_of_rows,
+)
 from visformer.watching.watched_runs import RunRows, RunStep, history_of, run_steps
-from visformer.watching.watched_steps import LogitsKept, RowLogits, logits_of_rows
 
 if TYPE_CHECKING:
     from visformer.values.finding import Certificate

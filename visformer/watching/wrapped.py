@@ -20,7 +20,7 @@ from visformer.values.finding import Finding
 from visformer.values.intervention import Intervention
 from visformer.values.pieces import running_text
 from visformer.watching.stepped import SteppedModel
-from visformer.watching.watched_steps import logits_of
+from visformer.watching.streams import logits_of
 from visformer.watching.watcher import Watched, watch
 
 

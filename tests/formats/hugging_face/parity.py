@@ -19,7 +19,7 @@ from tests.formats.hugging_face import families
 from tests.formats.hugging_face.families import FAMILIES, sentences
 from visformer.core.decoding import Decoding
 from visformer.formats.loading import load
-from visformer.values.strategy import Strategy
+from visformer.values.step import Strategy
 from visformer.values.trace import Trace
 
 CLOSE = 2e-5

@@ -14,8 +14,12 @@ from visformer.core.presets import BASE, Preset, matrices
 from visformer.errors import CheckpointError, InputError
 from visformer.files import listed, read_json, short
 from visformer.formats.diagnoses import findings_of
-from visformer.formats.generation_config import Settings, read_generation
-from visformer.formats.given_options import GivenOptions, config_value
+from visformer.formats.given_options import (
+    GivenOptions,
+    Settings,
+    config_value,
+    read_generation,
+)
 from visformer.formats.hugging_face.folder_files import CONFIG, read_tensors
 from visformer.formats.layout_spec import Files, LayoutSpec
 from visformer.formats.names import Names, Spelling, in_our_names, layer_names, our_name

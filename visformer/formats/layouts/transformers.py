@@ -14,8 +14,7 @@ from visformer.core.generation import Generation
 from visformer.core.presets import OTHERS
 from visformer.errors import CheckpointError, InputError
 from visformer.files import listed, short
-from visformer.formats.generation_config import Settings, read_generation
-from visformer.formats.given_options import GivenOptions
+from visformer.formats.given_options import GivenOptions, Settings, read_generation
 from visformer.formats.hugging_face.folder_files import (
     CONFIG,
     check_beside,

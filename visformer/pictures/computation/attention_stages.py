@@ -5,11 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from visformer.analysis.formulas import cosine, size
-from visformer.analysis.sublayers import Residual
+from visformer.analysis.sublayers import Residual, cosine, size
 from visformer.language import N_, _, listed, ngettext, p_, sentences
 from visformer.pictures.computation.norms import norm_numbers, norm_steps, norm_words
-from visformer.pictures.computation.scale_stage import (
+from visformer.pictures.computation.projection_stages import (
     added_to,
     head_of,
     is_root,

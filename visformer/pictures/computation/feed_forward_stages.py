@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from visformer.analysis.formulas import cosine, size
-from visformer.analysis.sublayers import Residual, inactive_units
+from visformer.analysis.sublayers import Residual, cosine, inactive_units, size
 from visformer.language import _, clauses, ngettext, sentences
 from visformer.pictures.computation.attention_stages import residual_picture
 from visformer.pictures.computation.stage_picture import (

@@ -2,8 +2,12 @@
 
 import numpy as np
 
-from visformer.analysis.formulas import Standard, batch_standard, layer_standard
-from visformer.analysis.sublayers import standard
+from visformer.analysis.sublayers import (
+    Standard,
+    batch_standard,
+    layer_standard,
+    standard,
+)
 from visformer.language import _, ngettext
 from visformer.pictures.computation.stage_picture import (
     StageMap,

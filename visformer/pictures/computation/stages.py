@@ -34,8 +34,9 @@ from visformer.pictures.computation.projection_stages import (
     input_stage,
     projection_stage,
     projections_stage,
+    scale_stage,
+    scale_title,
 )
-from visformer.pictures.computation.scale_stage import scale_stage, scale_title
 from visformer.pictures.computation.stage_picture import StagePicture, of_tokens
 from visformer.pictures.computation.subject import Subject
 from visformer.values.facts import STACK_OF, Kind

@@ -20,10 +20,9 @@ from visformer.pictures.token_names import row_word, word
 from visformer.values.arrays import Floats
 from visformer.values.beam_search import BeamSearch
 from visformer.values.facts import SIDES, Kind, ModelFacts
-from visformer.values.lens import LensRows
 from visformer.values.measured import NearWords
 from visformer.values.reading_order import as_read
-from visformer.values.strategy import GREEDY, Strategy
+from visformer.values.step import GREEDY, LensRows, Strategy
 from visformer.values.trace import Trace
 
 

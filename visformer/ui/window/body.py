@@ -8,9 +8,9 @@ from visformer.language import _
 from visformer.program.memory import Memory
 from visformer.session.state import State
 from visformer.ui.bars.candidates import CandidatesPanel
-from visformer.ui.bars.drawer import Drawer
 from visformer.ui.bars.lesson_panel import LessonPanel
 from visformer.ui.bars.message_stack import MessageStack
+from visformer.ui.bars.transport import Drawer
 from visformer.ui.layout import fill
 from visformer.ui.look import icons, theme
 from visformer.ui.look.theme import Dressed

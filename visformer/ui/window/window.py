@@ -27,7 +27,6 @@ from visformer.session.state import EngineLike, Next, Session, State
 from visformer.session.tree import click_source
 from visformer.trace_file.saved_session import SavedSession
 from visformer.ui.bars.candidates import CandidatesPanel
-from visformer.ui.bars.drawer import Drawer
 from visformer.ui.bars.first_steps import close_first_steps
 from visformer.ui.bars.header import AboutButton, Header
 from visformer.ui.bars.message_stack import (
@@ -38,11 +37,15 @@ from visformer.ui.bars.message_stack import (
 )
 from visformer.ui.bars.open_form import OpenForm
 from visformer.ui.bars.samples import sample_button
-from visformer.ui.bars.sentence import Sentence
 from visformer.ui.bars.source_line import SourceBox, SourceLine
-from visformer.ui.bars.status import StatusLine
+from visformer.ui.bars.status import Sentence, StatusLine
 from visformer.ui.bars.strips import Strips
-from visformer.ui.bars.transport import BreakpointFields, StrategyControls, Transport
+from visformer.ui.bars.transport import (
+    BreakpointFields,
+    Drawer,
+    StrategyControls,
+    Transport,
+)
 from visformer.ui.layout import SingleShot, TurningRow, in_line
 from visformer.ui.widgets.export import MODIFIED
 from visformer.ui.widgets.plain_label import plain_tip, show_raw
@@ -65,7 +68,7 @@ from visformer.ui.window.tabs import Tabs
 from visformer.ui.window.window_parts import WindowParts
 from visformer.values.facts import WATCHED
 from visformer.values.intervention import NO_CHANGES
-from visformer.values.strategy import Strategy
+from visformer.values.step import Strategy
 from visformer.values.trace import Trace
 
 LEAST = 440, 330  # of the window, in pixels

@@ -19,13 +19,12 @@ from visformer.session import openings, runs, scans
 from visformer.session.state import Next, Session, State
 from visformer.trace_file.saved_session import SavedRun, SavedSession
 from visformer.ui.bars.candidates import CandidatesPanel
-from visformer.ui.bars.drawer import Drawer
 from visformer.ui.bars.header import AboutButton, Header
 from visformer.ui.bars.message_stack import MessageStack, RestoreBar
 from visformer.ui.bars.source_line import SourceLine
 from visformer.ui.bars.status import StatusLine
 from visformer.ui.bars.strips import Strips
-from visformer.ui.bars.transport import Transport
+from visformer.ui.bars.transport import Drawer, Transport
 from visformer.ui.window.body import Body, Side
 from visformer.ui.window.large import LargePlace
 from visformer.ui.window.tabs import Tabs

@@ -36,7 +36,7 @@ from visformer.pictures.words.translation_text import TextPart
 from visformer.session import sharing, tree
 from visformer.session.run import parents_of
 from visformer.session.state import Session, State
-from visformer.ui.bars.sentence import paint_parts
+from visformer.ui.bars.status import paint_parts
 from visformer.ui.layout import LeastColumn, fill
 from visformer.ui.look.theme import Dressed
 from visformer.ui.views.runs.side_by_side import ComparePage
