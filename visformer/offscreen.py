@@ -25,7 +25,7 @@ from visformer.app import App, NoEngine, log_qt
 from visformer.errors import InputError
 from visformer.files import check_suffix, save_result, short
 from visformer.pictures.web_page import web_page
-from visformer.session import corpus, importances, scans, training
+from visformer.session import corpus, scans, side_requests, training
 from visformer.session.lesson import Lesson
 from visformer.session.looked import Looked, check_choice
 from visformer.session.runs import force, look_at_telling_head
@@ -56,7 +56,7 @@ SECONDS = 300  # to wait for the model; then the window is drawn as it is
 BESIDE = QPoint(2 * LONGEST_SIDE, 2 * LONGEST_SIDE)  # the mouse points at nothing
 OVER = {  # pages that measure more than one run, and how they are asked
     "sentences": scans.scan,
-    "importance": importances.measure_pairs,
+    "importance": side_requests.measure_pairs,
     "heads": corpus.measure,
     "training": training.follow,
 }

@@ -15,7 +15,7 @@ from visformer.engine.messages import (
     SwitchOffOverPairs,
 )
 from visformer.session import runs
-from visformer.session.importances import measure, measure_pairs
+from visformer.session.side_requests import measure_importance, measure_pairs
 from visformer.session.state import Session
 from visformer.values.intervention import Intervention
 
@@ -74,7 +74,7 @@ def test_what_was_stopped_or_refused_is_measured_again_on_request(
     count = len(engine.asked)
     session.do(runs.stop)
     assert len(engine.asked) == count
-    session.do(measure, again=True)
+    session.do(measure_importance, again=True)
     assert len(engine.asked) == count + 1
     state = take(session, Refused(number=count + 1, reason="It has no heads."))
     assert state.importance is not None

@@ -59,7 +59,7 @@ def measure(state: State, path: str) -> Next:
 def arrived(state: State, event: HeadsMeasured) -> Next:
     """Keep some more pairs, or end."""
     if event.part is None:
-        state = replace(state, awaiting=state.awaiting.end(event.number), busy="")
+        state = state.answered(event.number)
     elif state.heads is not None:
         state = replace(state, heads=state.heads.plus(event.part))
     return Next(state)

@@ -169,9 +169,7 @@ def refused(state: State, event: Refused) -> Next:
     if opening is not None and opening.certain is not None:
         request = replace(opening.request, overrides=opening.certain, ask="open")
         return _send(state, OpenWish(request=request, then=opening.then))
-    awaiting = state.awaiting.end(event.number)
-    state = replace(state, awaiting=awaiting, opening=None, busy="")
-    return Next(replace(state, error=event.reason))
+    return Next(state.answered(event.number, opening=None, error=event.reason))
 
 
 def opened(state: State, event: Opened) -> Next:

@@ -438,11 +438,9 @@ def finished(state: State, event: Finished) -> Next:
     run = state.run
     if run is not None and run.origin == "decoded":
         state = replace(state, runs=with_run(state.runs, replace(run, ended=True)))
-    state = replace(
-        state,
-        awaiting=state.awaiting.end(event.number),
+    state = state.answered(
+        event.number,
         cursor=None,
-        busy="",
         step_ms=event.step_ms or state.step_ms,
         notice=_broken_words(state) or state.notice,
     )
@@ -475,9 +473,8 @@ def _led(state: State) -> State:
 
 def refused(state: State, event: Refused) -> Next:
     """Say why there is no run."""
-    awaiting = state.awaiting.end(event.number)
-    state = leave_other_model(replace(state, awaiting=awaiting))
-    return Next(picture_again(replace(state, error=event.reason, busy="")))
+    state = leave_other_model(state.answered(event.number, error=event.reason))
+    return Next(picture_again(state))
 
 
 def replaced(state: State, event: Replaced) -> Next:

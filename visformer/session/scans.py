@@ -34,7 +34,7 @@ def arrived(state: State, event: PairsScanned) -> Next:
     """Keep some more pairs, or end."""
     known = state.scan
     if event.usual is not None:
-        state = replace(state, awaiting=state.awaiting.end(event.number), busy="")
+        state = state.answered(event.number)
     if known is None:
         return Next(state)
     tests = {**kinds(), **buckets()}.values()

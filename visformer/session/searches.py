@@ -95,7 +95,7 @@ def searched(state: State, event: Searched) -> Next:
         if asked.prefix != wish.prefix:
             return Next(state)
     else:
-        state = replace(state, awaiting=state.awaiting.end(event.number), busy="")
+        state = state.answered(event.number)
     assert isinstance(asked, SearchBeams)
     kept = SearchAsked(opened=number, request=asked, found=event.search)
     return Next(replace(state, search=kept))
@@ -103,10 +103,9 @@ def searched(state: State, event: Searched) -> Next:
 
 def not_searched(state: State, event: Refused) -> Next:
     """Say in the search's place why there is none."""
-    state = replace(state, awaiting=state.awaiting.end(event.number), busy="")
-    if state.search is None:
-        return Next(state)
-    return Next(replace(state, search=replace(state.search, reason=event.reason)))
+    known = state.search
+    made = None if known is None else replace(known, reason=event.reason)
+    return Next(state.answered(event.number, search=made))
 
 
 def follow(state: State, ids: Sequence[int]) -> Next:

@@ -1,43 +1,24 @@
-"""Requests beside the decode: batch, shuffle, weights, logit lens, all tokens.
+"""Requests beside the decode: batch, weights, lens, all tokens, checks, importance.
 
 Every function here is pure, as those of ``runs``.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from visformer.engine.messages import (
-    AllTokens,
-    AllTokensDone,
-    Attribute,
-    Attributed,
-    Batch,
-    BatchDone,
-    Effect,
-    EffectDone,
-    FindTokens,
-    Lens,
-    LensDone,
-    Nearest,
-    NearestDone,
-    Parameters,
-    ParametersDone,
-    Refused,
-    Request,
-    Shuffle,
-    Shuffled,
-    TokensFound,
-)
-from visformer.language import _
+from visformer.engine import messages
+from visformer.language import N_, _
 from visformer.pictures.attention.maps import attribution_place
 from visformer.pictures.candidates import listed_row
 from visformer.pictures.computation import subject
 from visformer.pictures.output import known_rows, missing
-from visformer.pictures.selection import SUMMARIES
+from visformer.pictures.selection import SUMMARIES, AttentionCell
 from visformer.pictures.words.modified_run import is_taught
-from visformer.session import check_requests, importances
 from visformer.session.pending import LensAsked
 from visformer.session.run import Run, RunOrigin, asked_of
 from visformer.session.runs import fixed_words
@@ -45,11 +26,14 @@ from visformer.session.searches import search
 from visformer.session.state import Next, State, is_open
 from visformer.text import clean
 from visformer.values.arrays import Floats
-from visformer.values.facts import SentenceSide
+from visformer.values.facts import KINDS, SentenceSide
+from visformer.values.finding import ChecksAsked, EvidencePlace
+from visformer.values.layer_weights import same_model
 from visformer.values.measured import (
     ATTRIBUTIONS,
     Attribution,
     Attributions,
+    ImportanceAsked,
     RowDistribution,
     StepEffect,
 )
@@ -57,17 +41,131 @@ from visformer.values.memo import same
 from visformer.values.step import LensRows
 from visformer.values.trace import Trace
 
+BUSY = N_("switching off one head after the other")
+
+
+def measure_importance(state: State, *, again: bool = False) -> Next:
+    """Request what is to be measured, unless it was; ``again``: then too.
+
+    That is the run on screen, unless the pairs of a file were measured by its model.
+    """
+    trace, known = state.visible if state.passes else state.trace, state.importance
+    if state.busy or trace is None or not trace.steps or state.opened is None:
+        return Next(state)
+    if known is not None and known.pairs and known.of == (state.opened,):
+        return measure_pairs(state, known.pairs) if again else Next(state)
+    other = _source_beside(state, trace)
+    of = trace.storage if other is None else (*trace.storage, *other.storage)
+    if known is not None and same(known.of, of) and not again:
+        return Next(state)
+    begun = ImportanceAsked(of=of)
+    if not is_open(state, trace):
+        reason = _("The model that made this run is not open.")
+        return Next(replace(state, importance=replace(begun, reason=reason)))
+    source = asked_of(other)["source"] if other is not None else ""
+    request = messages.SwitchOff(other=source, **asked_of(trace))
+    return Next(replace(state, importance=begun, busy=_(BUSY)), (request,))
+
+
+def _source_beside(state: State, trace: Trace) -> Trace | None:
+    """Return the run that this one is compared with, of another source as long."""
+    other = None if state.compared is None else state.compared.trace
+    if other is None or not same_model(other.model, trace.model):
+        return None
+    alike = len(other.source) == len(trace.source) and other.source != trace.source
+    return other if alike else None
+
+
+def measure_pairs(state: State, path: str) -> Next:
+    """Measure the pairs of a file instead; "": the run on screen again."""
+    if not path or state.opened is None:
+        return Next(replace(state, importance=None))
+    begun = ImportanceAsked(of=(state.opened,), pairs=path)
+    request = messages.SwitchOffOverPairs(path=path, intervention=state.intervention)
+    return Next(replace(state, importance=begun, busy=_(BUSY)), (request,))
+
+
+def importance_measured(state: State, event: messages.SwitchedOff) -> Next:
+    """Keep it."""
+    return _importance(state, event.number, found=event.importance)
+
+
+def importance_refused(state: State, event: messages.Refused) -> Next:
+    """Say in its place why there is none."""
+    return _importance(state, event.number, reason=event.reason)
+
+
+def _importance(state: State, number: int, **made: Any) -> Next:
+    asked = state.importance or ImportanceAsked(of=())
+    return Next(state.answered(number, importance=replace(asked, **made)))
+
+
+def run_checks(state: State) -> Next:
+    """Request what every check says of the run on screen, unless it is known."""
+    trace, known = state.visible if state.passes else state.trace, state.checks
+    if state.busy or trace is None or state.opened is None:
+        return Next(state)
+    if known is not None and same(known.of, trace.storage):
+        return Next(state)
+    asked = ChecksAsked(of=trace.storage)
+    if not is_open(state, trace):
+        reason = _("The model that made this run is not open.")
+        return Next(replace(state, checks=replace(asked, reason=reason)))
+    request = messages.CheckRun(**asked_of(trace))
+    busy = _("running the checks")
+    return Next(replace(state, checks=asked, busy=busy), (request,))
+
+
+def checked(state: State, event: messages.RunChecked) -> Next:
+    """Keep what they say."""
+    return _checks(state, event.number, results=event.results)
+
+
+def not_checked(state: State, event: messages.Refused) -> Next:
+    """Say in its place why there is nothing."""
+    return _checks(state, event.number, reason=event.reason)
+
+
+def _checks(state: State, number: int, **made: Any) -> Next:
+    asked = state.checks or ChecksAsked(of=())
+    return Next(state.answered(number, checks=replace(asked, **made)))
+
+
+def look_at(state: State, id: str, at: EvidencePlace) -> State:
+    """Return the State that shows the evidence of a finding."""
+    kind = next((kind for kind in KINDS if kind == at.kind), None)
+    if kind is None:  # a step
+        step = state.step if at.row is None else at.row + 1
+        return replace(state, tab="output", step=step)
+    masks = id in ("no-key", "padding-read", "not-causal", "causal-off-by-one")
+    cell, step = None, state.step
+    if at.row is not None and at.key is not None:
+        cell = AttentionCell(kind, at.row, at.key)
+    if at.row is not None and kind != "encoder":  # the cell has to be there
+        ahead = at.key or 0 if kind == "decoder" else 0
+        step = max(step, at.row + 1, ahead + 1)
+    return replace(
+        state,
+        tab="masks" if masks or id.startswith("mask-") else "attention",
+        kind=kind,
+        layer=at.layer or 0,
+        head=at.head or 0,
+        step=step,
+        locked=cell,
+    )
+
+
 MOST_WEIGHTS = 1 << 24  # numbers of layers that are kept: 64 MiB
 MOST_BYTES = 1 << 16  # of rows in one request: a pipe takes this much at once
 
 
 def batch(state: State, sources: tuple[str, ...]) -> Next:
     """Run several sentences together."""
-    request = Batch(sources=tuple(map(clean, sources)))
+    request = messages.Batch(sources=tuple(map(clean, sources)))
     return Next(replace(state, busy=_("running the batch"), error=""), (request,))
 
 
-def batch_done(state: State, event: BatchDone) -> Next:
+def batch_done(state: State, event: messages.BatchDone) -> Next:
     """Keep the rows of the batch."""
     rows = (Run(trace=trace, origin="batch") for trace in event.traces)
     return _experiment(state, event.number, *rows)
@@ -84,7 +182,7 @@ def shuffle(state: State) -> Next:
     if shown is None or fixed_words(state):
         return Next(state)
     seed = state.shuffles + 1  # another order each time
-    request = Shuffle(
+    request = messages.Shuffle(
         source=shown.source_text,
         target=tuple(shown.target_ids.tolist()),
         intervention=shown.intervention,
@@ -94,7 +192,7 @@ def shuffle(state: State) -> Next:
     return Next(replace(state, shuffles=seed, busy=busy, error=""), (request,))
 
 
-def shuffled(state: State, event: Shuffled) -> Next:
+def shuffled(state: State, event: messages.Shuffled) -> Next:
     """Keep both orders."""
     own = Run(trace=event.baseline, origin="shuffled")
     other = Run(
@@ -108,8 +206,7 @@ def _experiment(state: State, number: int, *made: Run) -> Next:
     origins: set[RunOrigin] = {run.origin for run in made}
     for origin in origins:
         state = state.without(origin)
-    awaiting = state.awaiting.end(number)
-    return Next(replace(state, awaiting=awaiting, runs=(*state.runs, *made), busy=""))
+    return Next(state.answered(number, runs=(*state.runs, *made)))
 
 
 # ---- what tokens do to the run ---------------------------------------------------
@@ -135,7 +232,7 @@ def _attributions(state: State) -> Next:
         kept = Attributions(of=trace.storage, known=known)
         return Next(replace(state, attributions=kept))
     kept = Attributions(of=trace.storage, known=known)
-    request = Attribute(
+    request = messages.Attribute(
         place=place,
         shared=place.kind == "cross" and kept.share is None,
         **asked_of(trace),
@@ -144,20 +241,20 @@ def _attributions(state: State) -> Next:
     return Next(replace(state, attributions=kept, busy=busy), (request,))
 
 
-def attributed(state: State, event: Attributed) -> Next:
+def attributed(state: State, event: messages.Attributed) -> Next:
     """Keep a measure."""
     return _measured(state, event.number, event.attribution)
 
 
-def not_attributed(state: State, event: Refused) -> Next:
+def not_attributed(state: State, event: messages.Refused) -> Next:
     """Say in the measure's place why there is none."""
     return _measured(state, event.number, Attribution(reason=event.reason))
 
 
 def _measured(state: State, number: int, made: Attribution) -> Next:
     sent, had = state.awaiting.get(number), state.attributions
-    state = replace(state, awaiting=state.awaiting.end(number), busy="")
-    if had is None or sent is None or not isinstance(sent.request, Attribute):
+    state = state.answered(number)
+    if had is None or sent is None or not isinstance(sent.request, messages.Attribute):
         return Next(state)
     known = {**had.known, sent.request.place: made}
     return Next(replace(state, attributions=replace(had, known=known)))
@@ -168,10 +265,10 @@ def find_tokens(state: State, text: str) -> Next:
     if fixed_words(state):
         return Next(state)
     text = clean(text)
-    return Next(state, (FindTokens(text=text),) if text.strip() else ())
+    return Next(state, (messages.FindTokens(text=text),) if text.strip() else ())
 
 
-def tokens_found(state: State, event: TokensFound) -> Next:
+def tokens_found(state: State, event: messages.TokensFound) -> Next:
     """Keep the tokens that were found."""
     return Next(replace(_answered(state, event.number), found=event))
 
@@ -181,7 +278,7 @@ def tokens_found(state: State, event: TokensFound) -> Next:
 
 def needed(state: State) -> Next:
     """Request what the visible tab shows and the State does not have yet."""
-    asked: list[Request] = []
+    asked: list[messages.Request] = []
     for want in (_every_token, _effect, *filter(None, [WANTS.get(state.tab)])):
         state, requests = want(state)
         asked += requests
@@ -198,8 +295,8 @@ def _weights(state: State) -> Next:
     place = subject.missing(state.visible, state.selection, state.parameters)
     if place is None or state.visible is None or not is_open(state, state.visible):
         return Next(state)
-    request = Parameters(stack=place[0], layer=place[1])
-    waiting = state.awaiting.newest(Parameters)
+    request = messages.Parameters(stack=place[0], layer=place[1])
+    waiting = state.awaiting.newest(messages.Parameters)
     if waiting is not None and waiting.request == request:
         return Next(state)
     return Next(state, (request,))
@@ -210,7 +307,7 @@ def _lens(state: State) -> Next:
     if state.visible is None or not is_open(state, state.visible):
         return Next(state)
     rows = missing(state.visible, state.lens, busy=bool(state.busy))
-    if not rows or state.awaiting.newest(Lens) is not None:
+    if not rows or state.awaiting.newest(messages.Lens) is not None:
         return Next(state)
     trace = state.visible.whole
     stack = trace.model.stacks["decoder"]
@@ -218,7 +315,7 @@ def _lens(state: State) -> Next:
     rows = rows[: max(1, MOST_BYTES // width)]
     strategy = state.wish.strategy
     question = LensAsked(of=trace.storage, rows=rows, strategy=strategy)
-    request = Lens(
+    request = messages.Lens(
         hidden=trace.streams(rows),
         chosen=np.array([trace.steps[row].id for row in rows], np.int64),
         temperature=strategy.temperature,
@@ -237,7 +334,7 @@ def _nearest(state: State) -> Next:
     if asked == "" and read:
         asked = int(ids[max(range(len(read)), key=lambda at: len(read[at]))])
     side: SentenceSide = "target" if state.views.embedding == "target" else "source"
-    wanted = opened.number, Nearest(side=side, asked=asked)
+    wanted = opened.number, messages.Nearest(side=side, asked=asked)
     if asked == "" or wanted == state.near_of:
         return Next(state)
     same = state.near_of is not None and state.near_of[0] == opened.number
@@ -245,7 +342,7 @@ def _nearest(state: State) -> Next:
     return Next(replace(state, near=near, near_of=wanted), (wanted[1],))
 
 
-def nearest_done(state: State, event: NearestDone) -> Next:
+def nearest_done(state: State, event: messages.NearestDone) -> Next:
     """Keep the tokens that were found."""
     return Next(replace(_answered(state, event.number), near=event.near))
 
@@ -255,13 +352,13 @@ def _every_token(state: State) -> Next:
     trace, row = state.visible, listed_row(state.visible, state.locked)
     if not state.unfolded or state.busy or trace is None or row is None:
         return Next(state)
-    known, waiting = state.distribution, state.awaiting.newest(AllTokens)
+    known, waiting = state.distribution, state.awaiting.newest(messages.AllTokens)
     asked = known is not None and known.is_of(trace, row)
     if waiting is not None and (asked or not waiting.ended):
         return Next(state)  # it comes, or was refused; of several rows one at a time
     if (asked and known is not None and known.told) or not is_open(state, trace):
         return Next(state)
-    request = AllTokens(
+    request = messages.AllTokens(
         stream=_last_stream(trace, row),
         source=tuple(trace.source_ids.tolist()),
         target=tuple(trace.target_ids.tolist()),
@@ -278,13 +375,13 @@ def _effect(state: State) -> Next:
     if state.busy or trace is None or not trace.intervention or not trace.steps:
         return Next(state)
     asked = known is not None and known.is_of(trace, len(trace))
-    waiting = state.awaiting.newest(Effect)
+    waiting = state.awaiting.newest(messages.Effect)
     if waiting is not None and (asked or not waiting.ended):
         return Next(state)  # as in _every_token
     if (asked and known is not None and known.told) or not is_open(state, trace):
         return Next(state)
     prompt = trace.target_ids[: trace.prompt]
-    request = Effect(
+    request = messages.Effect(
         source=tuple(map(int, trace.source_ids if trace.source else prompt)),
         chosen=tuple(step.choice for step in trace.steps),
         fed=is_taught(trace),
@@ -294,7 +391,7 @@ def _effect(state: State) -> Next:
     return Next(replace(state, effect=begun), (request,))
 
 
-def effect_done(state: State, event: EffectDone) -> Next:
+def effect_done(state: State, event: messages.EffectDone) -> Next:
     """Keep it; it may be of a step that was left meanwhile."""
     state, asked = _answered(state, event.number), state.effect
     made = None if asked is None else asked._replace(told=True, report=event.report)
@@ -310,7 +407,7 @@ def _last_stream(trace: Trace, row: int) -> Floats:
     return stream
 
 
-def all_tokens_done(state: State, event: AllTokensDone) -> Next:
+def all_tokens_done(state: State, event: messages.AllTokensDone) -> Next:
     """Keep the distribution; it may be of a row that was left meanwhile."""
     state, asked = _answered(state, event.number), state.distribution
     if asked is None:
@@ -329,8 +426,8 @@ def _diagnosis(state: State) -> Next:
     """Request what the visible page of the Diagnosis tab lacks."""
     page = state.views.pages.get("diagnosis")
     if page == "checks":
-        return check_requests.run_checks(state)
-    return importances.measure(state) if page == "importance" else Next(state)
+        return run_checks(state)
+    return measure_importance(state) if page == "importance" else Next(state)
 
 
 WANTS: dict[str, Callable[[State], Next]] = {
@@ -342,7 +439,7 @@ WANTS: dict[str, Callable[[State], Next]] = {
 }
 
 
-def parameters_done(state: State, event: ParametersDone) -> Next:
+def parameters_done(state: State, event: messages.ParametersDone) -> Next:
     """Keep the weights of a layer; if there are none, do not ask again.
 
     Those of layers looked at before stay too while there is room: going back and forth
@@ -360,7 +457,7 @@ def parameters_done(state: State, event: ParametersDone) -> Next:
     return Next(replace(answered, parameters=tuple(reversed(kept))))
 
 
-def lens_done(state: State, event: LensDone) -> Next:
+def lens_done(state: State, event: messages.LensDone) -> Next:
     """Add the rows; if there are none, remember that too, so as not to ask again."""
     state, question = _answered(state, event.number), state.lens_asked
     trace = state.visible
@@ -374,7 +471,7 @@ def lens_done(state: State, event: LensDone) -> Next:
     return Next(replace(state, lens=lens, lens_asked=None))
 
 
-def side_request_refused(state: State, event: Refused) -> Next:
+def side_request_refused(state: State, event: messages.Refused) -> Next:
     """Say why; the same request is not repeated."""
     awaiting = state.awaiting.end(event.number)
     return Next(replace(state, awaiting=awaiting, error=event.reason))

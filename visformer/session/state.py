@@ -316,6 +316,11 @@ class State:
             return None
         return trace if self.look.ahead else None
 
+    def answered(self, number: int, **made: Any) -> State:
+        """Return it with what a request made that is answered completely."""
+        awaiting = self.awaiting.end(number)
+        return replace(self, awaiting=awaiting, busy="", **made)
+
     def turned(self, tab: str, page: str) -> State:
         """Return it with another page of a tab."""
         pages = {**self.views.pages, tab: page}

@@ -33,8 +33,7 @@ def arrived(state: State, event: SeriesRun) -> Next:
         left_out = (*series.left_out, event.left_out)
         return Next(replace(state, series=replace(series, left_out=left_out)))
     if point is None or trace is None:
-        awaiting = state.awaiting.end(event.number)
-        return Next(replace(state, awaiting=awaiting, busy=""))
+        return Next(state.answered(event.number))
     wish = Wish(sentence=source_line(trace), reference=trace.text)
     run = Run(
         trace=trace,

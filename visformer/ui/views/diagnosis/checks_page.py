@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QHeaderView, QTableWidget, QTableWidgetItem, QWidg
 from visformer.language import N_, _
 from visformer.pictures.output import NOT_RUN
 from visformer.pictures.words.about import CheckRow, check_rows, checks_words
-from visformer.session.check_requests import look_at
+from visformer.session.side_requests import look_at
 from visformer.session.state import Session, State
 from visformer.ui.layout import LeastColumn, fill
 from visformer.ui.look.theme import Dressed

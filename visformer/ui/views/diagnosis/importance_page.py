@@ -22,7 +22,7 @@ from visformer.pictures.importance_maps import (
 )
 from visformer.pictures.output import NOT_RUN, UNDECODED
 from visformer.pictures.words.absent import no_output_words
-from visformer.session.importances import measure, measure_pairs
+from visformer.session.side_requests import measure_importance, measure_pairs
 from visformer.session.state import Session, State
 from visformer.ui.layout import LeastColumn, TurningRow, fill, set_least
 from visformer.ui.look.theme import Dressed
@@ -54,7 +54,7 @@ class ImportancePage(Dressed, View):
         super().__init__(session)
         self.words = paragraph(_("which heads matter"))
         self.again = word_button(_("Measure"), _("Switch every head off in turn"))
-        self.again.clicked.connect(lambda: session.do(measure, again=True))
+        self.again.clicked.connect(lambda: session.do(measure_importance, again=True))
         self.over = word_button(
             _("Over a file…"), _("Mean and spread of each head over pairs of sentences")
         )
