@@ -31,6 +31,7 @@ class View(LateDress):
     purpose: ClassVar[str] = ""  # what it shows, in a sentence: its tab's tip
     pages: ClassVar[tuple[type[View], ...]] = ()
     fills: ClassVar[bool] = False  # presented without the next tokens beside it
+    plots: ClassVar[bool] = False  # with pyqtgraph, whose import takes long
     compares: ClassVar[bool] = False  # shows both runs, where that is wanted
 
     def __init__(self, session: Session) -> None:
@@ -40,11 +41,17 @@ class View(LateDress):
         self._changed = Changed()
         self._for_all = False  # an audience sees it
         self._other: Trace | None = None
+        self.main: QWidget | None = None  # what is presented, where it is one picture
 
     @classmethod
     def imports(cls) -> Iterator[object]:
         """Import what takes long, in pieces, before it is built."""
-        yield from ()
+        if cls.plots:
+            from visformer.ui.views.positions.curves import plotting_in_pieces
+
+            yield from plotting_in_pieces()
+        for page in cls.pages:
+            yield from page.imports()
 
     def parts(self) -> Iterator[object]:
         """Build what is not visible at first, in pieces."""
@@ -80,7 +87,7 @@ class View(LateDress):
 
     def main_picture(self) -> QWidget | None:
         """Return the picture that is presented; None: the largest one."""
-        return None
+        return self.main
 
     def present(self, *, on: bool) -> None:
         """Show an audience what it can see, or everything again."""

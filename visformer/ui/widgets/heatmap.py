@@ -124,7 +124,6 @@ class HeatMap(Dressed, QWidget):
         return self._matrix
 
     def table(self) -> Table | None:
-        """Return the numbers on screen for export."""
         return self._matrix.table if self._matrix is not None else None
 
     # ---- drawing ---------------------------------------------------------------

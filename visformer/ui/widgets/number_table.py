@@ -283,7 +283,6 @@ class NumberTable(Dressed, QTableView):
                 bar.setValue(end if cut >= 0 else 0)
 
     def table(self) -> Table | None:
-        """Return the numbers for export."""
         numbers = self.numbers
         if numbers is None:
             return None

@@ -2,7 +2,7 @@
 
 from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtGui import QFont, QKeyEvent, QResizeEvent
-from PySide6.QtWidgets import QHeaderView, QTableWidget, QTableWidgetItem, QWidget
+from PySide6.QtWidgets import QHeaderView, QTableWidget, QTableWidgetItem
 
 from visformer.language import N_, _
 from visformer.pictures.output import NOT_RUN
@@ -28,14 +28,10 @@ class ChecksPage(View):
     def __init__(self, session: Session) -> None:
         super().__init__(session)
         self.words = paragraph(_("what the checks have found"))
-        self.table = CheckTable(_("all checks, what is wrong first"))
+        self.table = self.main = CheckTable(_("all checks, what is wrong first"))
         self.table.picked.connect(self._look)
         present_whole(self.table)
         fill(LeastColumn(self), self.words, (self.table, 1))
-
-    def main_picture(self) -> QWidget:
-        """Return the table."""
-        return self.table
 
     def draw(self, state: State) -> None:
         """Show what is known of the run on screen, or why there is nothing."""

@@ -1,7 +1,5 @@
 """The Diagnosis tab: what is wrong with a model, page by page."""
 
-from collections.abc import Iterator
-
 from visformer.ui.views.diagnosis.checks_page import ChecksPage
 from visformer.ui.views.diagnosis.heads_page import HeadsPage
 from visformer.ui.views.diagnosis.importance_page import ImportancePage
@@ -16,9 +14,3 @@ class DiagnosisView(PagedView):
     name = "diagnosis"
     pages = SentencesPage, ChecksPage, ImportancePage, HeadsPage, TrainingPage
     fills = True  # with tables that need all of the width
-
-    @classmethod
-    def imports(cls) -> Iterator[object]:
-        """Import what the pages need."""
-        for page in cls.pages:
-            yield from page.imports()

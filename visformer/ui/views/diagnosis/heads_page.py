@@ -1,7 +1,7 @@
 """The Heads page: every head of the model as a point, over the pairs of a file."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -17,7 +17,7 @@ from visformer.session.corpus import HeadPoint
 from visformer.session.state import Session, State
 from visformer.ui.layout import LeastColumn, TurningRow, fill
 from visformer.ui.look.theme import FONT_PALETTE, Dressed
-from visformer.ui.views.positions.curves import Plot, pens, plotting, plotting_in_pieces
+from visformer.ui.views.positions.curves import Plot, pens, plotting
 from visformer.ui.views.view import View
 from visformer.ui.widgets.controls import chooser, titled, word_button
 from visformer.ui.widgets.export import Export
@@ -66,12 +66,7 @@ EXAMPLE_COLUMNS = (
 class HeadsPage(Dressed, View):
     """A scatter plot of heads beside a table of them, and sentences of one."""
 
-    name, title = "heads", N_("Heads")
-
-    @classmethod
-    def imports(cls) -> Iterator[object]:
-        """Import pyqtgraph in pieces."""
-        yield from plotting_in_pieces()
+    name, title, plots = "heads", N_("Heads"), True
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)

@@ -98,17 +98,15 @@ class SentencesPage(View):
         for box in (self.kinds, self.buckets):
             box.activated.connect(lambda: self._list())
         self.words = paragraph(_("what is scanned"))
-        self.table = SortedTable(_("scanned pairs"), COLUMNS, FAULT, least=LEAST_LINES)
+        self.table = self.main = SortedTable(
+            _("scanned pairs"), COLUMNS, FAULT, least=LEAST_LINES
+        )
         self.table.setItemDelegate(_TintedTokens(self.table))
         self.table.opened.connect(self._open)
         row = fill(
             QHBoxLayout(), self.choose, self.kinds, self.buckets, self.save, None
         )
         fill(LeastColumn(self), row, self.words, (self.table, 1), None)
-
-    def main_picture(self) -> QWidget:
-        """Return the table."""
-        return self.table
 
     def draw(self, state: State) -> None:
         """List the pairs that have come."""

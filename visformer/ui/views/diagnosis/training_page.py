@@ -1,7 +1,5 @@
 """The Training page: one sentence along a training, as curves and as runs."""
 
-from collections.abc import Iterator
-
 import numpy as np
 from PySide6.QtCore import QSignalBlocker, Qt
 from PySide6.QtGui import QPalette, QPen
@@ -13,7 +11,7 @@ from visformer.session import training
 from visformer.session.state import Session, State
 from visformer.ui.layout import LeastColumn, TurningRow, fill
 from visformer.ui.look.theme import FONT_PALETTE, Dressed
-from visformer.ui.views.positions.curves import Plot, pens, plotting, plotting_in_pieces
+from visformer.ui.views.positions.curves import Plot, pens, plotting
 from visformer.ui.views.view import View
 from visformer.ui.widgets.controls import chooser, word_button
 from visformer.ui.widgets.export import Export
@@ -38,13 +36,8 @@ PLOT_LINES = 12  # of text: the least height
 class TrainingPage(Dressed, View):
     """A slider through a series of checkpoints, with the loss and each head."""
 
-    name, title = "training", N_("Training")
+    name, title, plots = "training", N_("Training"), True
     dressed_at = FONT_PALETTE  # which pyqtgraph does not follow
-
-    @classmethod
-    def imports(cls) -> Iterator[object]:
-        """Import pyqtgraph in pieces."""
-        yield from plotting_in_pieces()
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
@@ -69,7 +62,7 @@ class TrainingPage(Dressed, View):
         row = fill(QHBoxLayout(), self.choose, self.again, self.measure, None)
         plots = TurningRow(self.loss, self.heads)
         present_whole(plots)
-        self._plots = plots
+        self._plots = self.main = plots
         fill(LeastColumn(self), row, self.words, (plots, 1), self.points, None)
         self.dress()
 
@@ -77,10 +70,6 @@ class TrainingPage(Dressed, View):
     def _folder(self) -> str:
         series = self._state.series
         return "" if series is None else series.folder
-
-    def main_picture(self) -> QWidget:
-        """Return both plots."""
-        return self._plots
 
     def _dress(self) -> None:
         for plot in (self.loss, self.heads):

@@ -375,6 +375,7 @@ class MasksPage(View):
         self._batch.left.connect(lambda: session.do(side_requests.leave_batch))
         self._batch.row_chosen.connect(self._draw_row)
         self._maps = MaskMaps()
+        self.main = self._maps.picture
         self._followed = False
         self._maps.clicked.connect(self._lock)
         self._maps.hovered.connect(self._hover)
@@ -385,10 +386,6 @@ class MasksPage(View):
     def tool(self) -> QPushButton:
         """Runs the batch: in sight however far down its sentences stand."""
         return self._batch.run_it
-
-    def main_picture(self) -> QWidget | None:
-        """Return the large mask."""
-        return self._maps.picture
 
     def draw(self, state: State) -> None:
         self._state = state

@@ -78,7 +78,6 @@ class CachePage(Dressed, View):
             set_least(heat_map, LEAST_LINES)
 
     def main_picture(self) -> QWidget | None:
-        """Return the maps, side by side."""
         return self._maps if self._pictures.isVisibleTo(self) else None
 
     def draw(self, state: State) -> None:

@@ -416,7 +416,6 @@ class SearchPage(Dressed, View):
         self.area.setMinimumHeight(8 * line)
 
     def main_picture(self) -> QWidget | None:
-        """Return the tree."""
         return self.area if self._searched.isVisibleTo(self) else None
 
     # ---- drawing ---------------------------------------------------------------
@@ -574,7 +573,6 @@ class HypothesisTable(Dressed, QTableView):
         return None
 
     def table(self) -> Table | None:
-        """Return the numbers for export."""
         return hypotheses_table(self.lines) if self.lines else None
 
     def _pick(self, at: QModelIndex) -> None:

@@ -96,6 +96,7 @@ class PositionInput(Dressed, View):
         for plot, title, box in zip(drawn, self._titles, plots, strict=True):
             fill(LeastColumn(box), title, (plot.widget, 1))
         present_whole(self._sum)
+        self.main = self._sum  # what is added, the sum, and one token's numbers
         fill(LeastColumn(self._sum), (TurningRow(*self.maps), 1), self.numbers)
         below = self.ids, (self._sum, 3), (TurningRow(*plots), 2)
         fill(LeastColumn(both), *below)
@@ -119,10 +120,6 @@ class PositionInput(Dressed, View):
             plot.widget.setMinimumSize(
                 30 * letter_width(metrics), 9 * metrics.lineSpacing()
             )
-
-    def main_picture(self) -> QWidget | None:
-        """Return what is added, the sum, and one token's numbers."""
-        return self._sum
 
     def present(self, *, on: bool) -> None:
         """Leave the numbers room on a screen of large text."""

@@ -1,6 +1,6 @@
 """The Positions tab: the table of positional encodings, and a lab to change it in."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 from PySide6.QtCore import QSignalBlocker, Signal
@@ -46,7 +46,7 @@ from visformer.ui.layout import (
 )
 from visformer.ui.look import theme
 from visformer.ui.look.theme import Dressed, letter_width
-from visformer.ui.views.positions.curves import Curves, plotting_in_pieces
+from visformer.ui.views.positions.curves import Curves
 from visformer.ui.views.positions.position_input import PositionInput
 from visformer.ui.views.positions.words_page import WordsPage
 from visformer.ui.views.view import PagedView, View
@@ -213,7 +213,7 @@ class PositionTable(Dressed, View):
         self._hover = paragraph(_("the cell pointed at"), _(HINT))
         self._range = _Range()
         self._range.changed.connect(self._choose_range)
-        self._heat_map = HeatMap(
+        self._heat_map = self.main = HeatMap(
             _("positional encodings, positions by dimensions"), stretch=4
         )
         self._heat_map.hovered.connect(self._tell)
@@ -240,10 +240,6 @@ class PositionTable(Dressed, View):
         set_least(self._heat_map)
         letter = letter_width(self.fontMetrics())
         self._hover.setMinimumWidth(LEAST_WORDS * letter)
-
-    def main_picture(self) -> QWidget | None:
-        """Return the map of the encodings."""
-        return self._heat_map
 
     def draw(self, state: State) -> None:
         """Show the open model's table; a longer sentence lengthens the first range."""
@@ -341,13 +337,10 @@ class PositionsView(PagedView):
 
     name = "positions"
     pages = PositionTable, PositionInput, WordsPage, PositionLab
+    plots = True
 
     def __init__(self, session: Session) -> None:
         super().__init__(session, NO_POSITIONS)
-
-    @classmethod
-    def imports(cls) -> Iterator[object]:
-        return plotting_in_pieces()
 
 
 def _turned(change: Intervention) -> Intervention:

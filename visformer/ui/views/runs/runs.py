@@ -1,7 +1,7 @@
 """The Runs tab: the runs of the window as a tree, and two of them side by side."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import (
     QEvent,
@@ -66,7 +66,7 @@ class TreePage(Dressed, View):
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self.runs = RunTree()
+        self.runs = self.main = RunTree()
         self.runs.renamed.connect(self._rename)
         self.runs.acts = self.acts
         self.runs.itemSelectionChanged.connect(self._offer)
@@ -94,10 +94,6 @@ class TreePage(Dressed, View):
     def _dress(self) -> None:
         self.runs.setMinimumHeight(LEAST_LINES * self.fontMetrics().lineSpacing())
         self.runs.size_columns()
-
-    def main_picture(self) -> QWidget:
-        """Return the tree."""
-        return self.runs
 
     def draw(self, state: State) -> None:
         """Write the runs."""
@@ -184,12 +180,6 @@ class RunsView(PagedView):
     name = "runs"
     pages = TreePage, ComparePage
     fills = True  # with tables that need all of the width
-
-    @classmethod
-    def imports(cls) -> Iterator[object]:
-        """Import what the pages need."""
-        for page in cls.pages:
-            yield from page.imports()
 
 
 class RunTree(QTreeWidget):

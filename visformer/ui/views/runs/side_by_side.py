@@ -39,7 +39,7 @@ from visformer.ui.layout import (
     set_least,
 )
 from visformer.ui.look.theme import FONT_PALETTE, Dressed
-from visformer.ui.views.positions.curves import Plot, pens, plotting, plotting_in_pieces
+from visformer.ui.views.positions.curves import Plot, pens, plotting
 from visformer.ui.views.view import View
 from visformer.ui.widgets.both_runs import BothMaps
 from visformer.ui.widgets.canvas import MapCell
@@ -62,13 +62,8 @@ MAP_LINES, GRID_LINES, PLOT_LINES = 14, 9, 9  # of text: the least heights
 class ComparePage(Dressed, View):
     """Where two runs part, both maps of a head, log p, and a grid of all heads."""
 
-    name, title = "compare", N_("Compare")
+    name, title, plots = "compare", N_("Compare"), True
     dressed_at = FONT_PALETTE
-
-    @classmethod
-    def imports(cls) -> Iterator[object]:
-        """Import pyqtgraph in pieces."""
-        yield from plotting_in_pieces()
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
