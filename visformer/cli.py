@@ -17,7 +17,7 @@ from visformer.commands.load_options import add_overrides, checkpoint_paths, ove
 from visformer.commands.shared import check_text, complain, explained_qt
 from visformer.errors import InputError, VisformerError, is_memory
 from visformer.files import exists, short
-from visformer.formats.diagnoses import remote_words
+from visformer.formats.foreign import remote_words
 from visformer.language import LANGUAGES, N_, _, sentences, use
 from visformer.screen import check_screen
 from visformer.values.questions import OPTIONS

@@ -16,7 +16,7 @@ from torch import Tensor
 from tests.formats.folders import edit_config, write_letters
 from tests.formats.hostile import STATE, refused_folder, saved
 from visformer.files import short
-from visformer.formats.diagnoses import way_in
+from visformer.formats.foreign import way_in
 from visformer.formats.loading import load
 from visformer.formats.weight_file import read_weights
 

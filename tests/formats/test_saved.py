@@ -17,7 +17,7 @@ from visformer.cli import main
 from visformer.errors import CheckpointError
 from visformer.files import read_regular
 from visformer.formats import weight_file as weights
-from visformer.formats.diagnoses import foreign, remote_words
+from visformer.formats.foreign import foreign, remote_words
 from visformer.formats.loading import checkpoint_files, load
 
 

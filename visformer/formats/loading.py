@@ -21,7 +21,6 @@ from visformer.errors import CheckpointError, InputError
 from visformer.file_kinds import holds_runs
 from visformer.files import exists, is_file, is_folder, listed, read_json, short
 from visformer.formats.asking import questionnaire_for
-from visformer.formats.diagnoses import refuse_other_folders, refuse_other_tensors
 from visformer.formats.fitting import (
     Fit,
     ReferencePair,
@@ -30,6 +29,7 @@ from visformer.formats.fitting import (
     plainest,
     read_references,
 )
+from visformer.formats.foreign import refuse_other_folders, refuse_other_tensors
 from visformer.formats.found_vocabularies import VOCABULARY
 from visformer.formats.given_options import GivenOptions, given_options
 from visformer.formats.hugging_face.folder_files import WEIGHT_FILES

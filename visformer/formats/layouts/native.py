@@ -32,7 +32,8 @@ from visformer.files import (
     short,
     write_whole,
 )
-from visformer.formats.diagnoses import findings_of, remote_words, way_in
+from visformer.formats.diagnoses import findings_of
+from visformer.formats.foreign import remote_words, way_in
 from visformer.formats.given_options import GivenOptions
 from visformer.formats.layout_spec import Files, LayoutSpec
 from visformer.formats.weight_file import WeightFile, Weights, read_weights
