@@ -35,6 +35,7 @@ from visformer.ui.lesson_pages import lesson_page, lesson_pdf
 from visformer.ui.look import theme
 from visformer.ui.views.view import View
 from visformer.ui.widgets.export import (
+    DIRECT,
     PICTURES,
     Drawn,
     Extent,
@@ -100,6 +101,7 @@ class Studio:
         page = Path(options.output).suffix.lower() == PAGE
         change, forced = parse(options.change).filled(), [*map(_forced, options.force)]
         _show(window, size, options)
+        self._paints(False)  # nobody sees what comes before
         if self._app is not None:
             self._app.start(path, options.text, given)
         else:
@@ -122,7 +124,8 @@ class Studio:
         window.resize(size)
         whole, to = width is None and not options.figure, Path(options.output)
         extent = Extent(width, options.scale)
-        self._settle(view)
+        self._paints(True)
+        self._settle(view)  # axes find their places as they are painted
         if not _moves(options):
             picture_file(to, drawing(window) if whole else _figure(window), extent)
             return
@@ -132,6 +135,11 @@ class Studio:
         if not frames:
             raise InputError("This run has no steps to draw: name a .png instead.")
         animation_file(to, frames)
+
+    def _paints(self, on: bool) -> None:
+        """Let what is in the window be painted; the window itself must always be."""
+        for part in self.window.findChildren(QWidget, options=DIRECT):
+            part.setUpdatesEnabled(on)
 
     def _settle(self, view: View) -> None:
         """Wait until all is drawn and in its place."""
