@@ -1,21 +1,24 @@
 from __future__ import annotations
 
 import csv
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtCore import QPoint, QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFont, QGuiApplication, QImage, QPalette
 from PySide6.QtWidgets import QFileDialog, QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
 from tests.ui.exports import csv_of
 from tests.ui.painted import painted
+from visformer.pictures.attention.mosaic import pooled
 from visformer.pictures.picture import HIGH, LOW, MASKED, NAN, Label, Matrix, codes
 from visformer.ui.widgets.canvas import FAINT, Canvas
+from visformer.ui.widgets.cell_pixels import cells_in_sight
 from visformer.ui.widgets.colour_bar import colour_table
 from visformer.ui.widgets.export import CSV, FORMATS, PNG, Format
 from visformer.ui.widgets.heatmap import HeatMap
@@ -358,20 +361,21 @@ def test_rows_ahead_are_faint_and_stand_where_they_will_be(qtbot: QtBot) -> None
     canvas.digits = False
     canvas.resize(200, 200)
     canvas.set_whole(2, 2)
-    run = np.array([[HIGH, LOW], [LOW, HIGH]], np.uint8)
+    shades = np.eye(2, dtype=np.float32)
+    run = codes(shades)
     table = colour_table(canvas.palette())
 
     def seen(x: int, y: int) -> list[int]:
         colour = canvas.grab().toImage().pixelColor(x, y)
         return [colour.red(), colour.green(), colour.blue()]
 
-    canvas.draw(run[:1], None, table)
+    canvas.draw(shades[:1], None, table)
     window = seen(150, 150)
     canvas.draw_ahead(run)
     full = seen(50, 50)
     faint = [a + FAINT * (b - a) for a, b in zip(window, full, strict=True)]
     assert np.abs(np.subtract(seen(150, 150), faint)).max() <= 2
-    canvas.draw(run, None, table)
+    canvas.draw(shades, None, table)
     assert seen(150, 150) == full
 
 
@@ -388,3 +392,25 @@ def test_what_the_current_row_reads_most_is_always_named(qtbot: QtBot) -> None:
         named = [word.text for word in painted(shown, shown.column_labels).words]
         assert any(f"{most}" in name.split() for name in named)
         assert len(named) < 30
+
+
+@pytest.mark.parametrize("hidden", ["none", "some", "rows"])
+def test_what_is_in_sight_of_many_cells_has_the_codes_of_all(hidden: str) -> None:
+    random = np.random.default_rng(0)
+    shades = random.random((60, 45), np.float32) ** 20
+    shades[7, 3], shades[20:30, 20:30] = np.nan, 0
+    masked = None
+    if hidden != "none":
+        masked = random.random(shades.shape) < 0.5
+        masked[20:30, 20:30] = True
+        shades[masked & (random.random(shades.shape) < 0.9)] = 0
+    if hidden == "rows":
+        masked = np.broadcast_to(shades[:1] == 0, shades.shape)
+    whole = codes(shades, masked)
+    for view in (QRectF(0, 0, 45, 60), QRectF(10.5, 5.5, 20, 40), QRectF(3, 7, 1, 1)):
+        made, rect = cells_in_sight(shades, masked, view, 9, 10)
+        top, left = int(view.top()), int(view.left())
+        part = whole[top : math.ceil(view.bottom()), left : math.ceil(view.right())]
+        factors = max(1, part.shape[0] // 10), max(1, part.shape[1] // 9)
+        assert np.array_equal(made, pooled(part, factors)) is True
+        assert (rect.top(), rect.left()) == (top, left)

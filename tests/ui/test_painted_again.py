@@ -19,7 +19,6 @@ from tests.ui.windows import Pair
 from visformer.bench.windows import attention_of
 from visformer.engine.messages import Finished
 from visformer.engine.mirror import Decoded
-from visformer.pictures.picture import HIGH, MASKED, NAN
 from visformer.pictures.selection import AttentionCell
 from visformer.session.runs import show_trace
 from visformer.ui.look.theme import set_motion
@@ -167,9 +166,9 @@ def test_hatching_hangs_on_no_clip(qtbot: QtBot) -> None:
         canvas.resize(side, side)
         canvas.set_whole(most, most)
         for count in range(10, 26, 5):
-            codes = np.full((count, count), NAN, np.uint8)
-            codes[: count - 2] = np.where(later, MASKED, HIGH)[: count - 2, :count]
-            canvas.draw(codes, later[:count, :count], table)
+            shades = np.full((count, count), np.nan, np.float32)
+            shades[: count - 2] = np.where(later, 0, 1)[: count - 2, :count]
+            canvas.draw(shades, later[:count, :count], table)
             shown = canvas.grab().toImage()
             QApplication.sendEvent(canvas, QEvent(QEvent.Type.FontChange))
             assert shown == canvas.grab().toImage(), (side, count)

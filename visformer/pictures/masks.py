@@ -107,14 +107,16 @@ def padding_mask(trace: Trace, kind: Kind) -> Bools:
 def causal_mask(trace: Trace, kind: Kind) -> Bools:
     """Return where the key is not later, bool [Q, K]; all True but for the decoder."""
     queries, keys = trace.tokens(kind)
-    after = later(len(queries), len(keys))
-    return ~after if kind == "decoder" else np.ones_like(after)
+    if kind != "decoder":
+        return np.broadcast_to(np.True_, (len(queries), len(keys)))
+    return ~later(len(queries), len(keys))
 
 
 def mask_picture(trace: Trace, kind: Kind, part: MaskPart, layer: int) -> Matrix:
     """Return one part of a layer's mask as a picture: 1 is True, 0 is False."""
     mask = part_mask(trace, kind, part, layer)
-    numbers = mask.astype(np.float32)
+    solid = mask.all()  # one number stands for all: a long sentence has millions
+    numbers = np.broadcast_to(np.float32(1), mask.shape) if solid else mask.astype("f4")
     rows, columns = labels(trace, kind)
     fields = {"kind": _(KIND_NAMES[kind]), "mask": _(PART_NAMES[part])}
     title = _("{kind}: {mask}", **fields)
@@ -134,7 +136,7 @@ def mask_picture(trace: Trace, kind: Kind, part: MaskPart, layer: int) -> Matrix
         column_role="key",
         note="" if mask.size else _(NO_CELLS),
         border=border(trace, kind),
-        masked=~mask,
+        masked=None if solid else ~mask,
     )
 
 

@@ -230,9 +230,10 @@ def is_same(one: Matrix | Numbers, other: Matrix | Numbers | None) -> bool:
 
 def _equal(one: object, other: object) -> bool:
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
-        if one.shape != other.shape or one[:1].tobytes() != other[:1].tobytes():
-            return False
-        return one.tobytes() == other.tobytes()
+        if one is other or (one.shape, one.dtype) != (other.shape, other.dtype):
+            return one is other
+        bits = f"u{one.itemsize}"  # NaN is equal to itself
+        return bool((one.view(bits) == other.view(bits)).all())
     return bool(type(one) is type(other) and one == other)
 
 

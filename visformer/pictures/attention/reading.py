@@ -189,12 +189,12 @@ def reading(
     if not look.raw:
         mask = _masked(trace, look, kind, layer)
         return _changed(replace(shown, masked=mask), trace, look)
-    rows, columns = labels(trace, kind)
+    (rows, columns), mask = labels(trace, kind), trace.mask(kind, layer)
     return replace(
         shown,
         rows=rows,
         columns=columns,
-        masked=~trace.mask(kind, layer),
+        masked=None if mask.all() else ~mask,
         border=border(trace, kind),
     )
 

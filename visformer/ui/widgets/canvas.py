@@ -20,7 +20,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QAbstractScrollArea, QApplication, QWidget
 
-from visformer.pictures.picture import NAN, NOTHING, Bytes
+from visformer.pictures.picture import NOTHING, Bytes, codes
 from visformer.ui.widgets.cell_pixels import (
     CellRun,
     cells_in_sight,
@@ -85,15 +85,15 @@ class Canvas(QWidget):
         self._kept = QPixmap()  # the cells as they are painted
         self._stale = QRegion()  # what of them is to be painted again
         self._ahead = NOTHING  # codes of a whole run: its later rows are faint
-        self._codes = self._looks = NOTHING  # and which of them are hatched, too
+        self._shade: Floats = np.zeros((0, 0), np.float32)
+        self._looks = NOTHING  # all codes, and which of the cells are hatched, too
         self._values: Floats | None = None
         self._bars: Floats | None = None
         self.digits = True  # written in cells that are large enough
         self._colours = colour_table(self.palette())
         self._masked: Bools | None = None
         self._hatched: list[CellRun] | None = None  # visible hidden cells, once needed
-        self._unknown: Bools | None = None  # cells that are NaN, if there are any
-        self._crossed: list[CellRun] = []  # visible ones, found with the hatched
+        self._crossed: list[CellRun] = []  # NaN, found with the hatched
         self._alarms: list[list[int]] = []  # rows and columns
         self._border: tuple[int, int] | None = None  # rows and columns of a prompt
         self._framed: slice | None = None  # columns
@@ -109,24 +109,28 @@ class Canvas(QWidget):
 
     def draw(
         self,
-        codes: Bytes,
+        shade: Floats,
         masked: Bools | None,
         table: Bytes,
         values: Floats | None = None,
         bars: Floats | None = None,
     ) -> None:
-        """Show codes [R, C] of ``values``, which are written too; R or C may be 0.
+        """Show shades [R, C] of ``values``, which are written too; R or C may be 0.
 
-        ``bars`` [R, C] in [0, 1]: how far a bar reaches across each cell.
+        Of very many only those in sight become colours. ``bars`` [R, C] in [0, 1]: how
+        far a bar reaches across each cell.
         """
-        before = self._looks
-        same = table is self._colours and codes.size <= WHOLE_UP_TO
-        self._codes, self._colours, self.cells = codes, table, NOTHING
+        before, few = self._looks, shade.size <= WHOLE_UP_TO
+        same = table is self._colours and few
+        masked = masked if masked is not None and masked.any() else None
+        self._shade, self._masked, self._colours = shade, masked, table
         self._values, self._bars = values, bars
-        self._masked = masked if masked is not None and masked.any() else None
-        self._hatched = None
-        self._looks = codes if self._masked is None else codes + HATCHED * self._masked
-        self._unknown = codes == NAN if codes.max(initial=0) == NAN else None
+        self._hatched, self._looks, self.cells = None, NOTHING, NOTHING
+        if few:
+            self.cells = codes(shade, masked)
+            self._looks = self.cells
+            if masked is not None:
+                self._looks = self.cells + HATCHED * masked
         self._show_image()
         # numbers are all written in the one way that tells them apart
         if same and bars is None and not self._writes_digits:
@@ -213,13 +217,10 @@ class Canvas(QWidget):
 
     def _show_image(self) -> None:
         """Choose the cells; of very many, the largest visible one of each pixel."""
-        codes = self._codes
-        rect = QRectF(0, 0, codes.shape[1], codes.shape[0])
-        if codes.size > WHOLE_UP_TO:
-            codes, rect = cells_in_sight(codes, self.view, self.width(), self.height())
-        elif codes is self.cells:
-            return
-        self.cells, self._rect = codes, rect
+        self._rect = QRectF(0, 0, self._shade.shape[1], self._shade.shape[0])
+        if self._shade.size > WHOLE_UP_TO:
+            cells, size = (self._shade, self._masked), (self.width(), self.height())
+            self.cells, self._rect = cells_in_sight(*cells, self.view, *size)
 
     # ---- painting --------------------------------------------------------------
 
@@ -292,15 +293,16 @@ class Canvas(QWidget):
         self._hatch(painter, palette, part)
         if self._values is not None and self._writes_digits:
             colours, room = inks(self._colours, palette), QRectF(self.rect())
-            values = self._values
-            paint_digits(painter, values, self._codes, colours, self.view, room)
+            numbers = self._values, self._shade, self._masked
+            paint_digits(painter, *numbers, colours, self.view, room)
 
     def _paint_ahead(self, painter: QPainter, part: QRect) -> None:
         """Paint the run's rows below those shown, each where it will stand."""
-        if not self._codes.size or len(self._ahead) <= len(self._codes):
+        shown = len(self._shade)
+        if not self._shade.size or len(self._ahead) <= shown:
             return
         ratio, corner = self.devicePixelRatioF(), self._pixels(QRectF()).topLeft()
-        edge = self._pixels(QRectF(0, len(self._codes), 0, 0)).top()
+        edge = self._pixels(QRectF(0, shown, 0, 0)).top()
         below = QRectF(self.rect())
         below.setTop(max(below.top(), first_pixel(edge, ratio)))
         painter.save()
@@ -314,11 +316,11 @@ class Canvas(QWidget):
         if min(self._pitch) < HATCHED_FROM:
             return
         if self._hatched is None:
-            masked, unknown = self._masked, self._unknown
-            self._crossed = [] if unknown is None else hidden_runs(unknown, self.view)
-            if masked is not None and unknown is not None:
-                masked = masked & ~unknown
-            self._hatched = [] if masked is None else hidden_runs(masked, self.view)
+            masked, unknown = self._masked, np.isnan(self._shade)
+            self._crossed = hidden_runs(unknown, self.view)
+            self._hatched = []
+            if masked is not None:
+                self._hatched = hidden_runs(masked & ~unknown, self.view)
         colour = palette.color(QPalette.ColorRole.PlaceholderText)
         colour.setAlphaF(0.45)
         painter.setPen(Qt.PenStyle.NoPen)
@@ -392,7 +394,7 @@ class Canvas(QWidget):
             return None
         cells = self._cells_at(at)
         row, column = math.floor(cells.y()), math.floor(cells.x())
-        rows, columns = self._codes.shape
+        rows, columns = self._shade.shape
         return MapCell(row, column) if row < rows and column < columns else None
 
     def _cells_at(self, at: QPointF) -> QPointF:

@@ -22,7 +22,7 @@ from PySide6.QtGui import (
 )
 
 from visformer.pictures.attention.mosaic import Mosaic, pooled
-from visformer.pictures.picture import MASKED, Bytes
+from visformer.pictures.picture import MASKED, Bytes, codes
 from visformer.ui.widgets.colour_bar import image_of
 from visformer.values.arrays import Bools, Floats, read_only
 from visformer.words import NOUGHT, decimals, share
@@ -177,20 +177,22 @@ def new_parts(
 
 
 def cells_in_sight(
-    codes: Bytes, view: QRectF, width: int, height: int
+    shade: Floats, masked: Bools | None, view: QRectF, width: int, height: int
 ) -> tuple[Bytes, QRectF]:
-    """Cut out what is visible: about one cell per pixel at most, its largest."""
+    """Return the codes of what is visible, and where it lies, in cells.
+
+    That is about one cell per pixel at most, the largest of some; it is shown as masked
+    where all of them are. ``width`` and ``height`` are in pixels.
+    """
     top, left = math.floor(view.top()), math.floor(view.left())
-    part = codes[top : math.ceil(view.bottom()), left : math.ceil(view.right())]
+    cut = np.s_[top : math.ceil(view.bottom()), left : math.ceil(view.right())]
+    part = shade[cut]
     rows = max(1, part.shape[0] // max(1, height))
     columns = max(1, part.shape[1] // max(1, width))
-    rect = QRectF(left, top, part.shape[1], part.shape[0])
-    if part.size == 0 or rows == columns == 1:
-        return np.ascontiguousarray(part), rect
-    reduced = pooled(part, (rows, columns))
-    rect.setHeight(reduced.shape[0] * rows)
-    rect.setWidth(reduced.shape[1] * columns)
-    return np.ascontiguousarray(reduced), rect
+    hidden = None if masked is None else ~pooled(~masked[cut], (rows, columns))
+    made = codes(np.ascontiguousarray(pooled(part, (rows, columns))), hidden)
+    rect = QRectF(left, top, made.shape[1] * columns, made.shape[0] * rows)
+    return made, rect
 
 
 LEAST = 24, 18  # pixels: width and height of a cell that has room for a number
@@ -209,7 +211,8 @@ def have_room(view: QRectF, room: QRectF) -> bool:
 def paint_digits(
     painter: QPainter,
     values: Floats,
-    codes: Bytes,
+    shade: Floats,
+    masked: Bools | None,
     inks: list[QColor],
     view: QRectF,
     room: QRectF,
@@ -217,8 +220,9 @@ def paint_digits(
     """Write the numbers [R, C] of the visible cells, which ``have_room``.
 
     Their size grows with the cells. A weight that would be written as nearly 0 is left
-    out, and all of them where one is too wide. ``codes`` [R, C] index ``inks``;
-    ``view`` is what is visible, in cells, and ``room`` where that is, in pixels.
+    out, and all of them where one is too wide. The codes of ``shade`` and ``masked``
+    [R, C] index ``inks``; ``view`` is what is visible, in cells, and ``room`` where
+    that is, in pixels.
     """
     if not values.size:
         return
@@ -226,8 +230,8 @@ def paint_digits(
     rows = range(max(0, math.floor(view.top())), _end(view.bottom(), values.shape[0]))
     first = max(0, math.floor(view.left()))
     last = _end(view.right(), values.shape[1])
-    part = values[rows.start : rows.stop, first:last]
-    written = _fitting(painter.font(), part, wide, high)
+    cut = np.s_[rows.start : rows.stop, first:last]
+    written = _fitting(painter.font(), values[cut], wide, high)
     if written is None:
         return
     font, texts = written
@@ -235,11 +239,13 @@ def paint_digits(
     metrics = QFontMetricsF(font)
     widths = {text: metrics.horizontalAdvance(text) for text in set(texts)}
     down = (high + metrics.ascent() - metrics.descent()) / 2
-    each = iter(texts)
+    hidden = None if masked is None else np.ascontiguousarray(masked[cut])
+    of_cells = codes(np.ascontiguousarray(shade[cut]), hidden).ravel().tolist()
+    each = zip(texts, of_cells, strict=True)
     for row in rows:
         y = (row - view.y()) * high + down
         for column in range(first, last):
-            text, code = next(each), codes[row, column]
+            text, code = next(each)
             if code == MASKED or text == NOUGHT:
                 continue
             painter.setPen(inks[code])

@@ -15,7 +15,7 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from visformer.language import N_, _
 from visformer.pictures.attention.gist import Gist
-from visformer.pictures.picture import Matrix, Table, codes
+from visformer.pictures.picture import Matrix, Table
 from visformer.ui.layout import SingleShot
 from visformer.ui.look.icons import paint_sign
 from visformer.ui.look.theme import (
@@ -235,9 +235,8 @@ class HeatMap(Dressed, QWidget):
         colours = colour_table(self.palette(), signed=matrix.signed)
         bars = matrix.shade if matrix.bars else None
         shades = matrix.shade if bars is None else np.zeros_like(bars)
-        cell_codes = codes(shades, matrix.masked)
         values = None if matrix.boolean else matrix.values
-        self.canvas.draw(cell_codes, matrix.masked, colours, values, bars)
+        self.canvas.draw(shades, matrix.masked, colours, values, bars)
         self.canvas.draw_ahead(matrix.ahead)
         self.bar.draw(matrix, colours)
 

@@ -72,6 +72,7 @@ from visformer.values.step import Strategy
 from visformer.values.trace import Trace
 
 LEAST = 440, 330  # of the window, in pixels
+LONG = 1024  # tokens of both sides: with more, pictures and words have a turn each
 
 
 class MainWindow(WindowParts):
@@ -438,6 +439,10 @@ class HeldKeys(QObject):
     def _draw_late(self) -> None:
         if self._state is not None:
             self.draw(self._state)
+
+
+def _is_long(trace: Trace | None) -> bool:
+    return trace is not None and len(trace.source) + len(trace) > LONG
 
 
 def wire(window: MainWindow) -> None:
