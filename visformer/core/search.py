@@ -26,7 +26,7 @@ from visformer.language import _
 from visformer.values.beam_search import BeamSearch, EndedBeam, score
 from visformer.values.config import ModelConfig
 
-BATCH_TOKENS = 2048  # source tokens decoded at once, times the number of beams
+BATCH_TOKENS = 2048  # source tokens decoded at once, fewer with more than four beams
 Result = TypeVar("Result")
 
 
@@ -145,13 +145,13 @@ def _batches(
     config: ModelConfig, sources: Sequence[Sequence[int]], beam: int, threads: int = 1
 ) -> list[list[int]]:
     """Group sources of similar length: their indices. All threads get some."""
-    most = BATCH_TOKENS
+    most = BATCH_TOKENS * 4 // max(4, beam)
     if threads > 1:
-        share = beam * sum(map(len, sources)) // (2 * threads)
+        share = sum(map(len, sources)) // (2 * threads)
         most = min(most, max(most // 4, share))
     batches: list[list[int]] = []
     for index in sorted(range(len(sources)), key=lambda i: len(sources[i])):
-        size = len(sources[index]) * beam  # the longest so far
+        size = len(sources[index])  # the longest so far
         full = not batches or size * (len(batches[-1]) + 1) > most
         if full or not _together(config, sources[batches[-1][0]], sources[index]):
             batches.append([])
