@@ -62,11 +62,22 @@ class DecoderState:
         hidden = self.padding.source_keys and not bool(readable.all())
         self.readable = readable[:, None] if hidden else None  # [B, 1, S]
         alone = batch == 1 and memory.device.type == "cpu"
-        room = limit if alone else min(limit, ROOM)
-        shape = (2 * len(packed.layers), batch, heads, room, config.head_size)
-        self.cache = memory.new_empty(shape)  # [2 L, N, H, room, d]
+        self.cache = self._empty(batch, limit if alone else min(limit, ROOM))
+        self._spare = self.cache[:0]  # memory that is used in turn with the cache's
         self.visible: Tensor | None = None  # bool [N, length], None: all
         self._one_row = OneRow(packed, self.cache, self.memory) if alone else None
+
+    def _empty(self, batch: int, room: int) -> Tensor:
+        """Return a cache of no contents, [N, 2 L, H, room, d].
+
+        Hypotheses are copied by their rows, so each row of several lies in one piece.
+        """
+        config, layers = self.packed.model.config, 2 * len(self.packed.layers)
+        shape = batch, layers, config.heads, room, config.head_size
+        if batch == 1:
+            return self.memory[0].new_empty(shape)
+        strided = self.memory[0].new_empty(batch, room, layers, *shape[2::2])
+        return strided.permute(0, 2, 3, 1, 4)
 
     @property
     def lookup(self) -> Lookup:
@@ -104,10 +115,16 @@ class DecoderState:
             self.memory = [part[: len(sentences)] for part in self.memory]
             self.readable = None if self.readable is None else self.readable[sentences]
         moved = _moved(rows)
-        if len(moved):
-            seen = self.cache[:, :, :, : self.length]
-            seen[:, moved] = seen[:, rows[moved]]
-        self.cache = self.cache[:, : len(rows)]
+        seen = self.cache[..., : self.length, :]
+        if 8 * len(moved) > len(rows):  # new memory would cost more than its contents
+            if len(self._spare) < len(rows):
+                self._spare = self._empty(len(rows), self.cache.shape[3])
+            made = self._spare[: len(rows)]
+            torch.index_select(seen, 0, rows, out=made[..., : self.length, :])
+            self._spare, self.cache = self.cache, made
+        elif len(moved):
+            seen[moved] = seen[rows[moved]]
+        self.cache = self.cache[: len(rows)]
         if self.visible is not None:
             self.visible = self.visible[rows]
 
@@ -132,13 +149,14 @@ class DecoderState:
         return rows.view(batch, count, -1)
 
     def _make_room(self, length: int) -> None:
-        """Let the cache hold this many rows: short ones lie close together."""
-        layers, batch, heads, room, size = self.cache.shape
+        """Let the cache hold this many rows."""
+        room = self.cache.shape[3]
         if length > room:
-            room = min(self.limit, max(2 * room, length))
-            larger = self.cache.new_empty(layers, batch, heads, room, size)
-            larger[:, :, :, : self.length] = self.cache[:, :, :, : self.length]
-            self.cache = larger
+            larger = self._empty(
+                len(self.cache), min(self.limit, max(2 * room, length))
+            )
+            larger[..., : self.length, :] = self.cache[..., : self.length, :]
+            self.cache, self._spare = larger, larger[:0]
 
     def _mask(self, count: int, visible: Tensor | None, batch: int) -> Tensor | None:
         """Self-attention mask of the new rows, [B, n, length]; None: all allowed."""
@@ -203,12 +221,11 @@ class DecoderState:
 
     def _remember(self, index: int, qkv: Tensor) -> tuple[Tensor, Tensor]:
         """Store the new keys and values -> all of them, [B, H, length, d] each."""
-        _, batch, heads, _, size = self.cache.shape
-        parts = qkv.view(batch, -1, 3, heads, size).permute(2, 0, 3, 1, 4)[1:]
-        stored = self.cache[2 * index : 2 * index + 2]  # [2, B, H, limit, d]
-        stored[:, :, :, self.length - parts.shape[3] : self.length] = parts
-        seen = stored[:, :, :, : self.length]  # [2, B, H, length, d]
-        return seen[0], seen[1]
+        batch, _, heads, _, size = self.cache.shape
+        parts = qkv.view(batch, -1, 3, heads, size).permute(0, 2, 3, 1, 4)[:, 1:]
+        seen = self.cache[:, 2 * index : 2 * index + 2, :, : self.length]
+        seen[:, :, :, self.length - parts.shape[3] :] = parts  # [B, 2, H, length, d]
+        return seen[:, 0], seen[:, 1]
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         """Attend from q [B n, D] to k and v [B, H, K, d] -> heads joined [B n, D]."""
@@ -245,7 +262,7 @@ class OneRow:
     def __init__(
         self, packed: PackedDecoder, cache: Tensor, memory: Sequence[Tensor]
     ) -> None:
-        """``cache`` [2 L, 1, H, limit, d] will be written to; all are on the CPU.
+        """``cache`` [1, 2 L, H, limit, d] will be written to; all are on the CPU.
 
         ``memory`` holds the cross attention's keys and values, [1, H, S, d] each.
         """
@@ -257,7 +274,7 @@ class OneRow:
         self._layers, self._norm_first = packed.layers, model.config.norm_first
         self._norms = [tuple(map(_on_arrays, part.norms)) for part in packed.layers]
         self._final = _on_arrays(model.decoder.norm)
-        self._cache = cache[:, 0].numpy()
+        self._cache = cache[0].numpy()
         self._memory = [part[0].numpy() for part in memory]
         self._heads = model.config.heads
 

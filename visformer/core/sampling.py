@@ -71,6 +71,7 @@ def filtered(logits: Tensor, top_k: int, top_p: float) -> Tensor:
 
 
 FEW = 1024  # scores of a row that are simply sorted, as all are on a GPU
+BLOCK = 64  # scores of which only the highest is compared at first
 
 
 def best_first(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -81,7 +82,7 @@ def best_first(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
         ordered = scores.sort(dim=-1, descending=True, stable=True)
         return ordered.values[:, :count], ordered.indices[:, :count]
     # topk takes any of several equal scores: at its end another may belong there
-    more, ids = scores.topk(min(count + 1, scores.shape[-1]), -1)
+    more, ids = _highest(scores, min(count + 1, scores.shape[-1]))
     top, ids = more[:, :count], ids[:, :count]
     falls = more[:, :-1] > more[:, 1:]  # not where two are equal or one is NaN
     if not bool(falls.all()):
@@ -91,6 +92,21 @@ def best_first(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
         order = scores.gather(-1, ids).sort(dim=-1, descending=True, stable=True)
         top, ids = order.values, ids.gather(-1, order.indices)
     return top, ids
+
+
+def _highest(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return ``topk`` of scores [N, V], of the blocks that can have some of them."""
+    blocks, rest = divmod(scores.shape[-1], BLOCK)
+    if blocks < 4 * count:
+        return scores.topk(count, -1)
+    heads = scores[:, : blocks * BLOCK].unflatten(1, (blocks, BLOCK)).amax(-1)
+    first = BLOCK * heads.topk(count, -1).indices[:, :, None]  # [N, count, 1]
+    within = torch.arange(BLOCK, device=scores.device)
+    ids = (first + within).flatten(1)  # [N, count * BLOCK]
+    last = blocks * BLOCK + within[:rest].expand(len(ids), -1)  # [N, rest]
+    ids = torch.cat([ids, last], 1)
+    top, at = scores.gather(1, ids).topk(count, -1)
+    return top, ids.gather(1, at)
 
 
 def most_probable(logits: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -26,7 +26,7 @@ from visformer.language import _
 from visformer.values.beam_search import BeamSearch, EndedBeam, score
 from visformer.values.config import ModelConfig
 
-BATCH_TOKENS = 2048  # source tokens decoded at once, fewer with more than four beams
+BATCH_TOKENS = 8192  # source tokens decoded at once, times the number of beams
 Result = TypeVar("Result")
 
 
@@ -145,7 +145,7 @@ def _batches(
     config: ModelConfig, sources: Sequence[Sequence[int]], beam: int, threads: int = 1
 ) -> list[list[int]]:
     """Group sources of similar length: their indices. All threads get some."""
-    most = BATCH_TOKENS * 4 // max(4, beam)
+    most = BATCH_TOKENS // max(2, beam)  # more would gain nothing without beams
     if threads > 1:
         share = sum(map(len, sources)) // (2 * threads)
         most = min(most, max(most // 4, share))
