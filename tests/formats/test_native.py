@@ -69,11 +69,14 @@ def test_model_is_ready_to_run(tmp_path: Path) -> None:
     assert {tensor.dtype for tensor in model.state_dict().values()} == {torch.float32}
 
 
-def test_opening_loads_no_compiler(tmp_path: Path) -> None:
+def test_opening_and_watching_load_no_compiler(tmp_path: Path) -> None:
+    """It is 800 modules, which take 2 s."""
     program = (
-        "import sys; from visformer.formats.loading import load; "
+        "import sys, torch, visformer; from visformer.formats.loading import load; "
         f"load({str(write_letters(tmp_path))!r}, device='cpu'); "
-        "sys.exit('sympy' in sys.modules)"
+        "layer = torch.nn.TransformerEncoderLayer(8, 2, 8, batch_first=True).eval(); "
+        "assert visformer.watch(layer)(torch.zeros(1, 3, 8)).attentions; "
+        "sys.exit(bool({'sympy', 'torch._dynamo'} & {*sys.modules}))"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 

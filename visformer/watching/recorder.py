@@ -3,6 +3,7 @@
 import logging
 import math
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -12,6 +13,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tag, Tensor
 from torch._C import DispatchKey
+from torch._compile import _disable_dynamo
 from torch._ops import HigherOrderOperator
 from torch.nested._internal.nested_tensor import NestedTensor
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -103,6 +105,11 @@ class Recorder(TorchDispatchMode):
 
     supports_higher_order_operators = True
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Do without torch's guard, which imports the compiler: that takes 2 s."""
+        return False
+
     def __init__(
         self,
         ledger: Ledger,
@@ -137,8 +144,18 @@ class Recorder(TorchDispatchMode):
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Run one operation and record its result."""
-        given = dict(kwargs or {})
+        """Run one operation and record its result; none of this is ever compiled."""
+        compiles = "torch._dynamo" in sys.modules
+        recorded = self._uncompiled if compiles else self._recorded
+        return recorded(func, types, args, dict(kwargs or {}))
+
+    def _recorded(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...],
+        given: dict[str, Any],
+    ) -> Any:
         if torch._C._current_graph_task_id() != -1:  # a backward pass
             return func(*args, **given)
         if isinstance(func, HigherOrderOperator):
@@ -164,6 +181,8 @@ class Recorder(TorchDispatchMode):
             log.debug("%s: %s", name, stack_words(error))
             self.see("unknown", name=name)
         return out
+
+    _uncompiled = _disable_dynamo(_recorded)
 
     def _higher_order(
         self, func: HigherOrderOperator, args: tuple[Any, ...], kwargs: dict[str, Any]
