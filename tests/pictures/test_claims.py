@@ -53,12 +53,19 @@ def templates_in(file: Path) -> Iterator[str]:
 
 ROOMS = "pictures", "values"
 PACKAGE = Path(visformer.__file__).parent
-IN_CODE = {  # of these rooms, each with the file that has it
-    words: file
-    for room in ROOMS
-    for file in sorted((PACKAGE / room).rglob("*.py"))
-    for words in templates_in(file)
-}
+
+
+@cache
+def in_rooms() -> dict[str, Path]:
+    """Return the templates of these rooms, each with the file that has it."""
+    return {
+        words: file
+        for room in ROOMS
+        for file in sorted((PACKAGE / room).rglob("*.py"))
+        for words in templates_in(file)
+    }
+
+
 TWICE = {f"pre-norm, {change}" for change in CHANGES}  # of another model, too
 OFTEN = (  # of the changes: one of each sort, and what broke once
     *("causal off", "causal +1", "causal -1", "causal off @ L2", "multiply"),
@@ -86,7 +93,7 @@ def swept(name: str, *, fine: bool) -> tuple[list[str], frozenset[str]]:
     false: dict[str, str] = {}
     heard = set()
     run = replace(swept_run(name), fine=fine)
-    for one in said(run, IN_CODE.keys() | CLAIMS.keys()):
+    for one in said(run, in_rooms().keys() | CLAIMS.keys()):
         heard.add(one.template)
         claim = CLAIMS.get(one.template)
         if claim is not None and one.template not in false and not claim(one):
@@ -151,7 +158,7 @@ MATTERS = re.compile(
 
 def templates() -> Iterator[str]:
     """Yield the sentences of pictures/ about what claims are made of."""
-    for words, file in IN_CODE.items():
+    for words, file in in_rooms().items():
         plain = re.sub(r"\{(?!share)[^}]*\}", "", words)
         if PACKAGE / "pictures" in file.parents and MATTERS.search(plain):
             yield words

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -111,9 +112,11 @@ def checked(watched: Watched, attentions: list[tuple[Attention, Any, Any]]) -> N
             torch.testing.assert_close(torch.tensor(seen.weights[row]), right)
 
 
-@pytest.mark.parametrize("given", [SOURCE, nested(SOURCE)], ids=["list", "nested"])
-def test_sentences_are_seen_padded_with_their_names(given: Any) -> None:
-    model = Layers().eval()
+@pytest.mark.parametrize("made", [list, nested])
+def test_sentences_are_seen_padded_with_their_names(
+    made: Callable[[list[Tensor]], Any],
+) -> None:
+    given, model = made(SOURCE), Layers().eval()
     watched = watch(model, pad=14)(given)
     first = model.embedded(given).unbind()
     second = (y := model.embedded(given)) + model.layers[0](y, y)
