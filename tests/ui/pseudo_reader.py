@@ -205,6 +205,6 @@ class Reader:
             for cell in CELLS:
                 if cell.row < len(matrix.rows) and cell.column < len(matrix.columns):
                     heat_map.hovered.emit(cell)
-                    for label in view.findChildren(QLabel):
-                        self.note(label.text())
+                    for text in {label.text() for label in view.findChildren(QLabel)}:
+                        self.note(text)
             heat_map.hovered.emit(None)

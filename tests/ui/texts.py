@@ -30,8 +30,11 @@ ROLES = (
 
 
 def texts(root: QWidget) -> Iterator[str]:
-    """Yield the texts of a widget, its children, their menus and tables, as read."""
-    return map(_as_read, _all_texts(root))
+    """Yield the texts of a widget, its children, their menus and tables, as read.
+
+    Each comes once: of most widgets, most are empty.
+    """
+    return map(_as_read, dict.fromkeys(_all_texts(root)))
 
 
 def _as_read(text: str) -> str:
