@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 
@@ -63,13 +64,17 @@ def pages(window: MainWindow) -> Iterator[str]:
 
 @pytest.mark.parametrize("kinds", SUBSETS, ids="+".join)
 def test_every_tab_and_page_draws(window: MainWindow, kinds: tuple[Kind, ...]) -> None:
-    """One window shows one Trace after the other: what one leaves must not stay."""
-    for case in some(kinds):
+    """One window shows one Trace after the other: what one leaves must not stay.
+
+    Each page is painted at one step of each Trace, the first or the last by turns.
+    """
+    for turn, case in enumerate(some(kinds)):
         show_in(window, case.trace)
-        for _page in pages(window):
-            for step in (0, len(case.trace)):
+        for at, _page in enumerate(pages(window)):
+            steps = 0, len(case.trace)
+            for step in steps if (at + turn) % 2 else steps[::-1]:
                 window.session.set(step=step)
-                window.grab()
+            window.grab()
             for kind in KINDS:
                 window.choose_kind(kind)
                 assert window.session.state.kind in kinds
@@ -97,15 +102,18 @@ def test_every_stage_draws(qtbot: QtBot, kinds: tuple[Kind, ...]) -> None:
 def test_every_form_and_summary_draws(
     window: MainWindow, kinds: tuple[Kind, ...]
 ) -> None:
-    for case in some(kinds):
+    """Each summary is painted as it is and of words alone, by turns of the Traces."""
+    for turn, case in enumerate(some(kinds)):
         show_in(window, case.trace)
         window.session.set(tab="attention")
-        for summary, form in zip(SUMMARIES, cycle(FORMS), strict=False):
-            window.session.set(look=Look(form=form, summary=summary))
-            window.grab()
+        for at, (summary, form) in enumerate(
+            zip(SUMMARIES, cycle(FORMS), strict=False)
+        ):
+            look = Look(form=form, summary=summary)
             hide: frozenset[TokenGroup] = frozenset({"special", "punctuation"})
-            look = Look(form=form, summary=summary, words=True, hide=hide)
-            window.session.set(look=look)
+            fewer = replace(look, words=True, hide=hide)
+            for drawn in (look, fewer) if (at + turn) % 2 else (fewer, look):
+                window.session.set(look=drawn)
             window.grab()
         window.session.set(look=Look())
 

@@ -63,8 +63,9 @@ def whole(family: str, model: Any, trace: Trace) -> Tensor:
     return logits
 
 
-@pytest.mark.parametrize("cache", [True, False], ids=["cache", "no cache"])
-@pytest.mark.parametrize("beams", [1, 3])
+@pytest.mark.parametrize(
+    ("beams", "cache"), [(1, True), (3, True), (3, False)], ids=str
+)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_generate(family: str, beams: int, cache: bool) -> None:
     model, ids = made(family), given(2, 6)
