@@ -225,7 +225,7 @@ def scenes(run: SweptRun) -> Iterator[Scene]:
 def _selections(trace: Trace, few: int | None) -> Iterator[Selection]:
     """Yield kinds, layers and heads, with ``few`` cells of each.
 
-    None: all cells of every other head, which are the others at the next step.
+    None: every other cell of every other head: the others at later steps, in turn.
     """
     for kind in trace.kinds:
         queries, keys = (len(tokens) for tokens in trace.tokens(kind))
@@ -237,7 +237,9 @@ def _selections(trace: Trace, few: int | None) -> Iterator[Selection]:
                 selection = Selection(kind=kind, layer=layer, head=head)
                 yield selection
                 cells = [(q, k) for q in range(queries) for k in range(keys)]
-                if few is not None:
+                if few is None:
+                    cells = cells[(len(trace) // 2) % 2 :: 2] or cells
+                else:
                     apart = max(3, len(cells) // max(1, few) - 1)
                     cells = cells[::-1][layer::apart][:few]
                 for q, k in cells:

@@ -33,19 +33,22 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers' own
 FolderOf = Callable[[str], Path]
 
 
-@pytest.mark.parametrize("name", ["T5", "BART", "Marian, unequal", "GPT-2", "BERT"])
+SOME = "T5", "BART", "Marian, unequal", "GPT-2", "BERT"
+
+
+@pytest.mark.parametrize("name", SOME)
 def test_a_family_is_as_transformers_has_it(name: str, folder_of: FolderOf) -> None:
     check(name, folder_of, 2)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", FAMILIES)
-def test_every_family_is_over_many_sentences(name: str, folder_of: FolderOf) -> None:
-    check(name, folder_of, 10)
+@pytest.mark.parametrize("name", [x for x in FAMILIES if x not in SOME])
+def test_so_is_every_other_family(name: str, folder_of: FolderOf) -> None:
+    check(name, folder_of, 4)
 
 
 def check(name: str, folder_of: FolderOf, count: int) -> None:
+    """Compare so many sentences; ``hugging_face.parity`` compares 40 of each family."""
     found = compared(folder_of(name), name, count)
     assert found.attention < CLOSE
     assert found.greedy == count
