@@ -38,19 +38,21 @@ def test_weights_of_large_scores(
     with torch.no_grad():
         checkpoint.model.source_embedding.weight.normal_(std=30)
         checkpoint.model.target_embedding.weight.normal_(std=30)
-    used: list[Tensor] = []
-    original = parts.weights_by_blocks
+    blocks: list[list[Tensor]] = []  # of each attention
+    original = parts.attention_weights
 
-    def kept(*args: Any) -> list[Tensor]:
-        made = list(original(*args))
-        used.append(torch.cat(made, 2))
-        return made
+    def kept(*given: Any, **more: Any) -> Tensor:
+        if given[5] == 0:  # its first row
+            blocks.append([])
+        blocks[-1].append(original(*given, **more))
+        return blocks[-1][-1]
 
     with monkeypatch.context() as patch:
-        patch.setattr(parts, "weights_by_blocks", kept)
+        patch.setattr(parts, "attention_weights", kept)
         patch.setattr(parts, "QUERY_BLOCK", block)
         traces = run(checkpoint, SOURCE, TARGET)
     monkeypatch.setattr(parts, "QUERY_BLOCK", block)
+    used = [torch.cat(each, 2) for each in blocks]
     assert len(used) == 6
     by_kind: dict[Kind, list[Tensor]] = {
         "encoder": used[:2],

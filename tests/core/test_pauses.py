@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.models import tiny_checkpoint
 from visformer.core import parts, threads
@@ -44,9 +45,9 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> set[int]:
     """Let two threads share blocks of one row; the names of threads that computed."""
     seen: set[int] = set()
 
-    def noted(*given: Any) -> torch.Tensor:
+    def noted(*given: Any, **more: Any) -> torch.Tensor:
         seen.add(threading.get_ident())
-        return attention_weights(*given)
+        return attention_weights(*given, **more)
 
     monkeypatch.setattr(parts, "SHARED", 1)
     monkeypatch.setattr(parts, "WEIGHTS_BLOCK", 1)
@@ -84,12 +85,29 @@ def test_a_shared_pass_is_ended_at_a_pause(shared: set[int]) -> None:
 def test_an_error_of_a_thread_is_raised_where_the_pass_was_begun(
     shared: set[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(*given: Any) -> torch.Tensor:
+    def fails(*given: Any, **more: Any) -> torch.Tensor:
         raise MemoryError
 
     monkeypatch.setattr(parts, "attention_weights", fails)
     with pytest.raises(MemoryError):
         _start = Decoding(tiny_checkpoint(), TEXT).start
+
+
+def test_who_records_a_pass_sees_all_of_it(shared: set[int]) -> None:
+    seen: list[str] = []
+
+    class Seen(TorchDispatchMode):
+        def __torch_dispatch__(
+            self, func: Any, types: object, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    checkpoint = tiny_checkpoint()
+    with Seen():  # type: ignore[no-untyped-call]
+        _start = Decoding(checkpoint, TEXT).start
+    assert shared == {threading.get_ident()}
+    assert sum("softmax" in name for name in seen) >= 2 * (len(TEXT) + 1)
 
 
 def test_hooks_and_dropout_run_in_order_on_the_callers_thread(

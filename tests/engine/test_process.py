@@ -159,8 +159,8 @@ def test_encoding_stops_between_layers_and_between_blocks_of_queries(
     made: list[Tensor] = []
     own = parts.attention_weights
 
-    def weights(*given: Any) -> Tensor:
-        made.append(own(*given))
+    def weights(*given: Any, **more: Any) -> Tensor:
+        made.append(own(*given, **more))
         return made[-1]
 
     monkeypatch.setattr(parts, "attention_weights", weights)

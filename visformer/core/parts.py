@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from visformer.core.pauses import pause
-from visformer.core.threads import in_threads, unhooked
+from visformer.core.threads import in_threads, may_share, unhooked
 from visformer.values.arrays import Floats
 from visformer.values.changes.run_change import UNCHANGED, LocalChanges
 from visformer.values.config import Activation, Biases, NormRule
@@ -84,13 +84,16 @@ def attention_weights(
     masked_value: float,
     changes: LocalChanges = UNCHANGED,
     first: int = 0,
+    *,
+    reuse: bool = False,
 ) -> Tensor:
     """softmax(q k^T / sqrt(d)) over the keys (section 3.2.1): -> [B, H, Q, K].
 
     ``q`` [B, H, Q, d], ``k`` [B, H, K, d], ``mask`` bool, broadcast to [B, H, Q, K]
     (None allows everything). A masked score is replaced by ``masked_value``; a finite
     one makes a row that may attend to nothing attend equally to everything. Row
-    ``first`` of a run with ``changes`` is the first of these.
+    ``first`` of a run with ``changes`` is the first of these. ``reuse``: the weights
+    take the memory of the scores.
     """
     root, own = math.sqrt(q.shape[-1]), q.shape[-1] ** -0.5
     if (scale := changes.apply("scale", own, beside=own)) != own:
@@ -104,12 +107,8 @@ def attention_weights(
         mask = changes.apply("head mask", own_masks, first=first)
     if mask is not None:
         scores = scores.masked_fill_(~mask, masked_value)  # [B, H, Q, K]
-    weights: Tensor = changes.apply(
-        "weights",
-        torch.softmax(scores, -1, out=None if scores.requires_grad else scores),
-        first=first,
-        beside=mask,
-    )
+    made = torch.softmax(scores, -1, out=scores) if reuse else scores.softmax(-1)
+    weights: Tensor = changes.apply("weights", made, first=first, beside=mask)
     return weights
 
 
@@ -163,13 +162,17 @@ def attend(
     """
     v = changes.apply("values", v)
 
+    alone = dropout or changes.changes or q.shape[2] <= SHARED
+    shared = not alone and may_share(q)
+
     def weighted(block: tuple[int, Tensor, Tensor | None]) -> Tensor:
         first, some, allowed = block
-        weights = attention_weights(some, k, allowed, masked_value, changes, first)
+        masking = allowed, masked_value, changes, first
+        weights = attention_weights(some, k, *masking, reuse=shared)
         return (dropout(weights) if dropout else weights) @ v  # [B, H, n, d]
 
-    blocks, alone = _blocks(q, k, mask, changes), dropout or changes.changes
-    if alone or torch.is_grad_enabled() or q.shape[2] <= SHARED or not _on_cpu(q):
+    blocks = _blocks(q, k, mask, changes)
+    if not shared:
         made = [weighted(block) for block in blocks]
         z = torch.cat(made, 2) if len(made) > 1 else made[0]  # [B, H, Q, d]
     else:
@@ -239,10 +242,6 @@ def feed_forward(
     return w2(inner)  # [..., D]
 
 
-def _on_cpu(x: Tensor) -> bool:
-    return x.device.type == "cpu"
-
-
 def _row_blocks(x: Tensor) -> Iterator[Tensor]:
     for some in x.split(ROWS_BLOCK, -2):
         pause()
@@ -274,8 +273,7 @@ class FeedForward(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """[..., D] -> [..., D]; long ones by blocks of rows, with pauses between."""
         if x.dim() > 1 and x.shape[-2] > ROWS_BLOCK:
-            alone = torch.is_grad_enabled() or self.training or not _on_cpu(x)
-            shared = not alone and unhooked(self)
+            shared = not self.training and may_share(x) and unhooked(self)
             return torch.cat(
                 list((in_threads if shared else map)(self._rows, _row_blocks(x))), -2
             )

@@ -27,6 +27,7 @@ from visformer.values.beam_search import BeamSearch, EndedBeam, score
 from visformer.values.config import ModelConfig
 
 BATCH_TOKENS = 8192  # source tokens decoded at once, times the number of beams
+ENCODED = 1024  # source tokens encoded at once: they stay in the processor's cache
 Result = TypeVar("Result")
 
 
@@ -177,7 +178,9 @@ def _search(
     ids = padded(sources, pad).to(device)  # [B, S]
     lengths = torch.tensor([len(s) for s in sources], device=device)  # [B]
     real = real_tokens(config.mask_rule, ids, pad, lengths)  # [B, S]
-    memory = model.encode(ids, encoder_mask(config.mask_rule, real)).output
+    mask, some = encoder_mask(config.mask_rule, real), max(1, ENCODED // ids.shape[1])
+    parts = zip(ids.split(some), mask.split(some), strict=True)
+    memory = torch.cat([model.encode(*part).output for part in parts])  # [B, S, D]
     limits = [checkpoint.most_tokens(len(s)) for s in sources]
     rows = DecoderRows(checkpoint, memory, real, max(limits), beams=beams)
     rules, ends = checkpoint.generation, checkpoint.ends

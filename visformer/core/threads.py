@@ -94,6 +94,15 @@ def in_threads(
                 one.cancel()
 
 
+def may_share(x: torch.Tensor) -> bool:
+    """Whether threads may share work on a tensor: nothing follows what is done to it.
+
+    Gradients and dispatch modes, which record operations, belong to one thread.
+    """
+    followed = torch.is_grad_enabled() or torch._C._len_torch_dispatch_stack() > 0
+    return x.device.type == "cpu" and not followed
+
+
 def unhooked(module: torch.nn.Module) -> bool:
     """Whether two threads may run a module at once: no hook would notice it."""
     return not any(m._forward_hooks or m._forward_pre_hooks for m in module.modules())

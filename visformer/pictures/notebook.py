@@ -80,7 +80,8 @@ def plotted(trace: Trace, kind: Kind, layer: int, head: int, ax: Any) -> Any:
     hues = LinearSegmentedColormap.from_list("visformer", LIGHT)
     ramp = hues.with_extremes(bad=NAN_COLOUR)
     image = ax.imshow(picture.values, cmap=ramp, vmin=0, vmax=1, aspect="equal")
-    for row, column in np.argwhere(picture.masked & (picture.values == 0)).tolist():
+    hidden = False if picture.masked is None else picture.masked
+    for row, column in np.argwhere(hidden & (picture.values == 0)).tolist():
         box = (column - 0.5, row - 0.5), 1, 1
         raised, line = THEMES["light"].raised, THEMES["light"].faint
         look = {"facecolor": raised, "edgecolor": line, "linewidth": 0}
