@@ -85,3 +85,23 @@ def test_a_reader_has_a_share_of_the_memory() -> None:
     out, _err = start(limit).communicate(timeout=60)
     whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     assert 0 < int(out) <= SHARE * whole
+
+
+RETURNED = """
+from visformer.own_process import return_memory
+
+def megabytes():
+    lines = open("/proc/self/status").read().splitlines()
+    return next(int(line.split()[1]) for line in lines if "VmRSS" in line) // 1024
+
+kept = [bytearray(5000) for _ in range(40_000)][-1]  # the others, below it, are free
+before = megabytes()
+return_memory()
+print(before - megabytes())
+"""
+
+
+def test_what_is_free_is_given_back() -> None:
+    command = [sys.executable, "-c", RETURNED]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert int(done.stdout) > 100
