@@ -1,5 +1,7 @@
 """Windows and pictures in processes of their own, for programs that use visformer."""
 
+from __future__ import annotations
+
 import atexit
 import contextlib
 import json
