@@ -367,9 +367,7 @@ SHOWS: dict[Shows, str] = {  # in a cell of the map of all steps, translated whe
 BEST = 5  # tokens of a layer besides the chosen one
 MOST_STEPS = 128  # steps in the map of all steps: the last ones up to the current one
 Text = tuple[str, str]  # the text of a cell: a token, a number
-_LENS_TITLES: dict[
-    tuple[Shows, bool], str
-] = {  # by whether the first steps are omitted
+_LENS_TITLES: dict[tuple[Shows, bool], str] = {  # whether the first steps are omitted
     ("best", False): N_("all steps: each layer's best token"),
     ("best", True): N_("steps {first} to {last}: each layer's best token"),
     ("chosen", False): N_("all steps: the rank of the step's token"),

@@ -27,7 +27,7 @@ from visformer.ui.widgets.cell_pixels import (
     changed_cells,
     first_pixel,
     have_room,
-    hidden_runs,
+    hidden_and_unknown,
     paint_alarms,
     paint_bars,
     paint_border,
@@ -316,11 +316,8 @@ class Canvas(QWidget):
         if min(self._pitch) < HATCHED_FROM:
             return
         if self._hatched is None:
-            masked, unknown = self._masked, np.isnan(self._shade)
-            self._crossed = hidden_runs(unknown, self.view)
-            self._hatched = []
-            if masked is not None:
-                self._hatched = hidden_runs(masked & ~unknown, self.view)
+            cells = self._shade, self._masked, self.view
+            self._hatched, self._crossed = hidden_and_unknown(*cells)
         colour = palette.color(QPalette.ColorRole.PlaceholderText)
         colour.setAlphaF(0.45)
         painter.setPen(Qt.PenStyle.NoPen)

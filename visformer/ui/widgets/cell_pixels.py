@@ -115,15 +115,29 @@ CellRun = tuple[int, int, int]  # first column, row, how many cells
 MOST_HATCHED = 4_000  # rectangles
 
 
-def hidden_runs(masked: Bools, view: QRectF) -> list[CellRun]:
-    """Join adjacent visible hidden cells of a row; [] if there are too many."""
-    top, left = math.floor(view.top()), math.floor(view.left())
-    part = masked[top : math.ceil(view.bottom()), left : math.ceil(view.right())]
+def in_sight(view: QRectF) -> tuple[slice, slice]:
+    """Return which rows and columns can be seen, some of them in part."""
+    rows = slice(math.floor(view.top()), math.ceil(view.bottom()))
+    return rows, slice(math.floor(view.left()), math.ceil(view.right()))
+
+
+def hidden_and_unknown(
+    shade: Floats, masked: Bools | None, view: QRectF
+) -> tuple[list[CellRun], list[CellRun]]:
+    """Join visible cells of a row that are masked, and those that are NaN."""
+    cut = in_sight(view)
+    unknown = np.isnan(shade[cut])
+    hidden = [] if masked is None else _runs(masked[cut] & ~unknown, cut)
+    return hidden, _runs(unknown, cut)
+
+
+def _runs(part: Bools, cut: tuple[slice, slice]) -> list[CellRun]:
+    """Join adjacent cells of a row; [] if there are too many."""
     edges = np.diff(np.pad(part, ((0, 0), (1, 1))).astype(np.int8), axis=1)
     rows, starts = np.nonzero(edges == 1)
     if len(rows) > MOST_HATCHED:
         return []
-    ends = np.nonzero(edges == -1)[1]
+    ends, (top, left) = np.nonzero(edges == -1)[1], (one.start for one in cut)
     runs = zip(rows.tolist(), starts.tolist(), ends.tolist(), strict=True)
     return [(left + start, top + row, end - start) for row, start, end in runs]
 
@@ -184,15 +198,14 @@ def cells_in_sight(
     That is about one cell per pixel at most, the largest of some; it is shown as masked
     where all of them are. ``width`` and ``height`` are in pixels.
     """
-    top, left = math.floor(view.top()), math.floor(view.left())
-    cut = np.s_[top : math.ceil(view.bottom()), left : math.ceil(view.right())]
+    cut = in_sight(view)
     part = shade[cut]
     rows = max(1, part.shape[0] // max(1, height))
     columns = max(1, part.shape[1] // max(1, width))
     hidden = None if masked is None else ~pooled(~masked[cut], (rows, columns))
     made = codes(np.ascontiguousarray(pooled(part, (rows, columns))), hidden)
-    rect = QRectF(left, top, made.shape[1] * columns, made.shape[0] * rows)
-    return made, rect
+    (top, left), (high, wide) = (one.start for one in cut), made.shape
+    return made, QRectF(left, top, wide * columns, high * rows)
 
 
 LEAST = 24, 18  # pixels: width and height of a cell that has room for a number
