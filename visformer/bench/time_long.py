@@ -165,7 +165,7 @@ def long_source(shape: str, must: float) -> list[Measurement]:
         own, kept = status("VmRSS"), status("VmRSS") + sum(engine)
     bare = memory_of("pyqtgraph") + memory_of("torch")
     facts = {"n": LONG, "shape": shape}
-    what = _("source of {n:,} tokens, until its first picture: {shape}", **facts)
+    what = _("source of {n:,} tokens, until all is drawn: {shape}", **facts)
     head = _("source of {n:,} tokens, another head: {shape}", **facts)
     memory = _(
         "source of {n:,} tokens, memory beyond imports after a tour: {shape}", **facts
