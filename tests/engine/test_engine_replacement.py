@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, cast
 
@@ -69,10 +70,22 @@ class Mortal:
 
 
 @pytest.fixture
-def events(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
+def events(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Event]]:
+    """Let handles start no process, and close all that a test makes."""
     monkeypatch.setattr("visformer.engine.worker.Worker", Mortal)
     monkeypatch.setattr(Mortal, "made", [], raising=False)
-    return []
+    begin, handles = Engine.__init__, list[Engine]()
+
+    def begun(handle: Engine, *given: Any, **named: Any) -> None:
+        begin(handle, *given, **named)
+        handles.append(handle)
+
+    monkeypatch.setattr(Engine, "__init__", begun)
+    before = {*threading.enumerate()}
+    yield []
+    for handle in handles:
+        handle.close()
+    assert {*threading.enumerate()} <= before
 
 
 def started(number: int) -> Started:
@@ -119,7 +132,6 @@ def test_a_request_that_ends_two_processes_is_not_replayed_again(
     working(handle).answer(None)
     assert isinstance(events[-1], Replaced)  # another request: another try
     assert [type(sent.request) for sent in working(handle).sent] == [Open, Decode]
-    handle.close()
 
 
 def ready(events: list[Event]) -> Engine:
