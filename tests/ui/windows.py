@@ -26,6 +26,7 @@ from visformer.engine.messages import (
 )
 from visformer.engine.mirror import Decoded
 from visformer.pictures.selection import ViewOptions
+from visformer.program.ahead import later
 from visformer.session.state import Session, State
 from visformer.ui.look.theme import apply_theme
 from visformer.ui.views.architecture.architecture import ArchitectureView
@@ -107,6 +108,10 @@ def make_window(qtbot: QtBot, folder: Path) -> tuple[MainWindow, FakeEngine]:
     window.resize(1280, 800)
     window.show()
     qtbot.waitExposed(window)
+    # else what is hidden is dressed, and the window laid out, some turns after this
+    app = QApplication.instance()
+    assert app is not None
+    later(app).add("style", iter(()))
     return window, engine
 
 
