@@ -144,7 +144,11 @@ class Copying:
         return [CopyRun(row.source, 9).to(row.target)[0].trace((), 9) for row in rows]
 
     def search(
-        self, sources: Sequence[SourceTokens], beams: int | None
+        self,
+        sources: Sequence[SourceTokens],
+        beams: int | None,
+        *,
+        scored: bool = True,
     ) -> list[BeamSearch]:
         runs = [CopyRun(source, len(source.ids) + 1) for source in sources]
         return [exhausted(search_run(run, beams or 1, self.ends)) for run in runs]

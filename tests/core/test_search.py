@@ -38,6 +38,37 @@ def test_one_beam_is_greedy_decoding(seed: int) -> None:
     assert translate(checkpoint, SOURCES) == greedy
 
 
+@pytest.mark.parametrize(
+    "rules",
+    [
+        Generation(),
+        Generation(min_tokens=4, no_repeat=2),
+        Generation(forced_first=7, forced_last=(8,), max_tokens=6),
+        Generation(repetition_penalty=3.0, ends=(5, 6, 9)),
+    ],
+)
+def test_greedy_search_that_is_not_scored_finds_the_same(rules: Generation) -> None:
+    for seed in range(3):
+        checkpoint = tiny_checkpoint(seed, norm_first=True, final_norm=True)
+        checkpoint = replace(checkpoint, generation=rules)
+        sources = [checkpoint.vocabulary.read(text).ids for text in SOURCES]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("visformer.core.sampling.FEW", 0)  # as of many tokens
+            scored = search(checkpoint, sources, beam=1)
+            bare = search(checkpoint, sources, beam=1, scored=False)
+        for one, other in zip(scored, bare, strict=True):
+            assert one.best == other.best
+            assert one.ranked()[0].id == other.ranked()[0].id
+
+
+def test_infinite_numbers_are_refused_without_scores_too() -> None:
+    checkpoint = tiny_checkpoint(output_bias=True)
+    with torch.no_grad():
+        checkpoint.model.output.bias[7] = math.inf
+    with pytest.raises(InputError, match="The logits are not finite"):
+        translate(checkpoint, ["abc"], beam=1)
+
+
 def mean_log_probability(
     checkpoint: Checkpoint, source: list[int], target: tuple[int, ...]
 ) -> float:
@@ -234,9 +265,9 @@ def test_batches_side_by_side_find_what_one_after_another_find(
     sources = [checkpoint.vocabulary.read(text).ids for text in SOURCES * 3]
     ran, batch = set[int](), search_module._search
 
-    def noted(*given: Any) -> list[BeamSearch]:
+    def noted(*given: Any, **named: Any) -> list[BeamSearch]:
         ran.add(threading.get_ident())
-        return batch(*given)
+        return batch(*given, **named)
 
     monkeypatch.setattr(search_module, "_search", noted)
     before, own = torch.get_num_threads(), threading.get_ident()

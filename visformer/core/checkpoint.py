@@ -73,14 +73,19 @@ class Checkpoint(Loaded):
         return run_pairs(self, rows, changes)
 
     def search(
-        self, sources: Sequence[SourceTokens], beams: int | None
+        self,
+        sources: Sequence[SourceTokens],
+        beams: int | None,
+        *,
+        scored: bool = True,
     ) -> list[BeamSearch]:
         """Search the target of each source.
 
         Raises InputError where the model's numbers are not finite.
         """
         rows = [source.ids for source in sources]
-        found = search(self, rows, beam=beams or self.generation.beams)
+        count = beams or self.generation.beams
+        found = search(self, rows, beam=count, scored=scored)
         for row, made in zip(rows, found, strict=True):
             if not made.finished:  # its numbers are NaN, as a pass shows
                 trace = run(self, [row], [[self.tokenizer.bos]])[0]

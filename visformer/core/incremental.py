@@ -14,7 +14,13 @@ from visformer.core.mask_rules import RULES, causal_mask, make_masks
 from visformer.core.model import StackRecord
 from visformer.core.modified import LayeredMasks, modified_masks
 from visformer.core.packed import Function, PackedDecoder, PackedLayer
-from visformer.core.parts import attend, feed_forward, split_heads, through_sublayers
+from visformer.core.parts import (
+    attend,
+    feed_forward,
+    join_heads,
+    split_heads,
+    through_sublayers,
+)
 from visformer.core.pauses import pause
 from visformer.core.rows import memory_rows, stack_rows
 from visformer.values.arrays import Floats
@@ -51,14 +57,12 @@ class DecoderState:
         self.padding, self.whole_pass = RULES[config.mask_rule], False
         self.length, self.limit = 0, limit
         batch, heads = beams * memory.shape[0], config.heads
-        projected = []
+        self.memory = []  # of each layer keys, then values: [B, H, S, d] each
         for part in packed.layers:
-            pause()
             cross = part.layer.cross_attention
-            projected += [cross.key(memory), cross.value(memory)]
-        self.memory_rows = torch.cat(projected, -1)  # [B, S, 2 L D]
-        parts = self.memory_rows.split(config.d_model, -1)  # [B, S, D] each
-        self.memory = [split_heads(part, heads).contiguous() for part in parts]
+            for linear in (cross.key, cross.value):
+                pause()
+                self.memory.append(split_heads(linear(memory), heads).contiguous())
         hidden = self.padding.source_keys and not bool(readable.all())
         self.readable = readable[:, None] if hidden else None  # [B, 1, S]
         alone = batch == 1 and memory.device.type == "cpu"
@@ -391,11 +395,17 @@ class DecoderRows:
         if self._packed is not None:
             packed = self._packed
             self._cache = DecoderState(packed, memory, real, limit, beams=beams)
-            self.memory_rows = self._cache.memory_rows  # [B, S, 2 L D]
         else:
             start = torch.full((len(memory), 1), checkpoint.tokenizer.bos)
             record, _masks = self._pass(start.to(memory.device))
-            self.memory_rows = memory_rows(record)
+            self._memory_rows = memory_rows(record)  # [B, S, 2 L D]
+
+    @property
+    def memory_rows(self) -> Tensor:
+        """The keys and values of the memory, [B, S, 2 L D]."""
+        if self._cache is None:
+            return self._memory_rows
+        return torch.cat([join_heads(part) for part in self._cache.memory], -1)
 
     def settled(self, ids: Tensor) -> bool:
         """Whether no later token changes the rows of ids [N, T].

@@ -222,11 +222,16 @@ class Model(Protocol):
         """
 
     def search(
-        self, sources: Sequence[SourceTokens], beams: int | None
+        self,
+        sources: Sequence[SourceTokens],
+        beams: int | None,
+        *,
+        scored: bool = True,
     ) -> list[BeamSearch]:
         """Search the target of each source.
 
-        ``beams`` 1 is greedy search, None the model's own number.
+        ``beams`` 1 is greedy search, None the model's own number. Only the ids count
+        of greedy search that need not be ``scored``.
         """
 
 

@@ -81,6 +81,9 @@ def best_first(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
     if scores.shape[-1] <= FEW or scores.is_cuda:
         ordered = scores.sort(dim=-1, descending=True, stable=True)
         return ordered.values[:, :count], ordered.indices[:, :count]
+    if count == 1:  # torch's takes ten times as long
+        ids = torch.from_numpy(scores.numpy(force=True).argmax(-1))[:, None]
+        return scores.gather(-1, ids), ids
     # topk takes any of several equal scores: at its end another may belong there
     more, ids = _highest(scores, min(count + 1, scores.shape[-1]))
     top, ids = more[:, :count], ids[:, :count]

@@ -201,7 +201,7 @@ class Scan:
         vocabulary = self._model.vocabulary
         sources = [vocabulary.read(one.source) for one in sentences]
         if self._own:
-            found = self._model.search(sources, 1)
+            found = self._model.search(sources, 1, scored=False)
             return [
                 IdPair(*row)
                 for row in zip(sources, (one.best for one in found), strict=True)
@@ -268,7 +268,8 @@ class Scan:
             return [text(row.target) for row in rows]
         if not self._translates:
             return [""] * len(rows)
-        found = self._model.search([row.source for row in rows], 1)
+        sources = [row.source for row in rows]
+        found = self._model.search(sources, 1, scored=False)
         return [text(made.best) for made in found]
 
     def _scanned(

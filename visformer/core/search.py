@@ -88,24 +88,31 @@ class SentenceSearch:
 
 
 def search(
-    checkpoint: Loaded, sources: Sequence[Sequence[int]], *, beam: int
+    checkpoint: Loaded,
+    sources: Sequence[Sequence[int]],
+    *,
+    beam: int,
+    scored: bool = True,
 ) -> list[BeamSearch]:
     """Search the target of each source.
 
     At most 2 S + 50 tokens are generated, or as many as the checkpoint's own rules
-    allow, and never more than the model's positions.
+    allow, and never more than the model's positions. Greedy search that is not
+    ``scored`` works out no probabilities: all sums are 0, or NaN.
     """
+    scored = scored or beam > 1
     threads = torch.get_num_threads() if _runs_beside(checkpoint) else 1
     batches = _batches(checkpoint.config, sources, beam, threads)
     if threads > 1 < len(batches):
-        made = _beside(checkpoint, sources, batches, beam, threads)
+        made = _beside(checkpoint, sources, batches, beam, threads, scored=scored)
     else:
         made = []
         for batch in batches:
             longest = len(sources[batch[-1]])
             tokens = longest + checkpoint.most_tokens(longest)
             with few_threads(work(checkpoint.model, tokens, len(batch) * beam)):
-                made.append(_search(checkpoint, [sources[i] for i in batch], beam))
+                some = [sources[i] for i in batch]
+                made.append(_search(checkpoint, some, beam, scored=scored))
     found = {
         index: one
         for batch, searched in zip(batches, made, strict=True)
@@ -126,12 +133,15 @@ def _beside(
     batches: Sequence[Sequence[int]],
     beam: int,
     threads: int,
+    *,
+    scored: bool,
 ) -> list[list[BeamSearch]]:
     """Search several batches at once, each on one thread: torch's own gain little."""
     stopped = threading.Event()
 
     def made(batch: Sequence[int]) -> list[BeamSearch]:
-        return _search(checkpoint, [sources[i] for i in batch], beam, stopped)
+        some = [sources[i] for i in batch]
+        return _search(checkpoint, some, beam, stopped, scored=scored)
 
     with few_threads(), ThreadPoolExecutor(threads) as pool:
         try:
@@ -172,6 +182,8 @@ def _search(
     sources: Sequence[Sequence[int]],
     beams: int,
     stopped: threading.Event | None = None,
+    *,
+    scored: bool,
 ) -> list[BeamSearch]:
     config, model, device = checkpoint.config, checkpoint.model, checkpoint.device
     pad, start = checkpoint.tokenizer.source_pad, checkpoint.tokenizer.bos
@@ -185,7 +197,7 @@ def _search(
     rows = DecoderRows(checkpoint, memory, real, max(limits), beams=beams)
     rules, ends = checkpoint.generation, checkpoint.ends
     given = torch.full((len(sources), 1), start)
-    steps = searching(rows, given, limits, rules, ends, beams=beams)
+    steps = searching(rows, given, limits, rules, ends, beams=beams, scored=scored)
     return exhausted(steps, stopped)
 
 
@@ -232,6 +244,7 @@ def searching(
     *,
     beams: int,
     prompt: int = 1,
+    scored: bool = True,
 ) -> Generator[None, None, list[BeamSearch]]:
     """Extend ``given`` [B, t] step by step, until all sentences have ended.
 
@@ -249,16 +262,17 @@ def searching(
     for step in itertools.count():
         last = left == step + 1  # [B]
         given_rules = last, sums, rules, ends, prompt
-        top, parents, tokens = _candidates(logits, consumed, *given_rules)  # [B, C]
+        made = _candidates(logits, consumed, *given_rules, scored=scored)
+        top, parents, tokens = made  # [B, C] each
         stops = torch.isin(tokens, ending) | last[:, None]
         _collect(going, step, beams, stops, parents, tokens, top)
         order = stops.long().argsort(dim=-1, stable=True)  # what goes on comes first
         parents, tokens = parents.gather(1, order), tokens.gather(1, order)
         sums = top.masked_fill(stops, -math.inf).gather(1, order)[:, :beams]
         stops[:, beams:] = False  # these have not finished: they are dropped
-        made = top.masked_fill(stops, -math.inf).gather(1, order)
-        made[:, :beams] = sums
-        kept = [x.numpy(force=True) for x in (tokens, parents, made)]
+        reached = top.masked_fill(stops, -math.inf).gather(1, order)
+        reached[:, :beams] = sums
+        kept = [x.numpy(force=True) for x in (tokens, parents, reached)]
         stay = [
             at
             for at, one in enumerate(going)
@@ -298,6 +312,8 @@ def _candidates(
     rules: Generation,
     ends: tuple[int, ...],
     prompt: int,
+    *,
+    scored: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return sums, beams before and ids of the best extensions: [B, C], best first.
 
@@ -306,8 +322,8 @@ def _candidates(
     """
     count, beams = sums.shape
     # enough for all beams to continue, even if they end in every way
-    most = beams * max(2, 1 + len(ends))
-    own = logits.log_softmax(-1)  # [N, V]
+    most = beams * max(2, 1 + len(ends)) if scored else 1
+    own = logits.log_softmax(-1) if scored else logits  # [N, V]
     scores = logits
     if rules.restricts:
         free = logits.clone() if beams == 1 else own
@@ -316,6 +332,8 @@ def _candidates(
         if beams > 1:
             own = scores = scores.log_softmax(-1) if rules.renormalise else scores
     best, tokens = best_first(scores, most)  # [N, C] each
+    if not scored:
+        return best - best, tokens * 0, tokens  # NaN of what is not finite
     logprobs = own.gather(1, tokens).masked_fill_(best == -math.inf, -math.inf)
     total = (sums.reshape(-1, 1) + logprobs).view(count, -1)  # [B, beam C]
     if beams == 1:  # by their scores, which the rules may order otherwise than log p

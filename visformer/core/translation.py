@@ -27,7 +27,7 @@ def translate(
     """
     return [
         model.vocabulary.text(made.best) if made else ""
-        for made in _searched(model, sources, beam)
+        for made in _searched(model, sources, beam, scored=False)
     ]
 
 
@@ -74,7 +74,7 @@ def _hypotheses(model: Model, made: BeamSearch, count: int) -> list[dict[str, An
 
 
 def _searched(
-    model: Model, sources: Sequence[str], beam: int | None
+    model: Model, sources: Sequence[str], beam: int | None, *, scored: bool = True
 ) -> list[BeamSearch | None]:
     """Search every text; blank ones are None."""
     if beam is not None and beam < 1:
@@ -84,7 +84,7 @@ def _searched(
         if source and source.cut_from:
             most = len(source.ids)
             log.warning("%s", cut_notice(source.cut_from, most, source.text))
-    found = iter(model.search([*filter(None, read)], beam))
+    found = iter(model.search([*filter(None, read)], beam, scored=scored))
     return [next(found) if source else None for source in read]
 
 

@@ -167,7 +167,11 @@ class SteppedModel(ABC):
         raise InputError("“{name}” takes one text at a time.", name=self.name)
 
     def search(
-        self, sources: Sequence[SourceTokens], beams: int | None
+        self,
+        sources: Sequence[SourceTokens],
+        beams: int | None,
+        *,
+        scored: bool = True,
     ) -> list[BeamSearch]:
         """Search the target of each source, one after the other."""
         count = beams or self.generation.beams

@@ -204,7 +204,7 @@ class AttentionView(View):
         self._draw_finder()
         self._draw_order()
         self._draw_overview()
-        self.bar.draw(state.look, state.scale, working=self._summarising)
+        self.bar.draw(state.look, state.scale, working=self.summarising)
 
     def say(self) -> None:
         for kind, panel in self.panels.items():
@@ -377,7 +377,8 @@ class AttentionView(View):
         return name not in KINDS, name != self._state.kind
 
     @property
-    def _summarising(self) -> bool:
+    def summarising(self) -> bool:
+        """Whether a long sentence lacks a picture; that of all heads comes last."""
         return bool(self._tasks.keys() - {"overview"})
 
     def _end_task(self, name: LongWork) -> None:
