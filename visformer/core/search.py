@@ -252,8 +252,7 @@ def searching(
     """
     consumed = given.repeat_interleave(beams, 0)  # [N, t]
     logits = rows.next(consumed)  # [N, V]
-    device = logits.device
-    consumed = consumed.to(device)
+    consumed = consumed.to(device := logits.device)
     sentences = [SentenceSearch(beams, limit, rules) for limit in limits]
     going, left = sentences, torch.tensor(limits, device=device)  # [B]
     ending = torch.tensor(ends, device=device)
@@ -261,9 +260,9 @@ def searching(
     sums[:, 0] = 0.0  # all beams start the same: only one may branch
     for step in itertools.count():
         last = left == step + 1  # [B]
-        given_rules = last, sums, rules, ends, prompt
-        made = _candidates(logits, consumed, *given_rules, scored=scored)
-        top, parents, tokens = made  # [B, C] each
+        top, parents, tokens = _candidates(
+            logits, consumed, last, sums, rules, ends, prompt, scored=scored
+        )  # [B, C] each
         stops = torch.isin(tokens, ending) | last[:, None]
         _collect(going, step, beams, stops, parents, tokens, top)
         order = stops.long().argsort(dim=-1, stable=True)  # what goes on comes first
