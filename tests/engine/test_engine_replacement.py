@@ -23,6 +23,7 @@ from visformer.engine.messages import (
     Opened,
     Parameters,
     Passed,
+    Progressed,
     Ready,
     Refused,
     Replaced,
@@ -298,6 +299,22 @@ def test_stop_ends_what_does_not_answer(events: list[Event]) -> None:
     ]
     hung.answer(None)
     assert isinstance(events[-1], Replaced)  # that it ended is no news
+
+
+def test_what_is_told_on_the_way_is_not_the_last_answer(events: list[Event]) -> None:
+    """It can still be stopped, and is replayed where its process dies."""
+    handle = ready(events)
+    request = Decode(source="abc")
+    number = handle.ask(request)
+    told = Progressed(number=number, done=40, of=100, part="")
+    working(handle).answer(told)
+    assert events[-1] == told
+    handle.stop()
+    assert isinstance(working(handle).sent[-1].request, Stop)
+    number = handle.ask(request)
+    working(handle).answer(replace(told, number=number))
+    working(handle).answer(None)
+    assert replayed(handle) == request
 
 
 def test_stop_leaves_an_engine_that_answers(events: list[Event]) -> None:

@@ -17,7 +17,7 @@ from visformer.core.packed import Function, PackedDecoder, PackedLayer
 from visformer.core.parts import (
     attend,
     feed_forward,
-    join_heads,
+    rows_shared,
     split_heads,
     through_sublayers,
 )
@@ -62,7 +62,8 @@ class DecoderState:
             cross = part.layer.cross_attention
             for linear in (cross.key, cross.value):
                 pause()
-                self.memory.append(split_heads(linear(memory), heads).contiguous())
+                apart = split_heads(rows_shared(linear, memory), heads)
+                self.memory.append(apart.contiguous())
         hidden = self.padding.source_keys and not bool(readable.all())
         self.readable = readable[:, None] if hidden else None  # [B, 1, S]
         alone = batch == 1 and memory.device.type == "cpu"
@@ -405,7 +406,8 @@ class DecoderRows:
         """The keys and values of the memory, [B, S, 2 L D]."""
         if self._cache is None:
             return self._memory_rows
-        return torch.cat([join_heads(part) for part in self._cache.memory], -1)
+        parts = [part.transpose(1, 2) for part in self._cache.memory]  # [B, S, H, d]
+        return torch.cat(parts, 2).flatten(2)
 
     def settled(self, ids: Tensor) -> bool:
         """Whether no later token changes the rows of ids [N, T].

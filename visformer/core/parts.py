@@ -161,27 +161,46 @@ def attend(
     weights.
     """
     v = changes.apply("values", v)
-
     alone = dropout or changes.changes or q.shape[2] <= SHARED
-    shared = not alone and may_share(q)
-
-    def weighted(block: tuple[int, Tensor, Tensor | None]) -> Tensor:
-        first, some, allowed = block
-        masking = allowed, masked_value, changes, first
-        weights = attention_weights(some, k, *masking, reuse=shared)
-        return (dropout(weights) if dropout else weights) @ v  # [B, H, n, d]
-
-    blocks = _blocks(q, k, mask, changes)
-    if not shared:
-        made = [weighted(block) for block in blocks]
-        z = torch.cat(made, 2) if len(made) > 1 else made[0]  # [B, H, Q, d]
-    else:
-        k, v, at = k.contiguous(), v.contiguous(), 0  # else each block would copy them
-        z = q.new_empty(*q.shape[:3], v.shape[3])  # [B, H, Q, d]
-        for some in in_threads(weighted, blocks):  # kept, they would scatter the memory
-            z[:, :, at : at + some.shape[2]] = some
-            at += some.shape[2]
+    if not alone and may_share(q):
+        return join_heads(_attend_in_threads(q, k, v, mask, masked_value))
+    made = []
+    for first, some, allowed in _blocks(q, k, mask, changes):
+        weights = attention_weights(some, k, allowed, masked_value, changes, first)
+        made.append((dropout(weights) if dropout else weights) @ v)  # [B, H, n, d]
+    z = torch.cat(made, 2) if len(made) > 1 else made[0]  # [B, H, Q, d]
     return join_heads(changes.apply("output", changes.apply("heads", z)))
+
+
+def _attend_in_threads(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, masked_value: float
+) -> Tensor:
+    """Attend from many queries, a block of one head's at a time: -> [B, H, Q, d].
+
+    So its weights stay in the cache of a core: those of all heads took half as long
+    again.
+    """
+    (batch, heads, queries), keys = q.shape[:3], k.shape[2]
+    k, v = k.contiguous(), v.contiguous()  # else each block would copy them
+    if mask is not None:
+        mask = None if mask.all() else mask.expand(batch, queries, keys)[:, None]
+    z = q.new_empty(batch, heads, queries, v.shape[3])
+    block = max(1, WEIGHTS_BLOCK // (4 * keys))
+
+    def places() -> Iterator[tuple[slice, slice]]:
+        for head, first in itertools.product(range(heads), range(0, queries, block)):
+            pause((head + first / queries) / heads)
+            yield slice(head, head + 1), slice(first, first + block)
+
+    def attend_from(place: tuple[slice, slice]) -> None:
+        head, some = place
+        allowed = None if mask is None else mask[:, :, some]  # [B, 1, n, K]
+        own = q[:, head, some], k[:, head], allowed, masked_value
+        z[:, head, some] = attention_weights(*own, reuse=True) @ v[:, head]
+
+    for _done in in_threads(attend_from, places()):
+        pass
+    return z
 
 
 class Attention(nn.Module):
@@ -212,7 +231,11 @@ class Attention(nn.Module):
 
         ``mask`` is bool, broadcast to [B, Q, K].
         """
-        projections = Projections(self.query(x), self.key(memory), self.value(memory))
+        projections = Projections(
+            rows_shared(self.query, x),
+            rows_shared(self.key, memory),
+            rows_shared(self.value, memory),
+        )
         q, k, v = (
             split_heads(part, self.heads) for part in projections
         )  # [B, H, ., d]
@@ -221,7 +244,7 @@ class Attention(nn.Module):
             changes=self.changes,
             dropout=self.dropout if self.training else None,
         )  # [B, Q, D]
-        return self.output(z), projections
+        return rows_shared(self.output, z), projections
 
 
 def feed_forward(
@@ -242,10 +265,25 @@ def feed_forward(
     return w2(inner)  # [..., D]
 
 
-def _row_blocks(x: Tensor) -> Iterator[Tensor]:
-    for some in x.split(ROWS_BLOCK, -2):
-        pause()
-        yield some
+def rows_shared(
+    module: nn.Module, x: Tensor, rows: Callable[[Tensor], Tensor] | None = None
+) -> Tensor:
+    """Apply a module to x [..., n, D]; threads share blocks of many rows.
+
+    ``rows`` is what it does to some of them, if that is not the module itself.
+    """
+    if x.dim() == 1 or x.shape[-2] <= ROWS_BLOCK:
+        return (rows or module)(x)
+    shared = not module.training and may_share(x) and unhooked(module)
+
+    def blocks() -> Iterator[Tensor]:
+        for some in x.split(ROWS_BLOCK, -2):
+            pause()
+            yield some
+
+    if not shared and rows is None:
+        return module(x)
+    return torch.cat([*(in_threads if shared else map)(rows or module, blocks())], -2)
 
 
 class FeedForward(nn.Module):
@@ -272,12 +310,7 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., D] -> [..., D]; long ones by blocks of rows, with pauses between."""
-        if x.dim() > 1 and x.shape[-2] > ROWS_BLOCK:
-            shared = not self.training and may_share(x) and unhooked(self)
-            return torch.cat(
-                list((in_threads if shared else map)(self._rows, _row_blocks(x))), -2
-            )
-        return self._rows(x)
+        return rows_shared(self, x, self._rows)
 
     def _rows(self, x: Tensor) -> Tensor:
         return feed_forward(

@@ -26,6 +26,7 @@ from visformer.engine.messages import (
     Numbered,
     Open,
     Opened,
+    Progressed,
     Ready,
     Refused,
     Replaced,
@@ -299,7 +300,8 @@ class Engine:
                     self._steps = decoded.trace.steps
                 self._listener(decoded)
         else:
-            if self._is_newest(answer):
+            # the last answer, unless it says how much is done
+            if self._is_newest(answer) and not isinstance(answer, Progressed):
                 self._settle()
                 self._pool.save_memory()
             self._listener(answer)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import sys
 from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
 
 LARGE = 1 << 16  # bytes from which on an array goes beside its message
-PIECE = 1 << 20  # bytes of it at a time: a connection copies what it receives
+PIECE = 1 << 20  # bytes of it at a time, where a connection has to copy them
 
 
 class Wire:
@@ -35,18 +37,33 @@ class Wire:
         body = pickle.dumps(message, 5, buffer_callback=stays)
         self._connection.send((body, [raw.nbytes for raw in beside]))
         for raw in beside:
-            for first in range(0, raw.nbytes, PIECE):
-                self._connection.send_bytes(raw[first : first + PIECE])
+            self._put(raw)
 
     def recv(self) -> Any:
         """Wait for a message; EOFError or OSError if there will be none."""
         body, sizes = self._connection.recv()
         beside = [np.empty(size, np.uint8).data for size in sizes]
         for raw in beside:
-            done = 0
-            while done < raw.nbytes:
-                done += self._connection.recv_bytes_into(raw[done:])
+            self._fill(raw)
         return pickle.loads(body, buffers=beside)
+
+    def _put(self, raw: memoryview) -> None:
+        while raw:
+            if sys.platform == "win32":
+                self._connection.send_bytes(raw[:PIECE])
+                raw = raw[PIECE:]
+            else:
+                raw = raw[os.write(self._connection.fileno(), raw) :]
+
+    def _fill(self, raw: memoryview) -> None:
+        while raw:
+            if sys.platform == "win32":
+                done = self._connection.recv_bytes_into(raw)
+            else:
+                done = os.readv(self._connection.fileno(), [raw])
+            if not done:
+                raise EOFError
+            raw = raw[done:]
 
     def poll(self, timeout: float = 0.0) -> bool:
         """Whether a message is there, after at most so many seconds."""
