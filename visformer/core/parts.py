@@ -282,7 +282,8 @@ def rows_shared(
             yield some
 
     if not shared and rows is None:
-        return module(x)
+        made: Tensor = module(x)
+        return made
     return torch.cat([*(in_threads if shared else map)(rows or module, blocks())], -2)
 
 

@@ -243,7 +243,8 @@ class TokenStrip(QScrollArea):
 def _looks(chips: tuple[Chip, ...]) -> list[ChipLook]:
     """Return what chips are painted from, with their tokens as written now."""
     tokens = written(tuple([chip.token for chip in chips]))
-    shown = [x._replace(token=token) for x, token in zip(chips, tokens, strict=True)]
+    pairs = zip(chips, tokens, strict=True)
+    shown = [x if x.token == token else x._replace(token=token) for x, token in pairs]
     return list(map(look_of, shown, (*shown[1:], None)))
 
 

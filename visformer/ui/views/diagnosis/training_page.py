@@ -83,10 +83,10 @@ class TrainingPage(Dressed, View):
         place = training.place(state)
         self.again.setEnabled(bool(self._folder) and not state.busy)
         self.words.setText(training.words(state))
-        looked = state.kind, state.layer, state.head
+        count = 0 if series is None else len(series.points)
+        looked = (state.kind, state.layer, state.head) if count else ()
         if not self._changed("series", series, place, looked):
             return
-        count = 0 if series is None else len(series.points)
         self._plots.setVisible(bool(count))
         self.points.setVisible(count > 1)
         self.measure.setVisible(bool(count))
