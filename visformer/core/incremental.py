@@ -121,7 +121,7 @@ class DecoderState:
             self.readable = None if self.readable is None else self.readable[sentences]
         moved = _moved(rows)
         seen = self.cache[..., : self.length, :]
-        if 8 * len(moved) > len(rows):  # new memory would cost more than its contents
+        if 3 * len(moved) > len(rows):  # new memory would cost more than its contents
             if len(self._spare) < len(rows):
                 self._spare = self._empty(len(rows), self.cache.shape[3])
             made = self._spare[: len(rows)]
