@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from pathlib import Path
 
+import pytest
 import torch
 
 from tests.engine.listener import SECONDS, Listener, decoded, process_id, request
@@ -121,3 +123,21 @@ def test_a_file_is_asked_about_and_opened(
     decoded(listener, handle.ask(request("5 7 3")))  # the open model is still there
     handle.open(Open(path=str(folder), ask="open"))
     assert isinstance(listener.wait_for(Asked, Opened), Opened)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="read from /proc")
+def test_what_a_process_reads_as_it_starts_stays_out_of_the_window(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "3")  # the user's own
+    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
+    before = dict(os.environ)
+    engine = Engine(lambda event: None)
+    try:
+        pid = engine._current.process.pid
+        read = Path(f"/proc/{pid}/environ").read_text().split("\0")
+    finally:
+        engine.close()
+    assert {"OPENBLAS_NUM_THREADS=3", "PYTHONSAFEPATH=1"} <= {*read}
+    assert "GLIBC_TUNABLES=glibc.malloc.hugetlb=1" in read
+    assert dict(os.environ) == before

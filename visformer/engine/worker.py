@@ -38,10 +38,6 @@ class Worker:
         """
         self.heard = False  # whether it has said anything: it has started
         self._unable = ""  # why it cannot start, if it said so
-        # numpy reads it when it is imported; see ``serve``
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-        # large pages of memory: a pass over a long sentence takes a quarter less
-        os.environ.setdefault("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1")
         context: Any = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         self._wire = Wire(ours)
