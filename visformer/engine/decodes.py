@@ -19,7 +19,6 @@ from visformer.engine.messages import (
     Started,
     Stepped,
 )
-from visformer.own_process import return_memory
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.recording import rows_of
 from visformer.values.trace import Trace
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from visformer.core.decoding import Decoding
     from visformer.core.models import Model, WorkDone
 
-LONG_SOURCE = 1024  # tokens: encoding more leaves hundreds of megabytes free
 MAX_PASSES = 128  # steps kept as one pass each: memory grows with their square
 # long work is a generator: each yield is a place to stop, and may say how far it is
 Stops = Generator["WorkDone | None", None, None]
@@ -86,8 +84,6 @@ class Decodes:
                 yield None
             decoding.follow(choices)
         self._send_trace(number, decoding)
-        if len(decoding.start.source) > LONG_SOURCE:
-            return_memory()
         times: list[float] = []
         if not request.reference:
             with contextlib.suppress(GeneratorExit):  # it is finished then, too

@@ -78,7 +78,7 @@ from visformer.engine.starter import end_with
 from visformer.engine.wire import Wire
 from visformer.errors import VisformerError, is_memory, stack_words
 from visformer.language import _
-from visformer.own_process import limit_memory
+from visformer.own_process import limit_memory, resident, return_memory
 from visformer.values.heads_of_pairs import HeadsOfSome
 from visformer.values.measured import ChangeReport
 from visformer.values.step import Strategy
@@ -92,6 +92,7 @@ if TYPE_CHECKING:
 
 LESS_PRIORITY = 5  # of Linux: a third of the time that each other thread gets
 SOON = 0.2  # seconds of work before it is told how far it is, and between two times
+GROWN = 1 << 26  # bytes more than before: of these, much may be free again
 MOST_WORDS = 120  # characters of an unexpected error
 log = logging.getLogger(__name__)
 GONE = (EOFError, BrokenPipeError, ConnectionResetError)  # the window has ended
@@ -172,8 +173,13 @@ class Server:
 
     def serve(self) -> None:
         """Answer one request after the other, until nobody is there to ask."""
+        kept = 0
         while True:
             self.answer(self.newest())
+            resting = self._waiting is None and not self._wire.poll()
+            if resting and resident() > kept + GROWN:
+                return_memory()
+                kept = resident()
 
     def newest(self) -> Numbered:
         """Wait for a request; of several take the last, so that no stale one runs.
