@@ -63,6 +63,28 @@ def test_an_encoder_cell_marks_both_of_its_source_tokens() -> None:
     assert [i for i, chip in enumerate(chips) if chip.marked] == [0, 3]
 
 
+def test_a_source_is_drawn_as_it_is_whatever_was_drawn_of_it_before() -> None:
+    """On the same run: its chips are kept, since windows ask for them all the time."""
+    trace, session, fresh = make_trace(), Session(), Session()
+    session.set(**ran(trace))
+    places: list[dict[str, Any]] = [
+        {"step": 3, "head": 1},
+        {"step": 2, "head": 1},
+        {"step": 2, "head": 0, "locked": AttentionCell("encoder", 0, 3)},
+        {"locked": AttentionCell("cross", 1, 2)},
+        {"locked": None, "hovered": AttentionCell("decoder", 1, 1)},
+        {"hovered": None, "layer": 1, "step": 3, "head": 1},
+    ]
+    known = dict[str, Any]()
+    for place in [*places, *places]:
+        session.set(**place)
+        known |= place
+        fresh.set(**ran(make_trace()), **known)
+        assert source_strip(*looked(session.state)) == source_strip(
+            *looked(fresh.state)
+        )
+
+
 def test_the_last_chip_is_the_choice_and_forced_tokens_are_told() -> None:
     trace = fed(make_trace(), {0: "forced", 1: "forced"}, wrong=(1,))
     session = Session()

@@ -227,11 +227,17 @@ def _chips(
     ids = trace.target_ids
     if side == "source":
         reads, ids = ("encoder", "cross"), trace.source_ids
-    tints = _tints(trace, selection, look, reads, len(ids)).tolist()
+    tints = _tints(trace, selection, look, reads, len(ids))
     done, cell = _done(trace, selection, look, reads), focus(trace, selection)
     read, joins = cell is not None and cell.kind in reads, joined_tokens(trace, side)
-    tokens = zip(names(trace, side), ids.tolist(), tints, strict=True)
-    return [
+    # a source of thousands of tokens is asked for at every drawing of the window
+    needs = tints.tobytes(), frozenset(marked), done, read
+    of = trace.source, trace.source_ids
+    kept = trace.memo.find(of, "chips") if side == "source" else None
+    if kept is not None and kept[0] == needs:
+        return list(kept[1])
+    tokens = zip(names(trace, side), ids.tolist(), tints.tolist(), strict=True)
+    made = [
         Chip(
             *(token, id, tint, False, index in marked, done),
             read=read,
@@ -239,3 +245,6 @@ def _chips(
         )
         for index, (token, id, tint) in enumerate(tokens)
     ]
+    if side == "source":
+        trace.memo.keep(of, "chips", (needs, tuple(made)), 0)
+    return made
