@@ -60,7 +60,7 @@ def nothing_left() -> Iterator[None]:
     """
     gc.collect()
     gc.disable()
-    before = {*threading.enumerate()}  # one of another program's may end meanwhile
+    before = {*threading.enumerate()}  # one of another library may end meanwhile
     yield
     assert multiprocessing.active_children() == []
     assert {*threading.enumerate()} <= before

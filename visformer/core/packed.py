@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torch.nn.modules import module as torch_module
 
 from visformer.core.model import Layer, Stack, Transformer
@@ -155,9 +154,9 @@ class PackedDecoder:
         self.model, self.columns = model, columns
         self.layers = [self._pack(layer) for layer in model.decoder]
         self.output = Affine(model.output)  # [D, V]
-        own = ACTIVATIONS[model.config.activation]
+        name = model.config.activation
         # in place: nobody else reads what is activated
-        self.activation = torch.relu_ if own is F.relu else own
+        self.activation = torch.relu_ if name == "relu" else ACTIVATIONS[name]
         parts = [part for layer in self.layers for part in layer]
         self._affines = [part for part in parts if isinstance(part, Affine)]
         self._affines.append(self.output)

@@ -123,14 +123,6 @@ def weights_by_blocks(
 
     ``q`` [B, H, Q, d], ``k`` [B, H, K, d], ``mask`` bool, broadcast to [B, Q, K].
     """
-    for first, some, allowed in _blocks(q, k, mask, changes):
-        yield attention_weights(some, k, allowed, masked_value, changes, first)
-
-
-def _blocks(
-    q: Tensor, k: Tensor, mask: Tensor | None, changes: LocalChanges
-) -> Iterator[tuple[int, Tensor, Tensor | None]]:
-    """Yield the first row, the queries and the mask of each block; pause between."""
     (heads, queries), keys = q.shape[1:3], k.shape[2]
     block = max(1, min(QUERY_BLOCK, WEIGHTS_BLOCK // max(1, heads * keys)))
     masks: Iterable[Tensor | None] = itertools.repeat(None)
@@ -142,7 +134,7 @@ def _blocks(
     for first, some, allowed in blocks:  # [B, H, n, d] and [B, 1, n, K]
         if first:
             pause(first / queries)
-        yield first, some, allowed
+        yield attention_weights(some, k, allowed, masked_value, changes, first)
 
 
 def attend(
@@ -164,10 +156,8 @@ def attend(
     alone = dropout or changes.changes or q.shape[2] <= SHARED
     if not alone and may_share(q):
         return join_heads(_attend_in_threads(q, k, v, mask, masked_value))
-    made = []
-    for first, some, allowed in _blocks(q, k, mask, changes):
-        weights = attention_weights(some, k, allowed, masked_value, changes, first)
-        made.append((dropout(weights) if dropout else weights) @ v)  # [B, H, n, d]
+    blocks = weights_by_blocks(q, k, mask, masked_value, changes)
+    made = [(dropout(some) if dropout else some) @ v for some in blocks]  # [B, H, n, d]
     z = torch.cat(made, 2) if len(made) > 1 else made[0]  # [B, H, Q, d]
     return join_heads(changes.apply("output", changes.apply("heads", z)))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -103,20 +103,26 @@ def search(
     scored = scored or beam > 1
     threads = torch.get_num_threads() if _runs_beside(checkpoint) else 1
     batches = _batches(checkpoint.config, sources, beam, threads)
+
+    def searched(
+        batch: Sequence[int], stopped: threading.Event | None = None
+    ) -> list[BeamSearch]:
+        some = [sources[at] for at in batch]
+        return _search(checkpoint, some, beam, stopped, scored=scored)
+
     if threads > 1 < len(batches):
-        made = _beside(checkpoint, sources, batches, beam, threads, scored=scored)
+        made = _beside(searched, batches, threads)
     else:
         made = []
         for batch in batches:
             longest = len(sources[batch[-1]])
             tokens = longest + checkpoint.most_tokens(longest)
             with few_threads(work(checkpoint.model, tokens, len(batch) * beam)):
-                some = [sources[i] for i in batch]
-                made.append(_search(checkpoint, some, beam, scored=scored))
+                made.append(searched(batch))
     found = {
         index: one
-        for batch, searched in zip(batches, made, strict=True)
-        for index, one in zip(batch, searched, strict=True)
+        for batch, every in zip(batches, made, strict=True)
+        for index, one in zip(batch, every, strict=True)
     }
     return [found[index] for index in range(len(sources))]
 
@@ -128,24 +134,16 @@ def _runs_beside(checkpoint: Loaded) -> bool:
 
 
 def _beside(
-    checkpoint: Loaded,
-    sources: Sequence[Sequence[int]],
+    searched: Callable[[Sequence[int], threading.Event], list[BeamSearch]],
     batches: Sequence[Sequence[int]],
-    beam: int,
     threads: int,
-    *,
-    scored: bool,
 ) -> list[list[BeamSearch]]:
     """Search several batches at once, each on one thread: torch's own gain little."""
     stopped = threading.Event()
-
-    def made(batch: Sequence[int]) -> list[BeamSearch]:
-        some = [sources[i] for i in batch]
-        return _search(checkpoint, some, beam, stopped, scored=scored)
-
     with few_threads(), ThreadPoolExecutor(threads) as pool:
         try:
-            longest_first = [*pool.map(made, reversed(batches))]
+            stops = itertools.repeat(stopped)
+            longest_first = [*pool.map(searched, reversed(batches), stops)]
         except BaseException:
             stopped.set()  # the pool waits for its threads
             raise
