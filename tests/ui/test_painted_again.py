@@ -15,7 +15,7 @@ from pytestqt.qtbot import QtBot
 
 from tests.states import ran
 from tests.traces import fed, grown, make_trace
-from tests.ui.windows import Pair
+from tests.ui.windows import Pair, dress_hidden
 from visformer.bench.windows import attention_of
 from visformer.engine.messages import Finished
 from visformer.engine.mirror import Decoded
@@ -76,6 +76,7 @@ def test_a_growing_run_is_painted_as_a_whole_one(
     traces = grown(fed(made, {3: "forced", 9: "forced"}, wrong=(9,)))
     if zoom:
         window.appearance.zoom_by(zoom)
+        dress_hidden()
     window.session.do(show_trace, traces[0])
     window.session.set(kind=kind)  # type: ignore[arg-type]
     for trace in traces:
@@ -151,6 +152,7 @@ def test_another_theme_is_painted_everywhere(qtbot: QtBot, window: MainWindow) -
     for theme in ("dark", "contrast", "light"):
         window.appearance.set_theme(theme)
         qtbot.waitUntil(window.body.updatesEnabled)
+        dress_hidden()
         for step in (9, 10, 20):
             window.session.set(step=step)
             assert is_right(window), theme

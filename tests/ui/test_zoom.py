@@ -26,9 +26,8 @@ from tests.models import tiny_checkpoint
 from tests.pseudo import Unmarked
 from tests.ui.painted import painted
 from tests.ui.pseudo_reader import Reader
-from tests.ui.windows import corner_button, make_window
+from tests.ui.windows import corner_button, dress_hidden, make_window
 from visformer.pictures.computation.stages import STAGES
-from visformer.program.ahead import later
 from visformer.ui.layout import LeastSize
 from visformer.ui.look.theme import CAPTION, sized
 from visformer.ui.views import VIEWS
@@ -181,13 +180,11 @@ def check(
     places: list[tuple[tuple[int, int], int]],
     faults: Callable[[QWidget], Iterable[str]] = faults,
 ) -> None:
-    window, found, app = reader.window, [], QApplication.instance()
-    assert app is not None
+    window, found = reader.window, []
     for size, zoom in places:
         if zoom != window.appearance.zoom:  # 0 would be 100 %
             window.appearance.zoom_by(zoom - window.appearance.zoom)
-        while not later(app).has("style"):  # of what is hidden
-            QApplication.processEvents()
+        dress_hidden()
         window.resize(*size)
         for name in turned(reader):
             window.resize(*size)

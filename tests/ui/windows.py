@@ -115,6 +115,17 @@ def make_window(qtbot: QtBot, folder: Path) -> tuple[MainWindow, FakeEngine]:
     return window, engine
 
 
+def dress_hidden() -> None:
+    """Do at once what a change of look leaves to later turns of the event loop.
+
+    Else what is hidden and shown before they come is laid out a second time then.
+    """
+    app = QApplication.instance()
+    assert app is not None
+    while not later(app).has("style"):
+        QApplication.processEvents()
+
+
 def make_view(qtbot: QtBot, kind: type[V]) -> V:
     """Return a view that its Session draws, without a window around it."""
     view: V
