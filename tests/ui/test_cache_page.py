@@ -41,8 +41,7 @@ def _shown(page: CachePage, kind: Kind, letter: str = "K") -> Matrix:
 
 
 def _framed(page: CachePage, kind: Kind) -> object:
-    _matrix, _cell, rows, _columns, _value = page.maps[kind, "K"]._marked
-    return rows
+    return page.maps[kind, "K"].marks.rows
 
 
 def test_another_layer_and_another_head(page: CachePage) -> None:

@@ -192,12 +192,12 @@ def test_a_cell_of_one_map_is_marked_in_all(page: ComparePage) -> None:
     page.sides.maps["a"].hovered.emit(MapCell(1, 4))
     assert page.session.state.hovered == AttentionCell("cross", 1, 4)
     for name in ("a", "b", "difference"):
-        assert page.sides.maps[name]._marked[1:4] == ((1, 4), (1,), (4,))
+        assert page.sides.maps[name].marks[:3] == ((1, 4), (1,), (4,))
     page.sides.maps["difference"].hovered.emit(MapCell(2, 0))
     assert page.session.state.hovered == AttentionCell("cross", 2, 0)
     page.sides.maps["b"].hovered.emit(MapCell(5, 0))  # after they part
     assert page.session.state.hovered == AttentionCell("cross", 5, 0)
-    assert page.sides.maps["a"]._marked[1:4] == (None, (), (0,))
+    assert page.sides.maps["a"].marks[:3] == (None, (), (0,))
     page.sides.maps["a"].hovered.emit(MapCell(5, 0))  # a row without a counterpart
     assert page.session.state.hovered is None
 
@@ -394,7 +394,7 @@ def test_attention_shows_both_maps_with_one_cursor(
     assert "They part at step 3" in window.tabs.explanation.text()
     view.both.maps["a"].hovered.emit(MapCell(1, 4))
     assert window.session.state.hovered == AttentionCell("cross", 1, 4)
-    assert view.both.maps["b"]._marked[1] == (1, 4)
+    assert view.both.maps["b"].marks.cell == (1, 4)
     assert view.main_picture() is view.both
     window.setFocus()
     qtbot.keyClick(window, Qt.Key.Key_A)  # of both there are maps alone
@@ -478,7 +478,7 @@ def test_computation_shows_a_stage_of_both_on_one_range(
     np.testing.assert_allclose(scores.values, ONE.until(2).scores("cross", 1)[2], 1e-5)
     assert "run 1: exp" in view._words.text()
     view.maps.hovered.emit({"query": 1, "key": 3})
-    marked = [one._marked[1] for one in view.maps.maps[:4]]
+    marked = [one.marks.cell for one in view.maps.maps[:4]]
     assert marked == [(1, 3)] * 4
     view.present(on=True)
     view.maps.resize(500, 500)  # where not all have room, the last of both are seen

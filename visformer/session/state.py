@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol
 
 from visformer.engine.messages import Asked, Nearest, Open, Opened, Request, TokensFound
@@ -152,7 +153,7 @@ class ScannedFile:
     checked: tuple[str, ...] = ()  # what the checks find in the most faulty pair
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class State:
     """A frozen value; changed only through a ``Session``.
 
@@ -228,7 +229,7 @@ class State:
         """Return the run of a key; None where it is no longer kept."""
         return next((run for run in self.runs if run.key == key), None)
 
-    @property
+    @cached_property
     def run(self) -> Run | None:
         """The run on screen."""
         return self.find(self.shown)

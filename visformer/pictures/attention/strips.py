@@ -163,7 +163,12 @@ def _later(trace: Trace, ahead: Trace | None) -> tuple[Chip, ...]:
             return ()
         whole, most = ahead, MOST_LATER
     rest = range(len(trace), len(whole.steps))[:most]
-    return tuple(_after(whole, row, later=True) for row in rest)
+    name = f"chips of later steps, {len(whole)}"
+    return tuple([kept_of_step(whole, row, name, _unread) for row in rest])
+
+
+def _unread(whole: Trace, row: int) -> Chip:
+    return _after(whole, row, later=True)
 
 
 def _after(

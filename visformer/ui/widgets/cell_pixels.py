@@ -133,6 +133,8 @@ def hidden_and_unknown(
 
 def _runs(part: Bools, cut: tuple[slice, slice]) -> list[CellRun]:
     """Join adjacent cells of a row; [] if there are too many."""
+    if not part.any():
+        return []
     edges = np.diff(np.pad(part, ((0, 0), (1, 1))).astype(np.int8), axis=1)
     rows, starts = np.nonzero(edges == 1)
     if len(rows) > MOST_HATCHED:

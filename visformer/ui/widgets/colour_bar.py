@@ -132,6 +132,7 @@ class ColourBar(QWidget):
         self._widths: dict[str, int] = {}  # of texts; and of the offer, once measured
         self._offer_wide: int | None = None
         self._needs: dict[int, tuple[int, int]] = {}  # by width
+        self._firsts: dict[int, float] = {}  # by width: see ``_first_line``
         self.offer = QPushButton(self)
         self.offer.setFlat(True)
         self.offer.setCursor(Qt.CursorShape.PointingHandCursor)
@@ -150,6 +151,7 @@ class ColourBar(QWidget):
             return
         self._shown, self._table, self._ends, self._note = shown, table, ends, note
         self._needs.clear()
+        self._firsts.clear()
         keys = (
             (_("may attend"), HIGH, boolean),
             ("NaN", NAN, unknown),
@@ -213,6 +215,11 @@ class ColourBar(QWidget):
 
     def _first_line(self, width: int) -> float:
         """Return how much of the first line the ends and the keys take."""
+        if width not in self._firsts:
+            self._firsts[width] = self._ends_and_keys(width)
+        return self._firsts[width]
+
+    def _ends_and_keys(self, width: int) -> float:
         letter = letter_width(self.fontMetrics())
         ends = self._ramp_room(width) + sum(self._wide(end) for end in self._ends)
         ends = 0 if self._boolean else ends
@@ -254,6 +261,7 @@ class ColourBar(QWidget):
         if "_widths" in self.__dict__:
             self._widths.clear()
             self._needs.clear()
+            self._firsts.clear()
             self._offer_wide = None
 
     # ---- painting --------------------------------------------------------------

@@ -1,5 +1,7 @@
 """HeatMap: one Matrix with its tokens, axes and colour bar, to explore and to save."""
 
+from typing import NamedTuple
+
 import numpy as np
 from PySide6.QtCore import QPoint, QRect, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
@@ -57,6 +59,18 @@ from visformer.values.facts import Kind
 EMPTY = N_("Nothing to show yet.")
 
 
+class MapMarks(NamedTuple):
+    """What is marked in a map."""
+
+    cell: tuple[int, int] | None
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+    value: bool  # whether the cell's is written beside it
+
+
+NO_MARKS = MapMarks(None, (), (), value=True)
+
+
 class HeatMap(Dressed, QWidget):
     """Draws a Matrix; reports the cell under the mouse and the cell clicked."""
 
@@ -109,7 +123,8 @@ class HeatMap(Dressed, QWidget):
         self.new_row = NewRow(self.canvas)
         self.value = CellValue(sheet)
         self._cell: tuple[int, int] | None = None
-        self._marked: tuple[object, ...] = ()
+        self.marks = NO_MARKS
+        self._marked: Matrix | None = None  # the one that has them
         self._words: tuple[object, ...] = ()  # beside the cells
         self.setAccessibleName(name)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
@@ -140,7 +155,8 @@ class HeatMap(Dressed, QWidget):
         ``extent`` reserves space for this many rows and columns, ``longest`` for row
         and column labels, so that cells stay in place while rows are added.
         """
-        self._held, grown = False, has_grown(self._matrix, matrix)
+        before, self._held = self._matrix, False
+        grown = has_grown(before, matrix)
         self.new_row.stop()
         self._sheet.setHidden(matrix is None)
         self._matrix, self._extent, self._longest = matrix, extent, longest
@@ -160,8 +176,11 @@ class HeatMap(Dressed, QWidget):
         self._arrange()
         self.canvas.set_border(matrix.border, matrix.framed)
         self.canvas.alarm(matrix.alarms)
-        at = matrix.marked or ()
-        self.mark(matrix.marked, rows=at[:1], columns=at[1:])
+        at, marks = matrix.marked or (), self.marks
+        same = before is not None and before.marked == matrix.marked
+        if not same or not (marks.cell is None or is_inside(matrix, marks.cell)):
+            marks = MapMarks(matrix.marked, at[:1], at[1:], value=True)
+        self._show(matrix, marks)  # others than its own are renewed by who set them
         if grown and self.isVisible():
             self.new_row.start(QRectF(0, len(matrix.rows) - 1, len(matrix.columns), 1))
 
@@ -194,13 +213,14 @@ class HeatMap(Dressed, QWidget):
 
         ``value``: the cell's value is written beside it.
         """
-        if self._matrix is None:
+        if self._matrix is not None:
+            self._show(self._matrix, MapMarks(cell, rows, columns, value))
+
+    def _show(self, matrix: Matrix, marks: MapMarks) -> None:
+        if matrix is self._marked and marks == self.marks:
             return
-        matrix = self._matrix
-        marked = matrix, cell, rows, columns, value
-        if marked == self._marked:
-            return
-        self._marked = marked
+        self._marked, self.marks = matrix, marks
+        cell, rows, columns, value = marks
         self.canvas.mark(cell, rows, columns)
         self.row_labels.draw(
             matrix.rows, rows, current=matrix.current, role=matrix.row_role

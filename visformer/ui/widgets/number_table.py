@@ -81,6 +81,7 @@ class NumberTable(Dressed, QTableView):
         self._room = 1 << 16  # pixels of height
         self._model = TableModel(self, self._cell, self._name)
         self.setHorizontalHeader(TitleRow(Qt.Orientation.Horizontal, self))
+        self.setVerticalHeader(TitleRow(Qt.Orientation.Vertical, self))
         self.setModel(self._model)
         self.setMouseTracking(True)
         self.setTabKeyNavigation(False)
@@ -104,10 +105,11 @@ class NumberTable(Dressed, QTableView):
         old, self.numbers = self.numbers, numbers
         if is_same(numbers, old) if numbers is not None else old is None:
             return
-        named = None if old is None else (old.rows, old.columns)
         self.viewport().update()
-        if numbers is None or (numbers.rows, numbers.columns) != named:
-            self._update_titles()
+        if numbers is None or old is None or numbers.rows != old.rows:
+            self.verticalHeader().viewport().update()
+        if numbers is None or old is None or numbers.columns != old.columns:
+            self.horizontalHeader().viewport().update()
         if numbers is None:
             return
         last, self._sized, self.bars = self._sized, numbers, bar_shares(numbers)
@@ -118,12 +120,8 @@ class NumberTable(Dressed, QTableView):
             return
         shape = len(numbers.rows), len(numbers.columns)
         if shape != (self._model.rowCount(), self._model.columnCount()):
-            self._model.reset(*shape)
+            self._model.resize(*shape)
         self._fit()
-
-    def _update_titles(self) -> None:
-        for header in (self.horizontalHeader(), self.verticalHeader()):
-            header.viewport().update()
 
     # ---- painting --------------------------------------------------------------
 
@@ -256,12 +254,15 @@ class NumberTable(Dressed, QTableView):
         """Frame a row and a column, and scroll to them where they are out of sight."""
         if self.marked == (row, column):
             return
-        if row is not None and row != self.marked[0]:
-            self._show(row, self.verticalHeader(), self.verticalScrollBar())
-        if column is not None and column != self.marked[1]:
-            self._show(column, self.horizontalHeader(), self.horizontalScrollBar())
+        headers = self.verticalHeader(), self.horizontalHeader()
+        bars = self.verticalScrollBar(), self.horizontalScrollBar()
+        parts = zip(headers, bars, (row, column), self.marked, strict=True)
+        for header, bar, section, before in parts:
+            if section is not None and section != before:
+                self._show(section, header, bar)
+            if section != before:
+                header.viewport().update()
         self.marked = row, column
-        self._update_titles()
         self.viewport().update()
 
     def _show(self, section: int, header: QHeaderView, bar: QScrollBar) -> None:
@@ -295,8 +296,11 @@ class NumberTable(Dressed, QTableView):
         space = letter_width(metrics)
         widest = max(map(metrics.horizontalAdvance, ("−0.0000", "−0.0e−00")))
         least = widest + round(1.5 * space)
-        across = self.horizontalHeader()
-        across.setDefaultSectionSize(least)
+        across, down = self.horizontalHeader(), self.verticalHeader()
+        sizes = (across, least), (down, metrics.height() + 4)
+        for header, size in sizes:
+            if size != header.defaultSectionSize():  # Qt would paint all titles again
+                header.setDefaultSectionSize(size)
         names = numbers.columns if numbers is not None else ()
         names = names if len(names) <= FITTED else ()
         for column, name in enumerate(names):
@@ -307,8 +311,6 @@ class NumberTable(Dressed, QTableView):
             across.resizeSection(column, max(least, wide))
         for column in range(len(names), min(FITTED, self._model.columnCount())):
             across.resizeSection(column, least)  # as wide as other names needed it
-        down = self.verticalHeader()
-        down.setDefaultSectionSize(metrics.height() + 4)
         longest = sorted(numbers.rows, key=len)[-3:] if numbers is not None else []
         wide = max(map(metrics.horizontalAdvance, longest), default=0) + 3 * space
         # names that come and go with the steps move nothing
@@ -443,6 +445,20 @@ class TableModel(QAbstractTableModel):
         self.beginResetModel()
         self._shape = rows, columns
         self.endResetModel()
+
+    def resize(self, rows: int, columns: int) -> None:
+        """Add or remove the last rows; ask for everything again in other columns."""
+        before = self._shape[0]
+        if columns != self._shape[1]:
+            self.reset(rows, columns)
+        elif rows > before:
+            self.beginInsertRows(NOWHERE, before, rows - 1)
+            self._shape = rows, columns
+            self.endInsertRows()
+        elif rows < before:
+            self.beginRemoveRows(NOWHERE, rows, before - 1)
+            self._shape = rows, columns
+            self.endRemoveRows()
 
     def rowCount(self, parent: Index = NOWHERE) -> int:
         return 0 if parent.isValid() else self._shape[0]
