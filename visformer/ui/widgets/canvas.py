@@ -8,6 +8,7 @@ import numpy as np
 from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, Qt, Signal
 from PySide6.QtGui import (
     QBrush,
+    QHideEvent,
     QMouseEvent,
     QPaintEngine,
     QPainter,
@@ -243,6 +244,11 @@ class Canvas(QWidget):
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
         self._stale = QRegion(self.rect())
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        """Give back the memory of what is painted: a tour hides dozens of maps."""
+        super().hideEvent(event)
+        self._kept = QPixmap()
 
     def paintEvent(self, event: QPaintEvent) -> None:
         """Paint the cells, which are kept while the mouse moves, and what is marked."""
