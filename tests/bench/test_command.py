@@ -87,6 +87,24 @@ def test_of_many_figures_the_worst_and_the_missed_are_printed() -> None:
     assert len([*command.report(made, {}, every=True)]) == 2 + 19
 
 
+def test_of_budgets_measured_in_turn_all_figures_are_printed() -> None:
+    made = [
+        Measurement(budget, f"k{at}", at, "ms", "at most", 1)
+        for at in range(3)
+        for budget in (10, 7)
+    ]
+    assert [*command.report(made, {})] == [
+        "Budgets met: 0 of 2",
+        "Missed: 10, 7",
+        " 10  k0: 0 ms (at most 1 ms: met)",
+        " 10  k1: 1 ms (at most 1 ms: met)",
+        " 10  k2: 2 ms (at most 1 ms: MISSED)",
+        "  7  k0: 0 ms (at most 1 ms: met)",
+        "  7  k1: 1 ms (at most 1 ms: met)",
+        "  7  k2: 2 ms (at most 1 ms: MISSED)",
+    ]
+
+
 @pytest.mark.usefixtures("measuring")
 def test_a_run_is_compared_with_an_earlier_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
