@@ -135,7 +135,7 @@ def _written(value: object) -> object:
     return value
 
 
-@lru_cache(maxsize=4096)  # of tokens and names, which recur
+@lru_cache(maxsize=1024)  # of tokens and names, which recur
 def _reads_leftwards(text: str) -> bool:
     """Tell whether a text would turn around what stands beside it in a sentence."""
     return any(unicodedata.bidirectional(c) in ("R", "AL") for c in text)

@@ -163,11 +163,11 @@ def _later(trace: Trace, ahead: Trace | None) -> tuple[Chip, ...]:
             return ()
         whole, most = ahead, MOST_LATER
     rest = range(len(trace), len(whole.steps))[:most]
-    name = f"chips of later steps, {len(whole)}"
-    return tuple([kept_of_step(whole, row, name, _unread) for row in rest])
+    name = "chip of a later step" + (", read" if reads_later(whole) else "")
+    return tuple([kept_of_step(whole, row, name, _later_chip) for row in rest])
 
 
-def _unread(whole: Trace, row: int) -> Chip:
+def _later_chip(whole: Trace, row: int) -> Chip:
     return _after(whole, row, later=True)
 
 

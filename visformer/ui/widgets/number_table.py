@@ -106,10 +106,11 @@ class NumberTable(Dressed, QTableView):
         if is_same(numbers, old) if numbers is not None else old is None:
             return
         self.viewport().update()
-        if numbers is None or old is None or numbers.rows != old.rows:
-            self.verticalHeader().viewport().update()
-        if numbers is None or old is None or numbers.columns != old.columns:
-            self.horizontalHeader().viewport().update()
+        headers = self.verticalHeader(), self.horizontalHeader()
+        named = zip(headers, _titles(numbers), _titles(old), strict=True)
+        for header, names, before in named:
+            if names != before:
+                header.viewport().update()
         if numbers is None:
             return
         last, self._sized, self.bars = self._sized, numbers, bar_shares(numbers)
@@ -377,6 +378,13 @@ class NumberTable(Dressed, QTableView):
             super().keyPressEvent(event)
         else:
             event.ignore()
+
+
+def _titles(numbers: Numbers | None) -> tuple[object, object]:
+    """Return what the titles of rows and columns follow from."""
+    if numbers is None:
+        return None, None
+    return (numbers.axis, numbers.rows), (numbers.axis, numbers.columns)
 
 
 def _place(at: QModelIndex) -> MapCell:
