@@ -280,10 +280,11 @@ class Trace:
 
         def made(at: int) -> Bools:
             own = np.asarray(mask[at] if each else mask)
-            here = replace(self.intervention.at(kind, at), head=head or 0)
-            if head is None or not here.acts("head mask"):
+            if head is None:
                 return own
-            return np.asarray(here.apply("head mask", own[None])[0])
+            here = replace(self.intervention.at(kind, at), head=head)
+            acts = here.acts("head mask")
+            return np.asarray(here.apply("head mask", own[None])[0]) if acts else own
 
         return stacked(layers, made)
 

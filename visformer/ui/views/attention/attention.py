@@ -246,11 +246,10 @@ class AttentionView(View):
             title = small_title(kind, *at) if small else ""
             picture = None if drawn is None else matrix(drawn, state.selection, title)
             if picture is not None:
-                picture = replace(picture, ahead=ahead)
-            if picture is not None and small and picture.values.size:
-                picture = replace(picture, offer="")  # the large one's is for all
-                if state.scale == "fixed":
-                    picture = replace(picture, note="")
+                offer, note = picture.offer, picture.note
+                if small and picture.values.size:  # the large one's offer is for all
+                    offer, note = "", "" if state.scale == "fixed" else note
+                picture = replace(picture, ahead=ahead, offer=offer, note=note)
             panel.draw(picture, look, extent=extent, longest=room)
         drawn = self._readings.get(kind)
         if drawn is not None and state.visible is not None and kind not in self._tasks:
