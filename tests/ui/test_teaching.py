@@ -6,8 +6,8 @@ import itertools
 
 import numpy as np
 import pytest
-from PySide6.QtCore import Qt
-from PySide6.QtGui import QFont, QGuiApplication
+from PySide6.QtCore import QRect, Qt
+from PySide6.QtGui import QColor, QFont, QGuiApplication, QImage, QPainter, QPalette
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
@@ -21,7 +21,7 @@ from visformer.pictures.selection import Look
 from visformer.pictures.words.modified_run import score_words
 from visformer.pictures.words.scene import telling_head
 from visformer.session.state import Session
-from visformer.ui.bars.chip_painter import TINTS, WIDEST, look_of
+from visformer.ui.bars.chip_painter import TINTS, WIDEST, ChipPainter, look_of
 from visformer.ui.bars.strips import TokenStrip, chip_words
 from visformer.ui.widgets.export import CSV
 from visformer.ui.widgets.number_table import Role
@@ -215,6 +215,26 @@ def test_only_changed_chips_are_painted_again(qtbot: QtBot) -> None:
     strip.draw((*chips[:3], changed, *chips[4:]))
     qtbot.waitUntil(lambda: bool(painted))
     assert painted == ["t3"]
+
+
+@pytest.mark.parametrize("joins", [*itertools.product((False, True), repeat=2)])
+def test_a_chip_is_whole_at_every_height(
+    qapp: QApplication, joins: tuple[bool, bool]
+) -> None:
+    palette = QPalette(Qt.GlobalColor.lightGray)
+    palette.setColor(QPalette.ColorRole.Base, Qt.GlobalColor.white)
+    chips = ChipPainter(qapp.font(), palette)
+    look = look_of(Chip("", 1, 0.0, False, False), None)._replace(joins=joins)
+    for high in range(30, 90):
+        box, image = QRect(10, 5, 40, high), QImage(60, 100, QImage.Format.Format_RGB32)
+        image.fill(palette.window().color())
+        with QPainter(image) as painter:
+            chips.paint(painter, look, box, 0)
+        for x, inwards, joined in ((10, 3, joins[0]), (49, -3, joins[1])):
+            assert image.pixelColor(x + inwards, box.center().y()) == QColor("white")
+            for y in (box.top(), box.bottom()):  # a round corner leaves its tip free
+                tip = image.pixelColor(x, y)
+                assert (tip == palette.window().color()) is not joined, (high, x, y)
 
 
 def test_the_current_token_is_scrolled_to_whole(qtbot: QtBot) -> None:

@@ -3,7 +3,7 @@
 from functools import lru_cache
 from typing import NamedTuple
 
-from PySide6.QtCore import QRect, QRectF, Qt
+from PySide6.QtCore import QPointF, QRect, QRectF, Qt
 from PySide6.QtGui import (
     QColor,
     QFont,
@@ -162,14 +162,7 @@ class ChipPainter:
         painter.setOpacity(LATER if look.later else 1.0)
         painter.setPen(self._frame(look))
         painter.setBrush(tinted(*self._ends, look.shade)[0])
-        radius, half, outline = box.height() / 5, box.width() / 2, QPainterPath()
-        outline.setFillRule(Qt.FillRule.WindingFill)
-        outline.addRoundedRect(QRectF(box), radius, radius)
-        # between the pieces of one word corners are square
-        for side, joins in enumerate(look.joins):
-            left = box.x() + side * half
-            outline.addRect(left, box.y(), joins * half, joins * box.height())
-        painter.drawPath(outline.simplified())
+        painter.drawPath(outline(QRectF(box), box.height() / 5, look.joins))
         painter.setOpacity(1.0)
 
     def _frame(self, look: ChipLook) -> QPen:
@@ -207,6 +200,32 @@ class ChipPainter:
                 text = readable_on(ground, self._palette.text().color())
             self._below[share] = ground, text
         return self._below[share]
+
+
+def outline(box: QRectF, radius: float, joins: tuple[bool, bool]) -> QPainterPath:
+    """Return a box whose corners are round but where it joins the one before or after.
+
+    Of arcs: what Qt unites of several shapes (``simplified``) may lack half of them.
+    """
+    path, radius = QPainterPath(), min(radius, box.width() / 2)
+    before, after = joins
+    corners = (
+        (box.topLeft(), QPointF(radius, radius), before),
+        (box.topRight(), QPointF(-radius, radius), after),
+        (box.bottomRight(), QPointF(-radius, -radius), after),
+        (box.bottomLeft(), QPointF(radius, -radius), before),
+    )
+    for at, (corner, inwards, square) in enumerate(corners):
+        arc = QRectF(0, 0, 2 * radius, 2 * radius)
+        arc.moveCenter(corner + inwards)
+        if at == 0:
+            path.moveTo(corner if square else corner + QPointF(0, radius))
+        if square:
+            path.lineTo(corner)
+        else:
+            path.arcTo(arc, 180 - 90 * at, -90)
+    path.closeSubpath()
+    return path
 
 
 @lru_cache(maxsize=4 * TINTS)
