@@ -20,7 +20,7 @@ from visformer.session.state import State
 from visformer.ui.look.theme import set_motion
 from visformer.ui.views.computation.computation import ComputationView
 from visformer.ui.widgets.heatmap import HeatMap
-from visformer.ui.widgets.number_table import NumberTable, TitleRow
+from visformer.ui.widgets.number_table import NumberTable, TitleHeader
 from visformer.values.facts import Kind
 
 CHECKPOINT, TRACE = traced()
@@ -189,7 +189,7 @@ def test_titles_of_another_height_are_measured(qtbot: QtBot) -> None:
     qtbot.addWidget(table)
     table.draw(NUMBERS)
     row = table.horizontalHeader()
-    assert isinstance(row, TitleRow)
+    assert isinstance(row, TitleHeader)
     before = row.sizeHint()
     font = row.font()
     font.setPointSizeF(2 * font.pointSizeF())

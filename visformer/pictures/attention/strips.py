@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple, TypedDict
 
 import numpy as np
@@ -164,11 +165,8 @@ def _later(trace: Trace, ahead: Trace | None) -> tuple[Chip, ...]:
         whole, most = ahead, MOST_LATER
     rest = range(len(trace), len(whole.steps))[:most]
     name = "chip of a later step" + (", read" if reads_later(whole) else "")
-    return tuple([kept_of_step(whole, row, name, _later_chip) for row in rest])
-
-
-def _later_chip(whole: Trace, row: int) -> Chip:
-    return _after(whole, row, later=True)
+    made = partial(_after, later=True)
+    return tuple([kept_of_step(whole, row, name, made) for row in rest])
 
 
 def _after(

@@ -131,7 +131,6 @@ class ColourBar(QWidget):
         self._boolean = False
         self._widths: dict[str, int] = {}  # of texts; and of the offer, once measured
         self._offer_wide: int | None = None
-        self._needs: dict[int, tuple[int, int]] = {}  # by width
         self._firsts: dict[int, float] = {}  # by width: see ``_first_line``
         self.offer = QPushButton(self)
         self.offer.setFlat(True)
@@ -150,7 +149,6 @@ class ColourBar(QWidget):
         if shown == self._shown:
             return
         self._shown, self._table, self._ends, self._note = shown, table, ends, note
-        self._needs.clear()
         self._firsts.clear()
         keys = (
             (_("may attend"), HIGH, boolean),
@@ -178,9 +176,7 @@ class ColourBar(QWidget):
 
     def needs(self, width: int) -> tuple[int, int]:
         """Return the height, and as much of ``width`` as is used; see ``wanted``."""
-        if width not in self._needs:
-            self._needs[width] = self.heightForWidth(width), self.wanted(width)
-        return self._needs[width]
+        return self.heightForWidth(width), self.wanted(width)
 
     def wanted(self, room: int) -> int:
         """Return the width for as much of the scale's name as has room, with all else.
@@ -260,7 +256,6 @@ class ColourBar(QWidget):
         super().changeEvent(event)
         if "_widths" in self.__dict__:
             self._widths.clear()
-            self._needs.clear()
             self._firsts.clear()
             self._offer_wide = None
 

@@ -122,9 +122,7 @@ class HeatMap(Dressed, QWidget):
         self.canvas.moved.connect(self._follow)
         self.new_row = NewRow(self.canvas)
         self.value = CellValue(sheet)
-        self._cell: tuple[int, int] | None = None
         self.marks = NO_MARKS
-        self._marked: Matrix | None = None  # the one that has them
         self._words: tuple[object, ...] = ()  # beside the cells
         self.setAccessibleName(name)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
@@ -213,14 +211,12 @@ class HeatMap(Dressed, QWidget):
 
         ``value``: the cell's value is written beside it.
         """
-        if self._matrix is not None:
-            self._show(self._matrix, MapMarks(cell, rows, columns, value))
+        marks = MapMarks(cell, rows, columns, value)
+        if self._matrix is not None and marks != self.marks:
+            self._show(self._matrix, marks)
 
     def _show(self, matrix: Matrix, marks: MapMarks) -> None:
-        if matrix is self._marked and marks == self.marks:
-            return
-        self._marked, self.marks = matrix, marks
-        cell, rows, columns, value = marks
+        self.marks, (cell, rows, columns, _value) = marks, marks
         self.canvas.mark(cell, rows, columns)
         self.row_labels.draw(
             matrix.rows, rows, current=matrix.current, role=matrix.row_role
@@ -229,11 +225,10 @@ class HeatMap(Dressed, QWidget):
             matrix.columns, columns, current=matrix.most_read, role=matrix.column_role
         )
         self.setAccessibleDescription(description(matrix, cell))
-        self._cell = cell if value else None
         self._say_value()
 
     def _say_value(self) -> None:
-        matrix, cell = self._matrix, self._cell
+        matrix, cell = self._matrix, self.marks.cell if self.marks.value else None
         if matrix is None or cell is None or not is_inside(matrix, cell):
             self.value.hide()
             return

@@ -80,8 +80,8 @@ class NumberTable(Dressed, QTableView):
         self._fitting_rows = FEWEST
         self._room = 1 << 16  # pixels of height
         self._model = TableModel(self, self._cell, self._name)
-        self.setHorizontalHeader(TitleRow(Qt.Orientation.Horizontal, self))
-        self.setVerticalHeader(TitleRow(Qt.Orientation.Vertical, self))
+        self.setHorizontalHeader(TitleHeader(Qt.Orientation.Horizontal, self))
+        self.setVerticalHeader(TitleHeader(Qt.Orientation.Vertical, self))
         self.setModel(self._model)
         self.setMouseTracking(True)
         self.setTabKeyNavigation(False)
@@ -489,8 +489,8 @@ class TableModel(QAbstractTableModel):
 MEASURED = 8  # titles whose size is that of all
 
 
-class TitleRow(QHeaderView):
-    """Titles of one line: a few are measured, where Qt asks for 200 in four roles."""
+class TitleHeader(QHeaderView):
+    """Titles of rows or columns: a few are measured; Qt asks for 200 in four roles."""
 
     _measured: tuple[object, QSize] | None = None  # titles and font, and their size
 

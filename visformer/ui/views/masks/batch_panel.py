@@ -19,7 +19,7 @@ from visformer.session.state import State
 from visformer.ui.layout import LeastColumn, fill
 from visformer.ui.look.theme import Dressed, letter_width
 from visformer.ui.widgets.controls import chooser, titled
-from visformer.ui.widgets.number_table import Role, TableModel, TitleRow
+from visformer.ui.widgets.number_table import Role, TableModel, TitleHeader
 from visformer.ui.widgets.plain_label import paragraph, written
 from visformer.values.facts import SentenceSide
 
@@ -167,7 +167,7 @@ class _SideTable(Dressed, QWidget):
         self._measured: dict[str, int] = {}  # the widths of texts, with their edges
         self._measured_in = self.fontMetrics()
         self._model = TableModel(self._table, self._cell, self._name)
-        titles = TitleRow(Qt.Orientation.Horizontal, self._table)
+        titles = TitleHeader(Qt.Orientation.Horizontal, self._table)
         titles.setSectionsClickable(True)
         titles.setHighlightSections(True)
         self._table.setHorizontalHeader(titles)
