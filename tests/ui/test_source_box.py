@@ -12,7 +12,7 @@ from pytestqt.qtbot import QtBot
 
 from tests.states import ran
 from tests.traces import make_trace
-from tests.ui.windows import Pair, answer
+from tests.ui.windows import Pair, answer, dress_hidden
 from visformer.ui.views.attention.attention import AttentionView
 from visformer.ui.window.window import MainWindow
 
@@ -69,6 +69,29 @@ def test_the_tokens_give_way_to_the_line_and_come_back(
     assert window.large.geometry() == place  # nothing moves
     window.tabs.setFocus()
     assert seen(window) == (False, True)
+
+
+@pytest.mark.parametrize("editing", [False, True])
+def test_tokens_are_whole_in_text_of_another_size(
+    window: MainWindow, qtbot: QtBot, editing: bool
+) -> None:
+    """Before anything else is drawn; and the line takes their height beforehand."""
+    if editing:
+        slash(window, qtbot)
+    for percent in (50, -70, 20):
+        window.appearance.zoom_by(percent)
+        dress_hidden()
+        QApplication.processEvents()
+        place = window.large.geometry()
+        box, strip = window.source_box, window.strips.source
+        assert box.height() >= strip.height() >= strip.row.sizeHint().height()
+        if editing:
+            window.tabs.setFocus()
+            QApplication.processEvents()
+            assert seen(window) == (False, True)
+            assert window.large.geometry() == place  # nothing moves
+            slash(window, qtbot)
+    window.appearance.zoom_by(0)
 
 
 def test_what_is_typed_and_not_yet_run_stays_in_sight(

@@ -3,7 +3,7 @@
 Enter translates; Up and Down walk earlier sentences.
 """
 
-from PySide6.QtCore import QEvent, QObject, Qt, Signal
+from PySide6.QtCore import QEvent, QObject, QSize, Qt, Signal
 from PySide6.QtGui import QContextMenuEvent, QGuiApplication, QKeyEvent, QKeySequence
 from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QWidget
 
@@ -213,7 +213,11 @@ class SourceBox(Dressed, QWidget):
         for part in (self._tokens, self.edit):
             part.setHidden(shown)
         self.line.setVisible(shown)
-        self.setMinimumHeight(self._tokens.sizeHint().height())  # the line is lower
+
+    def minimumSizeHint(self) -> QSize:
+        """Return the least size: as high as the tokens, also where the line stands."""
+        least = QSize(0, self._tokens.sizeHint().height())
+        return super().minimumSizeHint().expandedTo(least)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if event.type() in (QEvent.Type.FocusIn, QEvent.Type.FocusOut):
