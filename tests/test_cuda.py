@@ -5,6 +5,7 @@ Each test runs on the CPU, too, in the usual suite, which proves its own code.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -22,13 +23,16 @@ from tests.models import tiny_checkpoint
 from tests.training.toys import trainer
 from visformer.cli import main
 from visformer.core.check import check
+from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
+from visformer.core.incremental import CapturedRow, DecoderState
 from visformer.core.model import Transformer
+from visformer.core.packed import PackedDecoder
 from visformer.errors import is_memory
 from visformer.training import loop
 from visformer.training.loop import Progress, Trainer
 from visformer.values.facts import KINDS
-from visformer.values.step import StrategyName
+from visformer.values.step import Choice, StrategyName
 
 D, H = 32, 2  # a head of 16: what flash kernels take as it is
 CLOSE = 1e-4
@@ -121,6 +125,83 @@ def test_decoding_gives_the_tokens_and_the_attention_of_the_cpu(
     assert check(checkpoint)["passed"]
 
 
+class Uncaptured(CapturedRow):
+    """Computes what is captured on a GPU, each time anew."""
+
+    def _begin(self, layers: Callable[..., None]) -> None:
+        self._run(layers)
+
+
+@pytest.fixture
+def moved(
+    device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[Checkpoint], None]:
+    """Return what moves a model there; its single rows are computed as on a GPU."""
+    begin, models = DecoderState.__init__, list[nn.Module]()
+
+    def begun(
+        self: DecoderState, packed: PackedDecoder, *given: Any, **to: Any
+    ) -> None:
+        begin(self, packed, *given, **to)
+        if device.type == "cpu" and packed.model in models:
+            self._one_row = None
+            self._captured = Uncaptured(packed, self.cache)
+
+    monkeypatch.setattr(DecoderState, "__init__", begun)
+    return lambda checkpoint: models.append(checkpoint.model.to(device))
+
+
+@pytest.mark.parametrize("masked_value", [-1e9, -math.inf, 0.5])
+def test_steps_in_any_order_are_those_of_one_after_another(
+    moved: Callable[[Checkpoint], None], masked_value: float
+) -> None:
+    """Forwards, back, another way: a row reads what came before it alone."""
+    checkpoint, plain = (tiny_checkpoint(masked_value=masked_value) for _ in range(2))
+    vocabulary = checkpoint.vocabulary
+    bad = vocabulary.one("z")
+    with torch.no_grad():
+        for model in (checkpoint.model, plain.model):
+            model.target_embedding.weight[bad] = torch.nan
+    moved(checkpoint)
+    decoding = Decoding(checkpoint, "abcde", limit=12)
+    decoding.step(5)
+    decoding.back(3)
+    for id in (bad, vocabulary.one("a"), vocabulary.one("a")):
+        broken = decoding.follow([*_pairs(decoding), (id, "forced")])
+    assert np.isnan(broken.logits).any(-1).tolist() == [False] * 3 + [True] * 2
+    decoding.back(3)
+    decoding.follow([*_pairs(decoding), (vocabulary.one("b"), "forced")])
+    trace = decoding.step(4)
+    assert len(trace) == 7
+    expected = Decoding(plain, "abcde", limit=12)
+    for count in range(1, 8):
+        expected.follow(_pairs(decoding)[:count])
+    np.testing.assert_allclose(trace.logits, expected.trace.logits, atol=1e-3)
+    for layer in range(2):
+        ours, theirs = (t.attention("decoder", layer) for t in (trace, expected.trace))
+        np.testing.assert_allclose(ours, theirs, atol=CLOSE)
+
+
+def _pairs(decoding: Decoding) -> list[Choice]:
+    return [step.choice for step in decoding.trace.steps]
+
+
+def test_sentences_of_two_lengths_take_turns(
+    moved: Callable[[Checkpoint], None],
+) -> None:
+    checkpoint, plain = tiny_checkpoint(), tiny_checkpoint()
+    moved(checkpoint)
+    texts = "abcde", "edcbaabc"
+    both = [Decoding(checkpoint, text, limit=9) for text in texts]
+    for _step in range(9):
+        for decoding in both:
+            decoding.step()
+    for decoding, text in zip(both, texts, strict=True):
+        expected = Decoding(plain, text, limit=9).finish()
+        assert decoding.trace.target_ids.tolist() == expected.target_ids.tolist()
+        np.testing.assert_allclose(decoding.trace.logits, expected.logits, atol=1e-3)
+
+
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 def test_a_step_waits_for_the_gpu_once(device: torch.device) -> None:
     if device.type == "cpu":
@@ -128,7 +209,7 @@ def test_a_step_waits_for_the_gpu_once(device: torch.device) -> None:
     checkpoint = tiny_checkpoint()
     checkpoint.model.to(device)
     decoding = Decoding(checkpoint, "abcde", limit=12)
-    decoding.step(2)
+    decoding.step(3)
     torch.cuda.set_sync_debug_mode("warn")
     try:
         with pytest.warns(UserWarning, match="synchronizing") as waits:

@@ -21,7 +21,7 @@ from visformer.language import _
 # module of this package -> the budgets it measures; each runs in a separate process, so
 # that imports (torch, transformers, Qt) do not affect other measurements
 GROUPS: dict[str, tuple[int, ...]] = {
-    "decoding": (1, 2, 3, 17, 18, 19),
+    "decoding": (1, 2, 3, 17, 18, 19, 21),
     "window": (5, 8, 9),
     "tabs": (7, 10),
     "storage": (12,),

@@ -1,6 +1,6 @@
 """Benchmarks of decoding: one step of one sentence, everything kept, on one thread.
 
-The first step is not timed, which excludes the encoder and the preparation of a
+The first steps are not timed, which excludes the encoder and the preparation of a
 sentence.
 """
 
@@ -54,9 +54,9 @@ def timed_steps(
     steps: int = STEPS,
     clock: Clock = time.process_time,
 ) -> float:
-    """Return the seconds of some steps after the first."""
-    decoding = Decoding(checkpoint, source, limit=steps + 1)
-    decoding.step()
+    """Return the seconds of some steps after the second, which prepares a GPU's."""
+    decoding = Decoding(checkpoint, source, limit=steps + 2)
+    decoding.step(2)
     return seconds(lambda: [decoding.step() for _step in range(steps)], clock)
 
 
@@ -334,6 +334,34 @@ def calls(checkpoint: Checkpoint, source: list[int]) -> int:
     return total[0]
 
 
+# ---- 21: a GPU -----------------------------------------------------------------
+
+
+def on_gpu() -> list[Measurement]:
+    """Time a step on a GPU, in turn with transformers' there."""
+    what = _("wall time of a step on a GPU, everything kept: opus")
+    absent = functools.partial(Measurement, 21, what, None, "ms", "at most", 1.5)
+    if not torch.cuda.is_available():
+        return [absent(note=_("there is no GPU that CUDA can use"))]
+    checkpoint, source = prepared(SHAPES["opus"])
+    try:
+        peer = transformers_marian(checkpoint).to("cuda")
+    except MissingPeer as error:
+        return [absent(note=str(error))]
+    checkpoint.model.to("cuda")
+    clock = time.perf_counter
+
+    def theirs() -> float:
+        many = seconds(lambda: generate(peer, source, STEPS + 1), clock)
+        return many - seconds(lambda: generate(peer, source, 1), clock)
+
+    turns = take_turns(
+        lambda: timed_steps(checkpoint, source, STEPS, clock), theirs, rounds=ROUNDS
+    )
+    parts = turns.milliseconds("step", "transformers' step", STEPS)
+    return [Measurement(21, what, parts["step ms"], "ms", "at most", 1.5, parts)]
+
+
 BENCHMARKS: dict[int, Callable[[], list[Measurement]]] = {
     1: against_transformers,
     2: against_ctranslate2,
@@ -341,6 +369,7 @@ BENCHMARKS: dict[int, Callable[[], list[Measurement]]] = {
     17: known_pair,
     18: beside_work,
     19: growth,
+    21: on_gpu,
 }
 
 
@@ -411,7 +440,7 @@ def transformers_marian(checkpoint: Checkpoint) -> Any:
 
 def generate(peer: Any, source: list[int], tokens: int) -> Any:
     """Decode n ``tokens`` greedily with transformers, returning all attentions."""
-    ids = torch.tensor([source])
+    ids = torch.tensor([source], device=peer.device)
     return peer.generate(
         ids,
         attention_mask=torch.ones_like(ids),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -66,11 +67,16 @@ class DecoderState:
                 self.memory.append(apart.contiguous())
         hidden = self.padding.source_keys and not bool(readable.all())
         self.readable = readable[:, None] if hidden else None  # [B, 1, S]
-        alone = batch == 1 and memory.device.type == "cpu"
+        alone = batch == 1
         self.cache = self._empty(batch, limit if alone else min(limit, ROOM))
         self._spare = self.cache[:0]  # memory that is used in turn with the cache's
         self.visible: Tensor | None = None  # bool [N, length], None: all
-        self._one_row = OneRow(packed, self.cache, self.memory) if alone else None
+        self._one_row: OneRow | None = None
+        self._captured: CapturedRow | None = None
+        if alone and memory.device.type == "cpu":
+            self._one_row = OneRow(packed, self.cache, self.memory)
+        elif alone and memory.is_cuda:
+            self._captured = CapturedRow(packed, self.cache)
 
     def _empty(self, batch: int, room: int) -> Tensor:
         """Return a cache of no contents, [N, 2 L, H, room, d].
@@ -107,6 +113,8 @@ class DecoderState:
 
     def shorten(self, length: int) -> None:
         """Forget the rows from ``length`` on."""
+        if self._captured and length < self.length:
+            self.cache[..., length : self.length, :] = 0  # it reads them, NaN or not
         self.length = min(self.length, length)
         if self.visible is not None:
             self.visible = self.visible[:, : self.length]
@@ -136,22 +144,41 @@ class DecoderState:
     def _extend(self, ids: Tensor, visible: Tensor | None) -> Tensor:
         batch, count = ids.shape
         start, stop = self.length, self.length + count
-        model, columns = self.packed.model, self.packed.columns
         masks = self._mask(count, visible, batch), self._cross_mask(visible)
         self._make_room(stop)
         self.length = stop
-        if self._one_row and count == 1 and masks[0] is None and masks[1] is None:
+        plain = count == 1 and masks[0] is None and masks[1] is None
+        if self._one_row and plain:
             row = self._one_row.extend(int(ids), start, self.lookup)
             return torch.from_numpy(row)[None, None]
-        rows = self.cache.new_empty(batch * count, columns.width("decoder"))  # [B n, W]
-        x = rows[:, columns.part("decoder", "hidden", 0)]  # [B n, D]
-        x.copy_(model.embed("target", ids, start, lookup=self.lookup).flatten(0, 1))
+        x = self.packed.model.embed("target", ids, start, lookup=self.lookup)
+        x = x.flatten(0, 1)  # [B n, D]
+        if self._captured and plain:
+            return self._captured.extend(x, start, self._layers)[None]
+        width = self.packed.columns.width("decoder")
+        rows = self.cache.new_empty(batch * count, width)  # [B n, W]
+        self._layers(x, rows, masks)
+        return rows.view(batch, count, -1)
+
+    def _layers(
+        self,
+        x: Tensor,
+        rows: Tensor,
+        masks: tuple[Tensor | None, Tensor | None],
+        at: Tensor | None = None,
+    ) -> None:
+        """Run all layers on [B n, D] and write what they compute to ``rows`` [B n, W].
+
+        With ``at`` int [1] there is one row, whose place in the cache the CPU does not
+        know; it reads the whole cache, of which ``masks`` hides what comes later.
+        """
+        model, columns = self.packed.model, self.packed.columns
+        rows[:, columns.part("decoder", "hidden", 0)] = x
         for index, part in enumerate(self.packed.layers):
-            x = self._layer(index, part, x, rows, masks)
+            x = self._layer(index, part, x, rows, masks, at)
             rows[:, columns.part("decoder", "hidden", index + 1)] = x
         if model.config.final_norm:
             rows[:, columns.output("decoder")] = model.decoder.norm(x)
-        return rows.view(batch, count, -1)
 
     def _make_room(self, length: int) -> None:
         """Let the cache hold this many rows."""
@@ -197,21 +224,24 @@ class DecoderState:
         x: Tensor,
         rows: Tensor,
         masks: tuple[Tensor | None, Tensor | None],
+        at: Tensor | None,
     ) -> Tensor:
         """Run one layer on new rows [B n, D]; store q, k, v and cross q in ``rows``."""
         first = self.packed.columns.part("decoder", "queries", index).start
-        width = x.shape[1]
+        width, hidden = x.shape[1], self.packed.model.config.masked_value
 
         def attend_back(x: Tensor) -> Tensor:
             qkv = part.qkv.into(x, rows[:, first : first + 3 * width])  # [B n, 3 D]
-            k, v = self._remember(index, qkv)  # [B, H, length, d] each
-            return part.self_output(self._attend(qkv[:, :width], k, v, masks[0]))
+            k, v = self._remember(index, qkv, at)  # [B, H, length, d] each
+            later = hidden if at is None else -math.inf  # which are no tokens yet
+            z = self._attend(qkv[:, :width], k, v, masks[0], later)
+            return part.self_output(z)
 
         def attend_across(x: Tensor) -> Tensor:
             query = rows[:, first + 3 * width : first + 4 * width]  # [B n, D]
             part.cross_query.into(x, query)
             k, v = self.memory[2 * index], self.memory[2 * index + 1]  # [B, H, S, d]
-            return part.cross_output(self._attend(query, k, v, masks[1]))
+            return part.cross_output(self._attend(query, k, v, masks[1], hidden))
 
         def feed(x: Tensor) -> Tensor:
             activation = self.packed.activation
@@ -224,18 +254,30 @@ class DecoderState:
         sublayers = zip(functions, part.norms, strict=True)
         return through_sublayers(x, sublayers, norm_first=norm_first)
 
-    def _remember(self, index: int, qkv: Tensor) -> tuple[Tensor, Tensor]:
+    def _remember(
+        self, index: int, qkv: Tensor, at: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         """Store the new keys and values -> all of them, [B, H, length, d] each."""
         batch, _, heads, _, size = self.cache.shape
         parts = qkv.view(batch, -1, 3, heads, size).permute(0, 2, 3, 1, 4)[:, 1:]
-        seen = self.cache[:, 2 * index : 2 * index + 2, :, : self.length]
+        seen = self.cache[:, 2 * index : 2 * index + 2]  # [B, 2, H, room, d]
+        if at is not None:
+            seen.index_copy_(3, at, parts)
+            return seen[:, 0], seen[:, 1]
+        seen = seen[:, :, :, : self.length]
         seen[:, :, :, self.length - parts.shape[3] :] = parts  # [B, 2, H, length, d]
         return seen[:, 0], seen[:, 1]
 
-    def _attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    def _attend(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Tensor | None,
+        masked_value: float,
+    ) -> Tensor:
         """Attend from q [B n, D] to k and v [B, H, K, d] -> heads joined [B n, D]."""
         batch, heads = k.shape[:2]
-        masked_value = self.packed.model.config.masked_value
         if len(q) == batch and q.device.type == "cpu":
             single: Floats = q.view(batch, heads, -1).numpy()
             z = attend_singly(single, k.numpy(), v.numpy(), mask, masked_value)
@@ -253,6 +295,67 @@ def warm_up(packed: PackedDecoder | None) -> None:
     state = DecoderState(packed, memory, readable, 2)
     for _ in range(2):
         state.extend(torch.zeros(1, 1, dtype=torch.int64, device=memory.device))
+
+
+class CapturedRow:
+    """Extends the cache of one sentence on a GPU by one row, if nothing is masked.
+
+    A row is some 200 kernels, which take the CPU longer to launch than the GPU to run.
+    So they are captured as a CUDA graph, which one call launches. A graph works on the
+    same memory each time: the row reads the whole cache, 0 where nothing is yet.
+    """
+
+    def __init__(self, packed: PackedDecoder, cache: Tensor) -> None:
+        """``cache`` [1, 2 L, H, limit, d] is set to 0."""
+        cache.zero_()
+        width = packed.columns.width("decoder")
+        self._x = cache.new_empty(1, packed.model.config.d_model)
+        self._row = cache.new_empty(1, width)  # [1, W]
+        self._at = cache.new_zeros(1, dtype=torch.int64)
+        self._places = torch.arange(cache.shape[3], device=cache.device)
+        self._loaded = False  # whether the kernels are on the GPU
+        self._graph: torch.cuda.CUDAGraph | None = None
+
+    def extend(self, x: Tensor, at: int, layers: Callable[..., None]) -> Tensor:
+        """Run ``layers`` on the embedded token [1, D] at this index of the cache.
+
+        Returns what they computed, [1, W] as in ``Columns``, until the next call.
+        """
+        self._x.copy_(x)
+        self._at.fill_(at)
+        if self._graph is None:
+            self._begin(layers)
+        if self._graph:
+            self._graph.replay()
+        return self._row
+
+    def _begin(self, layers: Callable[..., None]) -> None:
+        """Run the first row as any other; capture what runs for the second."""
+        now, stream = torch.cuda.current_stream(), _capturing(self._x.device)
+        stream.wait_stream(now)
+        with torch.cuda.stream(stream):
+            if self._loaded:
+                graph = torch.cuda.CUDAGraph()
+                graph.capture_begin(capture_error_mode="thread_local")
+                try:
+                    self._run(layers)
+                finally:
+                    graph.capture_end()
+                self._graph = graph
+            else:
+                self._run(layers)
+                self._loaded = True
+        now.wait_stream(stream)
+
+    def _run(self, layers: Callable[..., None]) -> None:
+        seen = (self._places <= self._at)[None, None]  # [1, 1, room]
+        layers(self._x, self._row, (seen, None), self._at)
+
+
+@lru_cache
+def _capturing(device: torch.device) -> torch.cuda.Stream:
+    """Return one stream for all graphs: cuBLAS keeps memory for each stream."""
+    return torch.cuda.Stream(device)
 
 
 class OneRow:
