@@ -328,8 +328,8 @@ def by_hand(
 
 
 def native(checkpoint: Any) -> HandModel:
-    """Return a checkpoint of ours, post-norm."""
-    model: Any = copy.deepcopy(checkpoint.model).double()
+    """Return a checkpoint of ours, post-norm, on the CPU."""
+    model: Any = copy.deepcopy(checkpoint.model).double().cpu()
 
     def embed(side: str, ids: Tensor) -> Tensor:
         table = model.get_submodule(f"{side}_embedding")
