@@ -11,7 +11,7 @@ from torch import nn
 
 from tests.core.variants import ODD, assert_same, difference, small
 from visformer.core.decoding import Decoding
-from visformer.core.incremental import DecoderState
+from visformer.core.incremental import DecoderState, remembered
 from visformer.core.packed import Affine
 from visformer.core.search import exhausted, search
 from visformer.core.side_runs import run_texts
@@ -49,8 +49,9 @@ def test_one_sentence_equals_a_row_of_a_batch(
     drawn = torch.Generator().manual_seed(0)
     memory = torch.randn(1, 5, packed.model.config.d_model, generator=drawn)
     readable = torch.ones(1, 5, dtype=torch.bool)
-    alone = DecoderState(packed, memory, readable, 6)
-    batch = DecoderState(packed, memory.repeat(2, 1, 1), readable.repeat(2, 1), 6)
+    alone = DecoderState(packed, remembered(packed, memory), readable, 6)
+    twice = remembered(packed, memory.repeat(2, 1, 1))
+    batch = DecoderState(packed, twice, readable.repeat(2, 1), 6)
     for id in (2, 7, 8, 4, 9):
         one = alone.extend(torch.tensor([[id]]))
         two = batch.extend(torch.tensor([[id], [id]]))

@@ -21,6 +21,8 @@ import visformer
 from tests.models import tiny_checkpoint
 from visformer.core import parts, threads
 from visformer.core.decoding import Decoding
+from visformer.core.model import Transformer
+from visformer.core.search import exhausted
 from visformer.core.vocabulary import named
 from visformer.engine import process
 from visformer.engine.messages import (
@@ -43,6 +45,8 @@ from visformer.engine.messages import (
     Ready,
     Refused,
     Request,
+    SearchBeams,
+    Searched,
     Shuffle,
     Shuffled,
     Started,
@@ -323,6 +327,33 @@ def test_the_same_sentence_is_decoded_anew_in_another_way() -> None:
         run = Decoding(CHECKPOINT, "abcdef", limit=8, strategy=strategy).finish()
         assert decoded(pipe, number) == [step.id for step in run.steps]
     assert decoded(pipe, 1) != decoded(pipe, 2)
+
+
+def test_a_decoded_sentence_is_searched_without_being_encoded_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    encode, encoded = Transformer.encode, list[int]()
+
+    def counted(self: Transformer, ids: Tensor, mask: Any) -> Any:
+        encoded.append(ids.shape[1])
+        return encode(self, ids, mask)
+
+    monkeypatch.setattr(Transformer, "encode", counted)
+    pipe = Pipe()
+    server = server_on(pipe)
+    prefix = (Choice(5, "forced"),)
+    server.answer(Numbered(1, Decode(source="abcdef", limit=8)))
+    for number, source in enumerate(("abcdef", "abc"), 2):
+        search = SearchBeams(source=source, limit=8, prefix=prefix, beams=3)
+        server.answer(Numbered(number, search))
+    assert encoded == [7, 4]
+    found = [answer.search for answer in pipe.sent if isinstance(answer, Searched)]
+    for search, source in zip(found, ("abcdef", "abc"), strict=True):
+        alone = Decoding(CHECKPOINT, source, limit=8)
+        assert exhausted(alone.searched([5], 3)).finished == search.finished
+    server.answer(Numbered(4, Decode(source="abcdef", limit=8)))
+    assert encoded[2:] == [7, 4]  # by those that are compared with
+    assert decoded(pipe, 4) == decoded(pipe, 1)
 
 
 def test_a_side_request_is_answered_amid_a_decode_and_stops_nothing() -> None:

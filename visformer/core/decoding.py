@@ -6,7 +6,7 @@ import logging
 import math
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -174,8 +174,19 @@ class Decoding:
         """Search what follows the current step, if beams choose it, and say how far."""
         if self.strategy.name != "beam" or self.ended or self._planned is not None:
             return
-        beams, ends = self.strategy.beams, self.checkpoint.ends
-        self.search = yield from search_run(self._run, beams, ends, self.chosen)
+        self.search = yield from self.searched(self.chosen, self.strategy.beams)
+
+    def searched(
+        self, chosen: Sequence[int], beams: int
+    ) -> Generator[WorkDone, None, BeamSearch]:
+        """Search what follows these ids of choices, whatever the current step is.
+
+        Raises InputError if they end the sentence or reach the limit.
+        """
+        ends = self.checkpoint.ends
+        if len(chosen) >= self.limit or (chosen and chosen[-1] in ends):
+            raise InputError("Nothing follows the tokens that were chosen already.")
+        return (yield from search_run(self._run, beams, ends, chosen))
 
     @property
     def _planned(self) -> int | None:

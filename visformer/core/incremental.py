@@ -43,40 +43,30 @@ class DecoderState:
     def __init__(
         self,
         packed: PackedDecoder,
-        memory: Tensor,
+        memory: Sequence[Tensor],
         readable: Tensor,
         limit: int,
         *,
         beams: int = 1,
     ) -> None:
-        """``memory`` [B, S, D] is the encoder output, ``readable`` bool [B, S].
+        """``memory`` is as of ``remembered``, ``readable`` bool [B, S].
 
         ``whole_pass`` gives rows the positions of a whole pass, if steps differ.
         """
-        self.packed = packed
-        config = packed.model.config
+        self.packed, self.memory = packed, [*memory]
+        config, device = packed.model.config, readable.device
         self.padding, self.whole_pass = RULES[config.mask_rule], False
         self.length, self.limit = 0, limit
-        batch, heads = beams * memory.shape[0], config.heads
-        self.memory = []  # of each layer keys, then values: [B, H, S, d] each
-        for part in packed.layers:
-            cross = part.layer.cross_attention
-            for linear in (cross.key, cross.value):
-                pause()
-                apart = split_heads(rows_shared(linear, memory), heads)
-                self.memory.append(apart.contiguous())
         hidden = self.padding.source_keys and not bool(readable.all())
         self.readable = readable[:, None] if hidden else None  # [B, 1, S]
-        alone = batch == 1
-        self.cache = self._empty(batch, limit if alone else min(limit, ROOM))
+        batch = beams * len(readable)
+        captured = batch == 1 and device.type == "cuda"
+        self.cache = self._empty(batch, limit if captured else min(limit, ROOM))
         self._spare = self.cache[:0]  # memory that is used in turn with the cache's
         self.visible: Tensor | None = None  # bool [N, length], None: all
-        self._one_row: OneRow | None = None
-        self._captured: CapturedRow | None = None
-        if alone and memory.device.type == "cpu":
-            self._one_row = OneRow(packed, self.cache, self.memory)
-        elif alone and memory.is_cuda:
-            self._captured = CapturedRow(packed, self.cache)
+        alone = batch == 1 and device.type == "cpu"
+        self._one_row = OneRow(packed, self.memory) if alone else None
+        self._captured = CapturedRow(packed, self.cache) if captured else None
 
     def _empty(self, batch: int, room: int) -> Tensor:
         """Return a cache of no contents, [N, 2 L, H, room, d].
@@ -149,7 +139,7 @@ class DecoderState:
         self.length = stop
         plain = count == 1 and masks[0] is None and masks[1] is None
         if self._one_row and plain:
-            row = self._one_row.extend(int(ids), start, self.lookup)
+            row = self._one_row.extend(int(ids), start, self.lookup, self.cache)
             return torch.from_numpy(row)[None, None]
         x = self.packed.model.embed("target", ids, start, lookup=self.lookup)
         x = x.flatten(0, 1)  # [B n, D]
@@ -286,13 +276,29 @@ class DecoderState:
         return attend(q, k, v, mask, masked_value).flatten(0, 1)
 
 
+@torch.no_grad()
+def remembered(packed: PackedDecoder, memory: Tensor) -> list[Tensor]:
+    """Return what is read of ``memory`` [B, S, D], the encoder's output.
+
+    Of each layer these are the keys, then the values: [B, H, S, d] each.
+    """
+    parts: list[Tensor] = []
+    for part in packed.layers:
+        cross = part.layer.cross_attention
+        for linear in (cross.key, cross.value):
+            pause()
+            apart = split_heads(rows_shared(linear, memory), cross.heads)
+            parts.append(apart.contiguous())
+    return parts
+
+
 def warm_up(packed: PackedDecoder | None) -> None:
     """Run two rows, so that the first real step is as fast as the others."""
     if packed is None or packed.model.config.decoder_norm_length:
         return  # there are no single steps, or no packed ones
     memory = packed.output.weight.new_zeros(1, 2, packed.output.weight.shape[0])
     readable = torch.ones(1, 2, dtype=torch.bool, device=memory.device)
-    state = DecoderState(packed, memory, readable, 2)
+    state = DecoderState(packed, remembered(packed, memory), readable, 2)
     for _ in range(2):
         state.extend(torch.zeros(1, 1, dtype=torch.int64, device=memory.device))
 
@@ -367,13 +373,8 @@ class OneRow:
     memory.
     """
 
-    def __init__(
-        self, packed: PackedDecoder, cache: Tensor, memory: Sequence[Tensor]
-    ) -> None:
-        """``cache`` [1, 2 L, H, limit, d] will be written to; all are on the CPU.
-
-        ``memory`` holds the cross attention's keys and values, [1, H, S, d] each.
-        """
+    def __init__(self, packed: PackedDecoder, memory: Sequence[Tensor]) -> None:
+        """``memory`` holds the cross attention's keys and values, [1, H, S, d] each."""
         self._model = model = packed.model
         self._columns, self._activation = packed.columns, _on_arrays(packed.activation)
         self._embedding = model.target_embedding.weight.detach().numpy()
@@ -382,16 +383,16 @@ class OneRow:
         self._layers, self._norm_first = packed.layers, model.config.norm_first
         self._norms = [tuple(map(_on_arrays, part.norms)) for part in packed.layers]
         self._final = _on_arrays(model.decoder.norm)
-        self._cache = cache[0].numpy()
         self._memory = [part[0].numpy() for part in memory]
         self._heads = model.config.heads
 
-    def extend(self, id: int, at: int, lookup: Lookup) -> Floats:
+    def extend(self, id: int, at: int, lookup: Lookup, cache: Tensor) -> Floats:
         """Run the row that consumes token ``id`` at this index of the cache.
 
-        Returns what it computed, [W] as in ``Columns``.
+        Its keys and values are written to ``cache`` [1, 2 L, H, room, d]. Returns what
+        was computed, [W] as in ``Columns``.
         """
-        columns = self._columns
+        columns, kept = self._columns, cache[0].numpy()
         placed = lookup(self._positions, 1, slice(at, at + 1))
         x: Floats = self._embedding[id] * self._embedding_scale  # [D]
         x += placed.numpy().reshape(-1)
@@ -399,25 +400,28 @@ class OneRow:
         row[columns.part("decoder", "hidden", 0)] = x
         with np.errstate(all="ignore"):  # NaN of a broken model is shown, no warning
             for index, part in enumerate(self._layers):
-                x = self._layer(index, part, x, row, at)
+                x = self._layer(index, part, x, row, kept[:, :, : at + 1])
                 row[columns.part("decoder", "hidden", index + 1)] = x
         if self._model.config.final_norm:
             row[columns.output("decoder")] = self._final(x)
         return row
 
     def _layer(
-        self, index: int, part: PackedLayer, x: Floats, row: Floats, at: int
+        self, index: int, part: PackedLayer, x: Floats, row: Floats, cache: Floats
     ) -> Floats:
-        """Run one layer on [D]; store q, k, v and the cross query in ``row``."""
+        """Run one layer on [D]; store q, k, v and the cross query in ``row``.
+
+        The last row of ``cache`` [2 L, H, length, d] is the new one.
+        """
         first, width = self._columns.part("decoder", "queries", index).start, len(x)
 
         def attend_back(x: Floats) -> Floats:
             qkv = row[first : first + 3 * width]  # [3 D]
             part.qkv.product.into(x, qkv)
             q, k, v = qkv.reshape(3, self._heads, -1)  # [H, d] each
-            keys, values = self._cache[2 * index], self._cache[2 * index + 1]
-            keys[:, at], values[:, at] = k, v
-            z = attend_singly(q, keys[:, : at + 1], values[:, : at + 1])  # [H, d]
+            keys, values = cache[2 * index : 2 * index + 2]  # [H, length, d] each
+            keys[:, -1], values[:, -1] = k, v
+            z = attend_singly(q, keys, values)  # [H, d]
             return part.self_output.product(z.reshape(-1))
 
         def attend_across(x: Floats) -> Floats:
@@ -489,20 +493,41 @@ class DecoderRows:
         change: Intervention = NO_CHANGES,
         *,
         beams: int = 1,
+        parts: Sequence[Tensor] | None = None,
     ) -> None:
-        """``memory`` [B, S, D] is the encoder output, ``real`` bool [B, S]."""
+        """``memory`` [B, S, D] is the encoder output, ``real`` bool [B, S].
+
+        ``parts`` is what ``remembered`` returns of it, where that is known.
+        """
         self._checkpoint, self._memory, self._real = checkpoint, memory, real
-        self._change, self._packed = change, checkpoint.packed
+        self._change, self._packed, self._limit = change, checkpoint.packed, limit
         self._output = Columns(checkpoint.facts).output("decoder")
         self.fed = False  # whether rows have the positions of one whole pass
         self._cache: DecoderState | None = None
         if self._packed is not None:
             packed = self._packed
-            self._cache = DecoderState(packed, memory, real, limit, beams=beams)
+            parts = remembered(packed, memory) if parts is None else parts
+            self._cache = DecoderState(packed, parts, real, limit, beams=beams)
         else:
             start = torch.full((len(memory), 1), checkpoint.tokenizer.bos)
             record, _masks = self._pass(start.to(memory.device))
             self._memory_rows = memory_rows(record)  # [B, S, 2 L D]
+
+    def for_beams(self, beams: int) -> DecoderRows:
+        """Return rows of so many hypotheses, none of which is computed yet.
+
+        There is one sentence, whose memory both have.
+        """
+        parts = None if self._cache is None else self._cache.memory
+        return DecoderRows(
+            self._checkpoint,
+            self._memory,
+            self._real,
+            self._limit,
+            self._change,
+            beams=beams,
+            parts=parts,
+        )
 
     @property
     def memory_rows(self) -> Tensor:

@@ -70,7 +70,7 @@ class NativeRun:
         checkpoint, config = self._checkpoint, self._checkpoint.config
         pad, layers = checkpoint.tokenizer.source_pad, config.encoder_layers
         ids = torch.tensor([source.ids], device=checkpoint.device)  # [1, S]
-        self._real = real = real_tokens(config.mask_rule, ids, pad)  # [1, S]
+        real = real_tokens(config.mask_rule, ids, pad)  # [1, S]
         original = encoder_mask(config.mask_rule, real)
         original = original.expand(-1, len(source.ids), -1)  # [1, S, S]
         mask = layer_masks(self._change, "encoder", layers, original, original)
@@ -131,11 +131,8 @@ class NativeRun:
         """Return rows of so many hypotheses, which share the encoder's output."""
         self._check_edits()
         _encoded = self.start
-        checkpoint, memory = self._checkpoint, self._memory
         with torch.inference_mode():
-            return DecoderRows(
-                checkpoint, memory, self._real, self.limit, self._change, beams=beams
-            )
+            return self._rows.for_beams(beams)
 
     def _check_edits(self) -> None:
         if not self._stamp.holds():

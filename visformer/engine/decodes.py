@@ -15,6 +15,7 @@ from visformer.engine.messages import (
     Decode,
     Finished,
     Passed,
+    SearchBeams,
     Searched,
     Started,
     Stepped,
@@ -26,6 +27,7 @@ from visformer.values.trace import Trace
 if TYPE_CHECKING:
     from visformer.core.decoding import Decoding
     from visformer.core.models import Model, WorkDone
+    from visformer.values.beam_search import BeamSearch
 
 MAX_PASSES = 128  # steps kept as one pass each: memory grows with their square
 # long work is a generator: each yield is a place to stop, and may say how far it is
@@ -38,13 +40,11 @@ def lean(trace: Trace) -> Trace:
     return replace(bare, own_weights=None, own_lens=None)
 
 
-def searched(number: int, decoding: Decoding) -> Searched:
-    """Name the tokens of a decoding's search."""
+def searched(number: int, model: Model, found: BeamSearch) -> Searched:
+    """Name the tokens of a search."""
     from visformer.core.search import named
 
-    assert decoding.search is not None
-    found = named(decoding.search, decoding.checkpoint.vocabulary)
-    return Searched(number=number, search=found)
+    return Searched(number=number, search=named(found, model.vocabulary))
 
 
 class Decodes:
@@ -91,6 +91,20 @@ class Decodes:
         step_ms = float(np.median(times)) if times else None
         self._send(Finished(number=number, step_ms=step_ms))
 
+    def search(
+        self, model: Model, request: SearchBeams
+    ) -> Generator[WorkDone, None, BeamSearch]:
+        """Search by beams; a source that is decoded already is not encoded again."""
+        from visformer.core.decoding import Decoding
+
+        inputs = request.source, request.limit, request.intervention
+        decoding = self._decoding if self._inputs == inputs else None
+        if decoding is None:
+            source, limit, change = inputs
+            decoding = Decoding(model, source, limit=limit, intervention=change)
+        chosen = [one.id for one in decoding.after_prompt(request.prefix)]
+        return (yield from decoding.searched(chosen, request.beams))
+
     def _go_on(self, number: int, decoding: Decoding, times: list[float]) -> Stops:
         """Decode until the end; ``times`` get each step's milliseconds.
 
@@ -101,8 +115,8 @@ class Decodes:
         with contextlib.suppress(GeneratorExit):  # what was decoded is sent
             before = decoding.search
             yield from decoding.searching()
-            if decoding.search is not before:
-                self._send(searched(number, decoding))
+            if decoding.search and decoding.search is not before:
+                self._send(searched(number, decoding.checkpoint, decoding.search))
             while not decoding.ended:
                 yield None
                 began = time.perf_counter()

@@ -81,7 +81,6 @@ from visformer.language import _
 from visformer.own_process import limit_memory, resident, return_memory
 from visformer.values.heads_of_pairs import HeadsOfSome
 from visformer.values.measured import ChangeReport
-from visformer.values.step import Strategy
 
 if TYPE_CHECKING:
     from visformer.core.attribution import KnownRun
@@ -352,21 +351,9 @@ def _batch(server: Server, number: int, request: Batch) -> Stops:
 
 def _search(server: Server, number: int, request: SearchBeams) -> Stops:
     """Search a sentence by beams."""
-    from visformer.core.decoding import Decoding
-
     model = open_one(server.model)
-    decoding = Decoding(
-        model,
-        request.source,
-        strategy=Strategy("beam", beams=request.beams),
-        limit=request.limit,
-        intervention=request.intervention,
-    )
-    decoding.follow(decoding.after_prompt(request.prefix))
-    if decoding.ended:
-        raise VisformerError("Nothing follows the tokens that were chosen already.")
-    yield from decoding.searching()
-    server.send(searched(number, decoding))
+    found = yield from server.decodes.search(model, request)
+    server.send(searched(number, model, found))
 
 
 def _attribute(server: Server, number: int, request: Attribute) -> Stops:
