@@ -344,8 +344,8 @@ def test_a_decoded_sentence_is_searched_without_being_encoded_again(
     prefix = (Choice(5, "forced"),)
     server.answer(Numbered(1, Decode(source="abcdef", limit=8)))
     for number, source in enumerate(("abcdef", "abc"), 2):
-        search = SearchBeams(source=source, limit=8, prefix=prefix, beams=3)
-        server.answer(Numbered(number, search))
+        asked = SearchBeams(source=source, limit=8, prefix=prefix, beams=3)
+        server.answer(Numbered(number, asked))
     assert encoded == [7, 4]
     found = [answer.search for answer in pipe.sent if isinstance(answer, Searched)]
     for search, source in zip(found, ("abcdef", "abc"), strict=True):
