@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from tests.models import BOS, EOS, PAD, tiny_checkpoint
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
 from visformer.core.incremental import DecoderState
+from visformer.core.model import Transformer
 from visformer.core.passes import run
 from visformer.core.sampling import choose, filtered
 from visformer.errors import InputError
@@ -356,3 +358,31 @@ def test_top_p_keeps_the_smallest_set_that_reaches_it() -> None:
     # top-k first: 0.5 of the 0.75 that it leaves is two thirds
     assert filtered(logits, 2, 2 / 3 - 0.01).tolist() == [0, 1, 0, 0]
     assert filtered(logits, 2, 0.7)[0] > 0
+
+
+def test_released_rows_of_the_source_are_computed_again_once_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    encode, encoded = Transformer.encode, list[int]()
+
+    def counted(self: Transformer, ids: torch.Tensor, mask: Any) -> Any:
+        encoded.append(ids.shape[1])
+        return encode(self, ids, mask)
+
+    monkeypatch.setattr(Transformer, "encode", counted)
+    decoding = Decoding(tiny_checkpoint(), "abcdef", limit=8)
+    before = decoding.step(2)
+    decoding.release()
+    decoding.step(2)
+    np.testing.assert_array_equal(decoding.trace.memory_rows, before.memory_rows)
+    assert encoded == [7]
+    trace = decoding.trace
+    copied = pickle.loads(pickle.dumps(trace))
+    assert encoded == [7, 7]
+    np.testing.assert_array_equal(copied.encoder_rows, before.encoder_rows)
+    expected = Decoding(tiny_checkpoint(), "abcdef", limit=8).step(4)
+    for kind in KINDS:
+        np.testing.assert_array_equal(
+            trace.attention(kind, 1), expected.attention(kind, 1)
+        )
+    assert encoded == [7, 7, 7]  # the last is of what it is compared with

@@ -95,6 +95,8 @@ class CopyRun:
         trace = partial(self._trace, tuple(consumed))
         return Reached(trace, len(consumed)), NextTokens(logits[since:])
 
+    def release(self) -> None: ...
+
     def beam_rows(self, beams: int) -> CopyRun:
         return self
 

@@ -203,6 +203,10 @@ class Decoding:
         """The Trace before any decoder row."""
         return self._run.start
 
+    def release(self) -> None:
+        """Let go of what the source's rows take; reading them encodes it again."""
+        self._run.release()
+
     @property
     def trace(self) -> Trace:
         """Everything up to the current step."""

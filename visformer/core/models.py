@@ -136,6 +136,9 @@ class ModelRun(Protocol):
         rows the positions of one whole pass, where steps have others.
         """
 
+    def release(self) -> None:
+        """Let go of what is no longer read, if it can be computed again."""
+
     def beam_rows(self, beams: int) -> BeamRows:
         """Return rows of so many hypotheses, none of which is computed yet.
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any, cast
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from visformer.core.incremental import DecoderRows
 from visformer.core.lens_rows import read_streams
@@ -23,7 +25,7 @@ from visformer.core.modified import (
 )
 from visformer.core.next_tokens import NextTokens
 from visformer.core.pauses import telling
-from visformer.core.rows import empty_trace, stack_rows
+from visformer.core.rows import empty_trace, host, stack_rows
 from visformer.core.threads import few_threads
 from visformer.errors import InputError
 from visformer.values.arrays import Bools, Floats
@@ -75,17 +77,25 @@ class NativeRun:
         original = original.expand(-1, len(source.ids), -1)  # [1, S, S]
         mask = layer_masks(self._change, "encoder", layers, original, original)
         amount = work(checkpoint.model, len(source.ids))
-        with torch.inference_mode(), few_threads(amount):
-            with telling():
+
+        def encoded() -> tuple[Tensor, Tensor]:
+            """Return the rows of the source [S, W], and the output [1, S, D]."""
+            with torch.inference_mode(), few_threads(amount):
                 record = checkpoint.model.encode(ids, mask)
-            self._memory = record.output  # [1, S, D]
+                rows = stack_rows(record, final_norm=config.final_norm)
+                return rows[0], record.output
+
+        with telling():
+            rows, self._memory = encoded()
+        self._encoder_rows = lambda: host(encoded()[0])
+        with torch.inference_mode(), few_threads(amount):
             self._rows = DecoderRows(
                 checkpoint, self._memory, real, self.limit, self._change
             )
         start = empty_trace(
             checkpoint,
             source,
-            encoder=stack_rows(record, final_norm=config.final_norm)[0],
+            encoder=rows,
             memory=self._rows.memory_rows[0],
             mask=host_mask(mask, 0),
             intervention=self._change,
@@ -126,6 +136,21 @@ class NativeRun:
             following = NextTokens(self._rows.logits(asked), rows)
         self._record(consumed, first, following.beside[0].numpy(), masks)
         return Reached(self._trace, settled * count), following
+
+    def release(self) -> None:
+        """Let go of the rows of the source; they are computed again when read."""
+        start = self.start
+        self._start = replace(
+            start,
+            encoder_rows=cast(
+                "Floats", Released(start.encoder_rows, self._encoder_rows)
+            ),
+            memory_rows=cast(
+                "Floats",
+                Released(start.memory_rows, lambda: host(self._rows.memory_rows[0])),
+            ),
+        )
+        self._recording.start = self._start
 
     def beam_rows(self, beams: int) -> DecoderRows:
         """Return rows of so many hypotheses, which share the encoder's output."""
@@ -176,6 +201,35 @@ class NativeRun:
                 cross_mask=cross_mask,
             )
             self._recording.append(row)
+
+
+class Released:
+    """An array that is computed again when numpy or a pickle reads it, and then kept.
+
+    An engine's rows of a long source are a third of its memory, and nobody reads them
+    once they were sent.
+    """
+
+    ndim = 2
+
+    def __init__(self, array: Floats, again: Callable[[], Floats]) -> None:
+        self.shape: tuple[int, ...] = array.shape
+        self._again = again
+        self._made: Floats | None = None
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Floats:
+        if self._made is None:
+            self._made = self._again()
+        return self._made if dtype is None else self._made.astype(dtype)
+
+    def __getitem__(self, key: Any) -> Any:
+        return np.asarray(self)[key]
+
+    def __reduce__(self) -> Any:
+        return np.asarray, (np.asarray(self),)
 
 
 def _common(one: Sequence[int], other: Sequence[int]) -> int:

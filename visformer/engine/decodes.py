@@ -167,6 +167,8 @@ class Decodes:
         if not self._begun or sent != self._sent:
             start = lean(decoding.start) if self._sent is None else None
             self._send(Started(number=number, start=start, limit=limit, kept=sent))
+            if start is not None:
+                decoding.release()
         for row in rows:
             self._send(Stepped(number=number, row=row))
         self._sent, self._begun = len(trace), True

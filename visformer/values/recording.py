@@ -49,13 +49,14 @@ def rows_of(trace: Trace, start: int) -> tuple[Row, ...] | None:
 class Recording:
     """Storage that grows by one row a step; the Traces it gives out share it.
 
-    Reserved up to ``limit`` rows at once: pages are touched when rows are written, so
-    that a snapshot is a view and appending copies nothing that is already there.
+    ``start`` is the Trace of T = 0. Reserved up to ``limit`` rows at once: pages are
+    touched when rows are written, so that a snapshot is a view and appending copies
+    nothing that is already there.
     """
 
     def __init__(self, start: Trace, limit: int) -> None:
         """Begin with a Trace of T = 0."""
-        self._start = start
+        self.start = start
         source = len(start.source)
         self._rows = np.zeros((limit, start.columns.width("decoder")), np.float32)
         self._ids = np.zeros(limit, np.int64)
@@ -112,13 +113,13 @@ class Recording:
         """
         length = len(self)
         return replace(
-            self._start,
+            self.start,
             target=tuple(self._target),
             target_ids=read_only(self._ids[:length]),
             steps=tuple(self._steps if steps is None else steps),
             decoder_rows=read_only(self._rows[:length]),
             masks={
-                **self._start.masks,
+                **self.start.masks,
                 "decoder": read_only(self._self_mask[..., :length, :length]),
                 "cross": read_only(self._cross_mask[..., :length, :]),
             },

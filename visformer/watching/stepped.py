@@ -339,6 +339,9 @@ class WatchedRun:
         reached = Reached(partial(self._later, ids), self._steady * len(ids))
         return reached, NextTokens(logits)
 
+    def release(self) -> None:
+        """Keep what is kept: another pass need not give the same."""
+
     def beam_rows(self, beams: int) -> BeamRows:
         """Return rows of so many hypotheses, none of which is computed yet."""
         return self._model.beam_rows(self._source, self._change, beams)
