@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import faulthandler
 import gc
 import itertools
@@ -47,6 +46,7 @@ from visformer.errors import InputError, VisformerError
 from visformer.file_kinds import Recognised, recognised
 from visformer.files import short
 from visformer.language import N_, VARIABLE, _, use
+from visformer.own_process import return_what_is_freed
 from visformer.program.diagnostics import Health
 from visformer.screen import check_screen
 from visformer.session.lesson import read_lesson
@@ -82,7 +82,7 @@ class App:
         model that runs in another program.
         """
         gc.disable()  # the window's timer collects
-        return_what_is_freed()
+        return_what_is_freed(at_once=True)
         self.settings = settings or QSettings(
             str(paths.settings_file()), QSettings.Format.IniFormat
         )
@@ -408,27 +408,6 @@ class Interrupts(QObject):
 
     def _end(self, number: int, frame: FrameType | None) -> None:
         QCoreApplication.exit(INTERRUPTED + number)
-
-
-_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # of malloc.h
-OWN_PAGES = 1 << 17  # bytes from which an array has pages of its own
-TRIMMED = 1 << 23  # bytes that may stay free at the heap's end
-
-
-def return_what_is_freed() -> None:
-    """Let what the window frees go back to the system; call it before threads start.
-
-    glibc keeps a heap for each thread, and moves the size from which an array has pages
-    of its own up to 32 MB. Runs arrive on one thread and are freed on another: after
-    some hundred sentences most of what the process held was free, in pieces.
-    """
-    if sys.platform != "linux":
-        return
-    with contextlib.suppress(AttributeError, OSError):  # another C library
-        mallopt = ctypes.CDLL(None).mallopt
-        mallopt(_ARENA_MAX, 1)
-        mallopt(_MMAP_THRESHOLD, OWN_PAGES)
-        mallopt(_TRIM_THRESHOLD, TRIMMED)
 
 
 FRAME_MS = 16  # milliseconds in which a screen shows at most one picture

@@ -187,8 +187,10 @@ def long_source(shape: str, must: float) -> list[Measurement]:
         heads = another_head(window)
         look_at_all(window)
         processes = multiprocessing.active_children()
-        engine = [status("VmRSS", f"/proc/{one.pid}/status") for one in processes]
-        own, kept = status("VmRSS"), status("VmRSS") + sum(engine)
+        spare, engine = sorted(
+            status("VmRSS", f"/proc/{one.pid}/status") for one in processes
+        )  # the spare one has no model
+        own, kept = status("VmRSS"), status("VmRSS") + engine
     bare = memory_of("pyqtgraph") + memory_of("torch")
     facts = {"n": LONG, "shape": shape}
     what = _("source of {n:,} tokens, first picture: {shape}", **facts)
@@ -196,7 +198,11 @@ def long_source(shape: str, must: float) -> list[Measurement]:
     memory = _(
         "source of {n:,} tokens, memory beyond imports after a tour: {shape}", **facts
     )
-    parts = {"window MB": own / MB, "bare imports MB": bare / MB}
+    parts = {
+        "window MB": own / MB,
+        "bare imports MB": bare / MB,
+        "spare engine, not counted, MB": spare / MB,
+    }
     return [
         Measurement(11, what, first, "s", "at most", must, {"all drawn s": whole}),
         Measurement(11, head, 1e3 * heads, "ms", "at most", 300),

@@ -78,7 +78,12 @@ from visformer.engine.starter import end_with
 from visformer.engine.wire import Wire
 from visformer.errors import VisformerError, is_memory, stack_words
 from visformer.language import _
-from visformer.own_process import limit_memory, resident, return_memory
+from visformer.own_process import (
+    limit_memory,
+    resident,
+    return_memory,
+    return_what_is_freed,
+)
 from visformer.values.heads_of_pairs import HeadsOfSome
 from visformer.values.measured import ChangeReport
 
@@ -105,6 +110,7 @@ def serve(connection: Connection, parent: int, crashes: str, spare: bool) -> Non
     """
     end_with(parent)
     limit_memory()
+    return_what_is_freed()
     if crashes:
         with contextlib.suppress(OSError):
             faulthandler.enable(open(crashes, "a"))  # noqa: SIM115
