@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,9 +32,11 @@ def derived(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, slice]]:
     found: list[tuple[int, slice]] = []
     own = AttentionHeads.weights
 
-    def counted(heads: AttentionHeads, rows: slice = slice(None)) -> object:
+    def counted(
+        heads: AttentionHeads, rows: slice = slice(None), into: Any = None
+    ) -> object:
         found.append((heads.queries.shape[1], rows))
-        return own(heads, rows)
+        return own(heads, rows, into)
 
     monkeypatch.setattr(AttentionHeads, "weights", counted)
     return found
@@ -81,9 +84,9 @@ def test_a_growing_trace_only_adds_rows(
 ) -> None:
     starts: list[int] = []
 
-    def noted(layers: list[AttentionHeads], rows: slice) -> Floats:
+    def noted(layers: list[AttentionHeads], rows: slice, into: Floats) -> Floats:
         starts.append(rows.start)
-        return weights_of(layers, rows)
+        return weights_of(layers, rows, into)
 
     monkeypatch.setattr(weights, "weights_of", noted)
     for trace in grown(make_trace(4, 5)):

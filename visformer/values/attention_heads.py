@@ -8,6 +8,7 @@ zeros; rows are summed in parts of one length.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -60,14 +61,16 @@ class AttentionHeads:
         """Return the scores with the masked ones replaced, [H, rows, K]."""
         return self._masked(rows)[..., : len(self.keys)][..., : self.shown]
 
-    def weights(self, rows: slice = ALL) -> Floats:
+    def weights(self, rows: slice = ALL, into: Floats | None = None) -> Floats:
         """Return the softmax of the masked scores, or what was captured, [H, rows, K].
 
-        Rows of a softmax sum to 1; a row of -inf alone becomes NaN, as in torch.
+        Rows of a softmax sum to 1; a row of -inf alone becomes NaN, as in torch. They
+        are computed in memory ``into`` [N] if they fit: fresh pages, time after time,
+        take as long as the products.
         """
         if self.captured is not None:
             return np.asarray(self.captured[:, rows])
-        weights, keys = self._masked(rows), len(self.keys)
+        weights, keys = self._masked(rows, into), len(self.keys)
         if keys:
             weights[..., keys:] = -np.inf
             with np.errstate(invalid="ignore"):
@@ -84,14 +87,18 @@ class AttentionHeads:
     # In place, since fresh memory for every operation costs more than the arithmetic;
     # keys are filled up to whole blocks.
 
-    def _products(self, rows: slice) -> Floats:
+    def _products(self, rows: slice, into: Floats | None = None) -> Floats:
         start, stop, _ = rows.indices(len(self.queries))
         first = start // QUERIES * QUERIES
         last = min(-(-stop // QUERIES) * QUERIES, len(self.queries))
         queries = _whole_blocks(self.queries[first:last], QUERIES)
         keys = _whole_blocks(self.keys, BLOCK)
         heads, width = queries.shape[1:]
-        products = np.empty((heads, len(queries), len(keys)), np.float32)
+        shape = heads, len(queries), len(keys)
+        if into is None or into.size < (size := math.prod(shape)):
+            products = np.empty(shape, np.float32)
+        else:
+            products = into[:size].reshape(shape)
         if products.size:
             # [H, blocks of queries, QUERIES, blocks of keys, BLOCK]
             room = products.reshape(heads, -1, QUERIES, len(keys) // BLOCK, BLOCK)
@@ -102,8 +109,8 @@ class AttentionHeads:
                 np.matmul(left, right, out=room.transpose(0, 1, 3, 2, 4))
         return products[:, start - first : max(start, stop) - first]
 
-    def _scores(self, rows: slice) -> Floats:
-        scores, keys = self._products(rows), len(self.keys)
+    def _scores(self, rows: slice, into: Floats | None = None) -> Floats:
+        scores, keys = self._products(rows, into), len(self.keys)
         # dividing by the root of d, as the formula is written, keeps its last digit
         with np.errstate(over="ignore", invalid="ignore"):
             scores /= np.float32(1 / self.scale if self.scale else np.inf)
@@ -131,22 +138,25 @@ class AttentionHeads:
         first = rows.indices(len(self.queries))[0]
         return self.changes.apply(point, x, first=first, beside=beside)
 
-    def _masked(self, rows: slice) -> Floats:
-        scores, mask = self._scores(rows), self.allowed(rows)
+    def _masked(self, rows: slice, into: Floats | None = None) -> Floats:
+        scores, mask = self._scores(rows, into), self.allowed(rows)
         if not mask.all():
             value = np.float32(self.masked_value)
             np.copyto(scores[..., : len(self.keys)], value, where=~mask)
         return scores
 
 
-def weights_of(layers: Sequence[AttentionHeads], rows: slice = ALL) -> Floats:
+def weights_of(
+    layers: Sequence[AttentionHeads], rows: slice = ALL, into: Floats | None = None
+) -> Floats:
     """Return the weights of the heads of some layers, [L x H, rows, K].
 
-    Layers that differ in queries and keys alone are as one, which is faster.
+    Layers that differ in queries and keys alone are as one, which is faster; ``into``
+    is as in ``AttentionHeads.weights``.
     """
     one = layers[0]
     if len(layers) == 1:
-        return one.weights(rows)
+        return one.weights(rows, into)
     for other in layers:
         plain = other.captured is None and other.added is None
         plain &= not other.changes.acts("scores", "head mask", "weights")
@@ -160,7 +170,7 @@ def weights_of(layers: Sequence[AttentionHeads], rows: slice = ALL) -> Floats:
         keys=np.concatenate([each.keys for each in layers], 1),
         mask=one.mask[first:stop],
     )
-    return together.weights(slice(start - first, None))
+    return together.weights(slice(start - first, None), into)
 
 
 def _whole_blocks(vectors: Floats, block: int) -> Floats:

@@ -10,6 +10,7 @@ numpy takes longer than its arithmetic.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ import numpy as np
 from visformer.values.arrays import Floats, later, read_only
 from visformer.values.attention_heads import (
     ALL,
+    BLOCK,
     QUERIES,
     AttentionHeads,
     weights_of,
@@ -175,8 +177,12 @@ def _extending(trace: Trace, key: WeightsKey) -> Iterator[None]:
     step = max(QUERIES, SLICE // max(1, columns) // QUERIES * QUERIES)
     sealed, step = True, max(1, rows) if head is None else step  # few, at once
     derived_from = _heads(whole, key)
+    # what is multiplied at once, filled up to whole blocks
+    most = min(rows - done, step) + 2 * QUERIES, columns + BLOCK
+    into = np.empty(shape[0] * math.prod(most), np.float32)
     for first in range(done, max(rows, done + 1), step):
-        weights = weights_of(derived_from, slice(first, min(rows, first + step)))
+        some = slice(first, min(rows, first + step))
+        weights = weights_of(derived_from, some, into)
         sealed &= kind != "decoder" or not _reads_later(weights, first)
         room[:, first : first + weights.shape[1], :columns] = weights
         yield
