@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import pickle
+import weakref
 from typing import Any
 
 import numpy as np
@@ -386,3 +388,10 @@ def test_released_rows_of_the_source_are_computed_again_once_read(
             trace.attention(kind, 1), expected.attention(kind, 1)
         )
     assert encoded == [7, 7, 7]  # the last is of what it is compared with
+    run = weakref.ref(decoding._run)
+    gc.disable()
+    try:
+        del decoding
+        assert run() is None  # it does not wait for a collection
+    finally:
+        gc.enable()

@@ -139,18 +139,14 @@ class NativeRun:
 
     def release(self) -> None:
         """Let go of the rows of the source; they are computed again when read."""
-        start = self.start
-        self._start = replace(
+        start, rows = self.start, self._rows  # not self, which would be a cycle
+        encoder = Released(start.encoder_rows, self._encoder_rows)
+        memory = Released(start.memory_rows, lambda: host(rows.memory_rows[0]))
+        self._start = self._recording.start = replace(
             start,
-            encoder_rows=cast(
-                "Floats", Released(start.encoder_rows, self._encoder_rows)
-            ),
-            memory_rows=cast(
-                "Floats",
-                Released(start.memory_rows, lambda: host(self._rows.memory_rows[0])),
-            ),
+            encoder_rows=cast("Floats", encoder),
+            memory_rows=cast("Floats", memory),
         )
-        self._recording.start = self._start
 
     def beam_rows(self, beams: int) -> DecoderRows:
         """Return rows of so many hypotheses, which share the encoder's output."""
