@@ -185,9 +185,14 @@ def _whole_blocks(vectors: Floats, block: int) -> Floats:
 
 def _row_sums(values: Floats) -> Floats:
     """Add up [..., K]: zeros that follow leave every digit as it is."""
-    total: Floats = values[..., :ADDED].sum(-1, keepdims=True)
-    for first in range(ADDED, values.shape[-1], ADDED):
-        total += values[..., first : first + ADDED].sum(-1, keepdims=True)
+    count = values.shape[-1] // ADDED
+    rest: Floats = values[..., count * ADDED :].sum(-1, keepdims=True)
+    if not count:
+        return rest
+    whole = values[..., : count * ADDED]
+    parts = whole.reshape(*whole.shape[:-1], count, ADDED).sum(-1)
+    # a sum over them would add them in an order of its own
+    total: Floats = np.add.accumulate(parts, -1)[..., -1:] + rest
     return total
 
 
