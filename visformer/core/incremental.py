@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
@@ -337,9 +338,11 @@ class CapturedRow:
 
     def _begin(self, layers: Callable[..., None]) -> None:
         """Run the first row as any other; capture what runs for the second."""
-        now, stream = torch.cuda.current_stream(), _capturing(self._x.device)
-        stream.wait_stream(now)
-        with torch.cuda.stream(stream):
+        device = self._x.device
+        now, stream = torch.cuda.current_stream(device), _capturing(device)
+        # what another thread launches there would be captured as well
+        with _CAPTURE, torch.cuda.stream(stream):
+            stream.wait_stream(now)
             if self._loaded:
                 graph = torch.cuda.CUDAGraph()
                 graph.capture_begin(capture_error_mode="thread_local")
@@ -351,11 +354,14 @@ class CapturedRow:
             else:
                 self._run(layers)
                 self._loaded = True
-        now.wait_stream(stream)
+            now.wait_stream(stream)
 
     def _run(self, layers: Callable[..., None]) -> None:
         seen = (self._places <= self._at)[None, None]  # [1, 1, room]
         layers(self._x, self._row, (seen, None), self._at)
+
+
+_CAPTURE = threading.Lock()
 
 
 @lru_cache
