@@ -11,6 +11,7 @@ from tests.models import tiny_checkpoint
 from tests.traces import make_trace
 from visformer.analysis.leaks import forbidden, leaks
 from visformer.core.passes import run
+from visformer.values.arrays import once
 from visformer.values.intervention import parse
 
 
@@ -85,3 +86,13 @@ def test_only_a_pad_that_begins_the_target_is_forgiven() -> None:
         ("decoder", 2, 1, "pad"),
         ("decoder", 3, 1, "pad"),
     }
+
+
+def test_what_broadcasting_repeats_is_looked_at_once() -> None:
+    keys = np.array([True, False, True])
+    repeated = np.broadcast_to(keys, (4_000, 3))
+    assert once(repeated).tolist() == [[True, False, True]]
+    assert once(np.broadcast_to(np.True_, (5, 6))).shape == (1, 1)
+    assert once(repeated[:, ::-1]).tolist() == [[True, False, True]]
+    assert once(np.eye(2)).shape == (2, 2)
+    assert once(np.broadcast_to(keys, (0, 3))).shape == (0, 3)

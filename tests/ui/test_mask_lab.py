@@ -56,9 +56,11 @@ def test_every_field_makes_its_change(qtbot: QtBot, tmp_path: Path) -> None:
     assert masks() == ()
     assert len(engine.decodes) == 4  # the first, and three modified ones
     lab.fields.layers.setCurrentIndex(2)
+    lab.fields.hide_button.menu().aboutToShow.emit()
     lab.fields.hide_button.menu().actions()[3].trigger()
     assert masks() == (HideSource(3, 1),)
     assert lab.fields.hide_button.menu().actions()[3].isChecked()
+    lab.fields.hide_button.menu().aboutToShow.emit()
     lab.fields.hide_button.menu().actions()[3].trigger()
     assert masks() == ()
     lab.fields.layers.setCurrentIndex(0)

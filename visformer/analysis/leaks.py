@@ -6,7 +6,7 @@ import numpy as np
 
 from visformer.arguments import wrong_type
 from visformer.language import _
-from visformer.values.arrays import Bools, later
+from visformer.values.arrays import Bools, later, once
 from visformer.values.facts import Kind
 from visformer.values.reading_order import LEAST, sealed
 from visformer.values.trace import Trace
@@ -36,7 +36,7 @@ def leaks(trace: Trace) -> list[Leak]:
     all_leaks = []
     for kind in trace.kinds:
         future, pads, real = forbidden(trace, kind)
-        if not (future | pads).any():
+        if not (once(future).any() or once(pads).any()):
             continue
         for layer in range(trace.layers(kind)):
             if sealed(trace, kind, layer, future | pads):
@@ -61,7 +61,7 @@ def forbidden(trace: Trace, kind: Kind) -> tuple[Bools, Bools, Bools]:
     queries = source if kind == "encoder" else target
     keys = target if kind == "decoder" else source
     shape = len(queries), len(keys)
-    future = np.zeros(shape, bool)
+    future: Bools = np.broadcast_to(np.False_, shape)
     if kind == "decoder":
         future = later(*shape)
         future[:, : trace.prompt] = False  # given whole: nothing of it is to come

@@ -13,7 +13,7 @@ from visformer.pictures.attention.strips import source_line
 from visformer.pictures.picture import Matrix
 from visformer.pictures.token_names import key_placed, names, row_placed
 from visformer.pictures.words.absent import has_source
-from visformer.values.arrays import Bools, Floats, Ids, later
+from visformer.values.arrays import Bools, Floats, Ids, later, once
 from visformer.values.facts import SIDES, Kind, SentenceSide
 from visformer.values.trace import Trace
 from visformer.words import KIND_NAMES, layer_words, masked_value_text, number
@@ -115,7 +115,7 @@ def causal_mask(trace: Trace, kind: Kind) -> Bools:
 def mask_picture(trace: Trace, kind: Kind, part: MaskPart, layer: int) -> Matrix:
     """Return one part of a layer's mask as a picture: 1 is True, 0 is False."""
     mask = part_mask(trace, kind, part, layer)
-    solid = mask.all()  # one number stands for all: a long sentence has millions
+    solid = once(mask).all()  # one number stands for all: a long sentence has millions
     numbers = np.broadcast_to(np.float32(1), mask.shape) if solid else mask.astype("f4")
     rows, columns = labels(trace, kind)
     fields = {"kind": _(KIND_NAMES[kind]), "mask": _(PART_NAMES[part])}
@@ -152,7 +152,7 @@ def note(trace: Trace, kind: Kind, part: MaskPart, layer: int, head: int) -> str
         "{allowed:,} of {n:,} cell may attend.",
         "{allowed:,} of {n:,} cells may attend.",
         mask.size,
-        allowed=np.count_nonzero(mask),
+        allowed=mask.size if once(mask).all() else np.count_nonzero(mask),
     )
     said = [cells]
     if part == "padding":
@@ -175,7 +175,7 @@ def solid_words(trace: Trace, kind: Kind, part: MaskPart, layer: int) -> str:
     mask = part_mask(trace, kind, part, layer)
     if not mask.size:
         return _(NO_CELLS)
-    if not mask.all() or (part == "combined" and surprise(trace, kind, layer)):
+    if not once(mask).all() or (part == "combined" and surprise(trace, kind, layer)):
         return ""
     fields = {"kind": _(KIND_NAMES[kind]), "rows": len(mask), "columns": mask.shape[1]}
     if part == "padding":
@@ -226,18 +226,30 @@ def surprise(trace: Trace, kind: Kind, layer: int) -> str:
     """Say where a layer's mask differs from padding and causal mask; "" if nowhere."""
     if trace.model.known is None:
         return ""  # the model's rules are unknown
-    mask = trace.mask(kind, layer)
-    differ = np.argwhere(mask != (padding_mask(trace, kind) & causal_mask(trace, kind)))
-    if not len(differ):
+    name = "mask differs", kind, layer, len(trace)
+    count, first = trace.memo.made(
+        trace.storage, name, lambda: _differing(trace, kind, layer)
+    )
+    if not count:
         return ""
-    query, key = (int(index) for index in differ[0])
+    mask = trace.mask(kind, layer)
+    query, key = divmod(first, mask.shape[1])
     cell = _difference_words(trace, kind, query, key, allowed=bool(mask[query, key]))
     return ngettext(
         "Differs from padding and causal mask in {n:,} cell: {cell}",
         "Differs from padding and causal mask in {n:,} cells: {cell}",
-        len(differ),
+        count,
         cell=cell,
     )
+
+
+def _differing(trace: Trace, kind: Kind, layer: int) -> tuple[int, int]:
+    """Count the cells that neither padding nor causal mask explain; name the first."""
+    expected = padding_mask(trace, kind)
+    if kind == "decoder":
+        expected = expected & causal_mask(trace, kind)
+    differ = trace.mask(kind, layer) != expected
+    return int(np.count_nonzero(differ)), int(differ.argmax()) if differ.size else 0
 
 
 def attends_to_nothing(trace: Trace, kind: Kind, layer: int) -> tuple[int, ...]:

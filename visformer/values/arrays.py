@@ -64,6 +64,11 @@ def stacked(at: int | list[int], one: Callable[[int], NDArray[Any]]) -> NDArray[
     return one(at) if isinstance(at, int) else np.stack([one(each) for each in at])
 
 
+def once(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array without what broadcasting repeats: all of its different cells."""
+    return array[tuple(slice(None if step else 1) for step in array.strides)]
+
+
 def read_only(array: NDArray[Any]) -> NDArray[Any]:
     """Return a view that cannot be written through."""
     view = array.view()

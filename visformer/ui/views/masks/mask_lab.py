@@ -82,6 +82,7 @@ class MaskFields(QWidget):
         self.scaling.activated.connect(lambda _: self._change_scale())
         self.hide_button = QPushButton(_("Hide source tokens"))
         self._menu = QMenu(self.hide_button)
+        self._menu.aboutToShow.connect(self._list_tokens)
         self.hide_button.setMenu(self._menu)
         self.kind = chooser(_("kind of attention"))
         self.kind.activated.connect(lambda at: session.set(kind=self.kind.itemData(at)))
@@ -127,14 +128,14 @@ class MaskFields(QWidget):
         self.offset.setVisible(name == "moved")
         self._draw_masked_value()
         self._draw_scale()
-        self._draw_tokens()
+        self.hide_button.setEnabled(bool(self._tokens))
 
     def forbid(self, why: str) -> None:
         """Say why nothing can be changed; "": it can."""
         for box in (self.causal, self.offset, self.masked_value, self.scaling):
             box.setEnabled(not why)
             box.setToolTip(plain_tip(why))
-        self.hide_button.setEnabled(not why and self._menu.actions() != [])
+        self.hide_button.setEnabled(not why and bool(self._tokens))
         self.hide_button.setToolTip(plain_tip(why))
 
     def _draw_layers(self) -> None:
@@ -174,9 +175,14 @@ class MaskFields(QWidget):
             named[chosen.factor] = f"× {number(chosen.factor or 0)}"
         self.scaling.offer(named, "own" if chosen is None else chosen.factor)
 
-    def _draw_tokens(self) -> None:
+    @property
+    def _tokens(self) -> tuple[str, ...]:
         trace = self._state.visible
-        tokens = names(trace, "source") if trace is not None else ()
+        return names(trace, "source") if trace is not None else ()
+
+    def _list_tokens(self) -> None:
+        """Fill the menu once it opens: a long source has thousands of entries."""
+        tokens = self._tokens
         changes = self._state.intervention.of(HideSource, layer=self.layer)
         hidden = {change.token for change in changes}
         if len(self._menu.actions()) != len(tokens):
@@ -191,7 +197,6 @@ class MaskFields(QWidget):
             text = tokens[index].replace("&", "&&")
             action.setText(f"{index + 1}  {text}")
             action.setChecked(index in hidden)
-        self.hide_button.setEnabled(bool(tokens))
 
     # ---- what the user does ----------------------------------------------------
 
