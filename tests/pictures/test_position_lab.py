@@ -18,6 +18,7 @@ from visformer.errors import InputError
 from visformer.pictures.comparison import attention_pictures, text_words
 from visformer.pictures.picture import Matrix
 from visformer.pictures.position_lab import (
+    MOST_LISTED,
     change_of,
     distance_products,
     id_words,
@@ -170,6 +171,11 @@ def test_one_tokens_vectors_are_written_out_with_its_id() -> None:
     said = id_words(trace, "source")
     for token, id in zip(trace.source, trace.source_ids.tolist(), strict=True):
         assert f"{token} {id}" in said
+    assert "more" not in said
+    ids = np.arange(MOST_LISTED + 40)
+    wordy = replace(trace, source=("a",) * len(ids), source_ids=ids)
+    said = id_words(wordy, "source")
+    assert said.endswith(f"a {MOST_LISTED - 1} … and 40 more")
     numbers = position_numbers(inputs(state, "source"), trace, "source", 2)
     assert numbers is not None
     assert f"“{trace.source[2]}” (id {trace.source_ids[2]})" in numbers.rows[0]

@@ -24,6 +24,7 @@ from visformer.values.intervention import Intervention
 from visformer.values.trace import Trace
 from visformer.words import number, position_words
 
+MOST_LISTED = 100  # tokens with their ids
 FORMS: dict[PositionForm | None, str] = {  # as named on screen, translated when shown
     None: N_("the model's own"),
     "interleaved": N_("sinusoids, sine and cosine alternating"),
@@ -127,13 +128,19 @@ def input_pictures(
 
 
 def id_words(trace: Trace | None, side: SentenceSide) -> str:
-    """Write a side's tokens with their ids, as the embedding receives them."""
+    """Write a side's tokens with their ids, as the embedding receives them.
+
+    Of a long text the first ones: all would push the pictures out of sight.
+    """
     if trace is None:
         return ""
     ids = trace.source_ids if side == "source" else trace.target_ids
-    pairs = zip(names(trace, side), ids.tolist(), strict=True)
-    listed = (f"{token} {id}" for token, id in pairs)
-    return _("tokens → ids: {pairs}", pairs="  ·  ".join(listed))
+    few = ids[:MOST_LISTED].tolist()
+    pairs = zip(names(trace, side), few, strict=False)
+    listed = "  ·  ".join(f"{token} {id}" for token, id in pairs)
+    if more := len(ids) - len(few):
+        listed = _("{tokens} … and {more:,} more", tokens=listed, more=more)
+    return _("tokens → ids: {pairs}", pairs=listed)
 
 
 def telling_position(trace: Trace, side: SentenceSide) -> int:
