@@ -5,6 +5,7 @@ from __future__ import annotations
 import string
 from typing import Any
 
+import pytest
 import torch
 
 from visformer.core.checkpoint import Checkpoint
@@ -71,3 +72,15 @@ def tiny_checkpoint(seed: int = 0, **sizes: Any) -> Checkpoint:
         tokenizer=letters(),
         digest="",
     )
+
+
+def count_encodings(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that gets the tokens of each source that is encoded from now on."""
+    encode, encoded = Transformer.encode, list[int]()
+
+    def counted(self: Transformer, ids: torch.Tensor, mask: Any) -> Any:
+        encoded.append(ids.shape[1])
+        return encode(self, ids, mask)
+
+    monkeypatch.setattr(Transformer, "encode", counted)
+    return encoded

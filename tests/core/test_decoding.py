@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 import torch
 
-from tests.models import BOS, EOS, PAD, tiny_checkpoint
+from tests.models import BOS, EOS, PAD, count_encodings, tiny_checkpoint
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
 from visformer.core.incremental import DecoderState
-from visformer.core.model import Transformer
 from visformer.core.passes import run
 from visformer.core.sampling import choose, filtered
 from visformer.errors import InputError
@@ -365,13 +364,7 @@ def test_top_p_keeps_the_smallest_set_that_reaches_it() -> None:
 def test_released_rows_of_the_source_are_computed_again_once_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    encode, encoded = Transformer.encode, list[int]()
-
-    def counted(self: Transformer, ids: torch.Tensor, mask: Any) -> Any:
-        encoded.append(ids.shape[1])
-        return encode(self, ids, mask)
-
-    monkeypatch.setattr(Transformer, "encode", counted)
+    encoded = count_encodings(monkeypatch)
     decoding = Decoding(tiny_checkpoint(), "abcdef", limit=8)
     before = decoding.step(2)
     decoding.release()

@@ -18,10 +18,9 @@ import torch
 from torch import Tensor
 
 import visformer
-from tests.models import tiny_checkpoint
+from tests.models import count_encodings, tiny_checkpoint
 from visformer.core import parts, threads
 from visformer.core.decoding import Decoding
-from visformer.core.model import Transformer
 from visformer.core.search import exhausted
 from visformer.core.vocabulary import named
 from visformer.engine import process
@@ -332,13 +331,7 @@ def test_the_same_sentence_is_decoded_anew_in_another_way() -> None:
 def test_a_decoded_sentence_is_searched_without_being_encoded_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    encode, encoded = Transformer.encode, list[int]()
-
-    def counted(self: Transformer, ids: Tensor, mask: Any) -> Any:
-        encoded.append(ids.shape[1])
-        return encode(self, ids, mask)
-
-    monkeypatch.setattr(Transformer, "encode", counted)
+    encoded = count_encodings(monkeypatch)
     pipe = Pipe()
     server = server_on(pipe)
     prefix = (Choice(5, "forced"),)

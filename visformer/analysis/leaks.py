@@ -24,6 +24,19 @@ class Leak(NamedTuple):
     what: Literal["future", "pad"]
 
 
+class Forbidden(NamedTuple):
+    """What no query of a kind may read, bool [Q, K] each."""
+
+    future: Bools
+    pads: Bools
+    real: Bools  # [Q]: the queries that are not pads themselves
+
+    @property
+    def nothing(self) -> bool:
+        """Whether there is neither; told fast, as a long source has millions."""
+        return not (once(self.future).any() or once(self.pads).any())
+
+
 def leaks(trace: Trace) -> list[Leak]:
     """Find every layer and query that reads a later target token or a pad.
 
@@ -35,8 +48,8 @@ def leaks(trace: Trace) -> list[Leak]:
         raise wrong_type("trace", trace, _("a Trace"))
     all_leaks = []
     for kind in trace.kinds:
-        future, pads, real = forbidden(trace, kind)
-        if not (once(future).any() or once(pads).any()):
+        future, pads, real = found = forbidden(trace, kind)
+        if found.nothing:
             continue
         for layer in range(trace.layers(kind)):
             if sealed(trace, kind, layer, future | pads):
@@ -52,11 +65,8 @@ def leaks(trace: Trace) -> list[Leak]:
     return sorted(all_leaks, key=lambda leak: -leak.weight)
 
 
-def forbidden(trace: Trace, kind: Kind) -> tuple[Bools, Bools, Bools]:
-    """Return what no query may read: future keys and pads, bool [Q, K] each.
-
-    The third is bool [Q]: the queries that are not pads themselves.
-    """
+def forbidden(trace: Trace, kind: Kind) -> Forbidden:
+    """Return what no query may read."""
     source, target = trace.pads("source"), trace.pads("target")
     queries = source if kind == "encoder" else target
     keys = target if kind == "decoder" else source
@@ -65,4 +75,4 @@ def forbidden(trace: Trace, kind: Kind) -> tuple[Bools, Bools, Bools]:
     if kind == "decoder":
         future = later(*shape)
         future[:, : trace.prompt] = False  # given whole: nothing of it is to come
-    return future, np.broadcast_to(keys, shape), ~queries
+    return Forbidden(future, np.broadcast_to(keys, shape), ~queries)

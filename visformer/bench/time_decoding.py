@@ -130,15 +130,19 @@ def _turns(
     source: list[int],
     steps: int,
     theirs: Callable[[int], object],
+    *,
+    clock: Clock = time.process_time,
 ) -> Turns:
     """Compare steps after the first; ``theirs(n)`` decodes n steps from the start."""
 
     def their_steps() -> float:
-        many = seconds(lambda: theirs(steps + 1))
-        return many - seconds(lambda: theirs(1))
+        many = seconds(lambda: theirs(steps + 1), clock)
+        return many - seconds(lambda: theirs(1), clock)
 
     return take_turns(
-        lambda: timed_steps(checkpoint, source, steps), their_steps, rounds=ROUNDS
+        lambda: timed_steps(checkpoint, source, steps, clock),
+        their_steps,
+        rounds=ROUNDS,
     )
 
 
@@ -349,14 +353,12 @@ def on_gpu() -> list[Measurement]:
     except MissingPeer as error:
         return [absent(note=str(error))]
     checkpoint.model.to("cuda")
-    clock = time.perf_counter
-
-    def theirs() -> float:
-        many = seconds(lambda: generate(peer, source, STEPS + 1), clock)
-        return many - seconds(lambda: generate(peer, source, 1), clock)
-
-    turns = take_turns(
-        lambda: timed_steps(checkpoint, source, STEPS, clock), theirs, rounds=ROUNDS
+    turns = _turns(
+        checkpoint,
+        source,
+        STEPS,
+        lambda n: generate(peer, source, n),
+        clock=time.perf_counter,
     )
     parts = turns.milliseconds("step", "transformers' step", STEPS)
     return [Measurement(21, what, parts["step ms"], "ms", "at most", 1.5, parts)]

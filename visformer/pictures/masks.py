@@ -226,13 +226,13 @@ def surprise(trace: Trace, kind: Kind, layer: int) -> str:
     """Say where a layer's mask differs from padding and causal mask; "" if nowhere."""
     if trace.model.known is None:
         return ""  # the model's rules are unknown
-    name = "mask differs", kind, layer, len(trace)
+    mask = trace.mask(kind, layer)
+    name = "mask differs", kind, layer, mask.shape
     count, first = trace.memo.made(
         trace.storage, name, lambda: _differing(trace, kind, layer)
     )
     if not count:
         return ""
-    mask = trace.mask(kind, layer)
     query, key = divmod(first, mask.shape[1])
     cell = _difference_words(trace, kind, query, key, allowed=bool(mask[query, key]))
     return ngettext(

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple, TypeVar
 
 Made = TypeVar("Made")
 
-# numbers kept of a run, 160 MiB: two heads' weights of 4,096 tokens, or of 1,024 tokens
-MOST_KEPT = 40 << 20  # those of 40 heads
+# numbers kept of a run, 160 MiB: weights of 2 heads of 4,096 tokens, or 40 of 1,024
+MOST_KEPT = 40 << 20
 
 
 def same(one: tuple[object, ...], other: tuple[object, ...]) -> bool:

@@ -15,7 +15,7 @@ from visformer.pictures.masks import (
 from visformer.pictures.picture import Matrix
 from visformer.pictures.token_names import key_placed, row_placed
 from visformer.pictures.words.absent import has_target
-from visformer.values.arrays import Bools, once
+from visformer.values.arrays import Bools
 from visformer.values.facts import Kind
 from visformer.values.reading_order import LEAST, reads_later, sealed, unshown
 from visformer.values.trace import Trace
@@ -31,9 +31,9 @@ def leaking_cells(
 
     Without a ``head``, where any head of the layer does.
     """
-    future, pads, real = forbidden(trace, kind)
-    if not (once(future).any() or once(pads).any()):
-        return None  # a long source has millions of cells
+    future, pads, real = found = forbidden(trace, kind)
+    if found.nothing:
+        return None
     hidden = (future | pads) & real[:, None]
     if not hidden.any() or sealed(trace, kind, layer, future | pads):
         return None

@@ -128,7 +128,6 @@ class MaskFields(QWidget):
         self.offset.setVisible(name == "moved")
         self._draw_masked_value()
         self._draw_scale()
-        self.hide_button.setEnabled(bool(self._tokens))
 
     def forbid(self, why: str) -> None:
         """Say why nothing can be changed; "": it can."""

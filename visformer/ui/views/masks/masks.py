@@ -51,7 +51,6 @@ from visformer.ui.widgets.colour_bar import colour_table, image_of
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.plain_label import paragraph, plain_label, plain_tip
 from visformer.ui.window.large import can_be_large
-from visformer.values.arrays import once
 from visformer.values.changes.mask_changes import Causal
 from visformer.values.facts import KINDS, Kind
 from visformer.values.intervention import Intervention
@@ -334,7 +333,7 @@ def _said(matrix: Matrix | None) -> str:
         return ""
     if not matrix.values.size:
         return _(NO_CELLS_YET)
-    return _(NOTHING_HIDDEN) if once(matrix.values).all() else ""
+    return _(NOTHING_HIDDEN) if matrix.masked is None else ""
 
 
 def _is_same(one: Matrix | None, other: Matrix | None) -> bool:
