@@ -26,7 +26,10 @@ async function open(text) {{
   for (let at = 0; at < 200; at++) {{
     await wait(20);
     const root = frame.contentDocument && frame.contentDocument.documentElement;
-    if (root && "ready" in root.dataset) return frame.contentWindow;
+    if (!root || !("ready" in root.dataset)) continue;
+    // frames come in real time, and waiting passes in virtual time: it may end first
+    frame.contentWindow.requestAnimationFrame = draw => setTimeout(draw, 16);
+    return frame.contentWindow;
   }}
   throw new Error("not ready: " + frame.contentDocument.body.innerText);
 }}
