@@ -261,10 +261,16 @@ def shade(values: Floats, scale: Scale) -> tuple[Floats, tuple[str, str], str]:
 
 def largest(values: Floats) -> float:
     """Return the largest finite magnitude; 1 if it is 0."""
-    top = float(np.abs(values).max(initial=0))
+    top = _reach(values)
     if not math.isfinite(top):
-        top = float(np.abs(values[np.isfinite(values)]).max(initial=0))
+        top = _reach(values[np.isfinite(values)])
     return top or 1.0
+
+
+def _reach(values: Floats) -> float:
+    """Return the largest magnitude, NaN if there is one; 0 of none."""
+    ends = -values.min(initial=0), values.max(initial=0)  # without a copy of them all
+    return float(max(ends))  # NaN is both
 
 
 def signed_shade(values: Floats, reach: float) -> Floats:

@@ -105,7 +105,7 @@ class Labels(QWidget):
         if len(labels) < known or not all(map(is_, labels, self._labels)):
             known = 0
         new = tuple(map(short, written(labels[known:])))
-        self._has_wide = any(map(is_wide, new)) or (known > 0 and self._has_wide)
+        self._has_wide = is_wide("".join(new)) or (known > 0 and self._has_wide)
         return self._texts[:known] + new
 
     def changeEvent(self, event: QEvent) -> None:
@@ -528,13 +528,11 @@ def are_numbers(labels: tuple[str, ...]) -> bool:
     return bool(labels) and all(map(str.isdecimal, labels))
 
 
-@lru_cache(maxsize=2048)
+_WIDE = re.compile(
+    "[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff01-\uff60\U00020000-\U0003ffff]"
+)
+
+
 def is_wide(text: str) -> bool:
-    return any(
-        "\u2e80" <= char <= "\u9fff"
-        or "\uac00" <= char <= "\ud7af"
-        or "\uf900" <= char <= "\ufaff"
-        or "\uff01" <= char <= "\uff60"
-        or "\U00020000" <= char <= "\U0003ffff"
-        for char in text
-    )
+    """Tell whether a character fills a square, as those of Chinese do."""
+    return _WIDE.search(text) is not None
