@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import tempfile
 
@@ -34,6 +35,13 @@ def patience() -> None:
     from visformer.watching import comparing
 
     fitting._SECONDS = comparing._SECONDS = 60.0
+
+
+def pytest_collection_finish() -> None:
+    """Leave what is imported out of collections of garbage, and make those seldom."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000)
 
 
 MOST_PROCESSES = 8  # each takes about half a gigabyte of memory

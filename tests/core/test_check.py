@@ -16,6 +16,7 @@ from torch import nn
 import visformer
 from tests.core.variants import faults, small
 from tests.models import EOS, tiny_checkpoint
+from visformer.core import check
 from visformer.core.check import checking
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.incremental import DecoderRows
@@ -26,6 +27,7 @@ from visformer.core.parts import Dropout
 from visformer.core.search import exhausted, search_run
 from visformer.formats.loading import presets
 from visformer.values.beam_search import BeamSearch
+from visformer.values.facts import KINDS
 from visformer.values.finding import CheckResult
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.trace import Trace
@@ -330,6 +332,34 @@ def test_what_cannot_be_looked_at_says_why() -> None:
     }
     assert all(one.what.endswith(".") for one in skipped)
     assert found["unknown-tokens"].what == "No sentence was given: ids were drawn."
+
+
+def test_of_a_long_text_as_much_is_read_as_has_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model, text, read = tiny_checkpoint(), "abcdefghabcdefgh", []
+    heads = sum(model.facts.layers(kind) * model.facts.heads(kind) for kind in KINDS)
+    monkeypatch.setattr(check, "MOST_WEIGHTS", 2 * heads * 10**2)
+    begin = Checkpoint.begin
+
+    def noted(self: Checkpoint, source: Any, *more: Any) -> Any:
+        read.append(source)
+        return begin(self, source, *more)
+
+    monkeypatch.setattr(Checkpoint, "begin", noted)
+    found = results(model, text)
+    whole = model.vocabulary.read(text)
+    assert len(whole.ids) > 10
+    assert read[0].ids == [*whole.ids[:9], EOS]  # and the end
+    assert read[0].tokens == (*whole.tokens[:9], whole.tokens[-1])
+    note = found["text-shortened"]
+    assert note.verdict == "note"
+    assert "the first 10 tokens" in note.what
+    assert len(found) > 30
+    assert "text-shortened" not in results(model, "abcdefgh")
+    consumed = model.vocabulary.read("ab").ids
+    given = exhausted(checking(model, whole, target=[*consumed * 9][:16]))
+    assert {one.id for one in given} >= {"text-shortened", "cached-steps-differ"}
 
 
 class Wrapped(nn.Module):

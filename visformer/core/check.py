@@ -32,7 +32,8 @@ from visformer.errors import InputError
 from visformer.language import _
 from visformer.values.arrays import Floats, log_softmax, softmax
 from visformer.values.changes.position_change import PositionChange, PositionForm
-from visformer.values.finding import CheckResult
+from visformer.values.facts import ModelFacts
+from visformer.values.finding import CheckResult, Finding
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.trace import Trace
 
@@ -43,6 +44,8 @@ BEAMS = 4
 LAYOUTS: dict[str, PositionForm] = {"sinusoidal": "interleaved", "halves": "halves"}
 _STRANGERS = RuntimeError, IndexError, ValueError  # what their forward may raise
 _OF_WRITERS = frozenset({"cached", "prefix", "used", "reordered", "beams", "layouts"})
+# of all attentions of two rows: 128 MiB, and as much of what is added to the scores
+MOST_WEIGHTS = 1 << 25
 Checking = Generator[WorkDone, None, tuple[CheckResult, ...]]
 
 
@@ -80,7 +83,7 @@ def checking(
     for done, part in enumerate(parts):
         yield WorkDone(done, len(parts), _("comparisons"))
         part()
-    return results_of(made.seen(), made.known)
+    return results_of(made.seen(), (*made.known, *made.shortened))
 
 
 class _FullPass(NamedTuple):
@@ -100,9 +103,11 @@ class _Checked:
         change: Intervention,
         target: Sequence[int] | None,
     ) -> None:
-        self._model, self._change, self._given = model, change, target
+        self._model, self._change = model, change
         self._drawn = source is None
-        self._source = source or _drawn(model)
+        self._source, self._given, self.shortened = _shortened(
+            model.facts, source or _drawn(model), target
+        )
         self._compared = Comparisons(limit=TOLERANCE)
         self._seen = Observation(run=(), state=ModelState())
         self._why = {
@@ -427,6 +432,37 @@ def _drawn(model: Model) -> SourceTokens:
         return model.vocabulary.read(drawn)
     except InputError:  # of a model that cannot be stepped
         return SourceTokens(drawn)
+
+
+def _shortened(
+    facts: ModelFacts, source: SourceTokens, target: Sequence[int] | None
+) -> tuple[SourceTokens, Sequence[int] | None, tuple[Finding, ...]]:
+    """Return as much of a source and a target as has room, and a note where it is less.
+
+    A source keeps the token that ends it.
+    """
+    heads = sum(facts.layers(kind) * facts.heads(kind) for kind in facts.kinds)
+    most = math.isqrt(MOST_WEIGHTS // (2 * max(1, heads)))  # a batch has two rows
+    normed = facts.known is not None and facts.known.encoder_norm_length
+    if normed or max(len(source.ids), len(target or ())) <= most:
+        return source, target, ()
+    ids, tokens = source.ids, source.tokens
+    if len(ids) > most:
+        source = SourceTokens(
+            [*ids[: most - 1], ids[-1]], (*tokens[: most - 1], *tokens[-1:])
+        )
+    note = Finding(
+        "text-shortened",
+        _("run"),
+        _(
+            "The checks look at every weight, so of a text as long as this one they "
+            "read the first {n} tokens.",
+            n=most,
+        ),
+        _("Check a shorter text to have all of it read."),
+        "note",
+    )
+    return source, None if target is None else target[:most], (note,)
 
 
 def _is_unknown(token: str) -> bool:
