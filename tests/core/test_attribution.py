@@ -13,10 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from tests.models import tiny_checkpoint
+from visformer.core import attribution
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
+from visformer.core.importance import importance
 from visformer.core.model import Layer, StackRecord, Transformer
 from visformer.core.parts import Attention
+from visformer.core.search import exhausted
 from visformer.errors import InputError
 from visformer.values.facts import KINDS, Kind
 from visformer.values.intervention import parse
@@ -207,6 +210,22 @@ def test_a_changed_run_is_measured_as_it_ran(checkpoint: Checkpoint) -> None:
     assert found[:, 0].all()
     with pytest.raises(InputError, match="value decoder 2 off; head cross off @ L1"):
         decoding.attribution("norms", "cross", 0)
+
+
+def test_gradients_of_a_long_source_are_refused(
+    checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoding = decoded(checkpoint)
+    source, target = len(decoding.known.source.ids), len(decoding.known.target)
+    weights = 2 * 2 * (source**2 + target**2 + source * target)  # layers and heads
+    monkeypatch.setattr(attribution, "MOST_KEPT", 8 * weights - 1)
+    with pytest.raises(InputError, match=f"of memory with {source} source tokens"):
+        decoding.attribution("gradient", "cross")
+    made = exhausted(importance(checkpoint, decoding.known))
+    assert any("of memory" in one for one in made.reasons)
+    assert {*made.heads} == {*KINDS}  # each switched off, as before
+    monkeypatch.setattr(attribution, "MOST_KEPT", 8 * weights)
+    assert decoding.attribution("gradient", "cross").values is not None
 
 
 def test_what_cannot_be_measured_is_said(checkpoint: Checkpoint) -> None:

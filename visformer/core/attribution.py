@@ -22,17 +22,20 @@ from visformer.core.next_tokens import NextTokens
 from visformer.core.passes import allowed_masks
 from visformer.core.rows import host
 from visformer.errors import InputError
+from visformer.files import amount
 from visformer.language import _
 from visformer.values.arrays import Doubles, Floats, read_only
 from visformer.values.changes.head_changes import ValueOff
 from visformer.values.changes.run_change import LocalChanges, RunChange
 from visformer.values.changes.weight_changes import HeadScale
 from visformer.values.encodings import PASS_LOOKUP, STEP_LOOKUP
-from visformer.values.facts import STACK_OF, Kind
+from visformer.values.facts import STACK_OF, Kind, ModelFacts
 from visformer.values.intervention import Intervention
 from visformer.values.layer_weights import AttentionWeights
 from visformer.values.measured import Attribution, AttributionPlace
 from visformer.values.trace import Trace
+
+MOST_KEPT = 1 << 30  # bytes that gradients of a run may take
 
 
 class KnownRun(NamedTuple):
@@ -228,9 +231,12 @@ def forced_log_p(
 ) -> Tensor:
     """Return the log p of each choice in one pass, float64 [rows, T].
 
-    It can be derived where gradients are enabled. ``more`` may change each of ``rows``
-    copies of the sentence in another way, encoders where they concern them.
+    It can be derived where gradients are enabled; InputError where those would have no
+    room. ``more`` may change each of ``rows`` copies of the sentence in another way,
+    encoders where they concern them.
     """
+    if torch.is_grad_enabled():
+        _check_room(loaded.facts, len(run.source.ids), len(run.target))
     change = Intervention(*run.change, *more)
     made = modified_checkpoint(loaded, change)
     source, target = (
@@ -251,6 +257,22 @@ def forced_log_p(
     chosen = torch.tensor([*run.chosen], device=loaded.device)[None, :, None]
     score = logits.gather(2, chosen.expand(rows, -1, -1))[..., 0]  # [B, T]
     return score.cpu().double() - logits.logsumexp(-1).cpu().double()
+
+
+def _check_room(facts: ModelFacts, source: int, target: int) -> None:
+    """Raise InputError where gradients of a run would take more than 1 GiB.
+
+    They need every weight of every head, and as many scores.
+    """
+    sizes = {"encoder": source**2, "decoder": target**2, "cross": target * source}
+    weights = sum(facts.layers(x) * facts.heads(x) * sizes[x] for x in facts.kinds)
+    if (kept := 8 * weights) > MOST_KEPT:
+        raise InputError(
+            "Gradients keep all weights of a run, which takes {size} of memory with "
+            "{n:,} source tokens. Choose a shorter source.",
+            n=source,
+            size=amount(kept),
+        )
 
 
 @dataclass(frozen=True)
