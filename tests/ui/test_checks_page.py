@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from tests.opened import opened_model
@@ -108,3 +109,19 @@ def test_a_refusal_is_said(qtbot: QtBot, tmp_path: Path) -> None:
     window.receive(Refused(number=1, reason="It cannot be run so."))
     assert page.words.text() == "It cannot be run so."
     assert not page.table.isVisible()
+
+
+def test_evidence_of_several_lines_is_whole(qtbot: QtBot, tmp_path: Path) -> None:
+    """Some just fit into a line until there is a scroll bar."""
+    window, _engine, page = turned(qtbot, tmp_path)
+    window.resize(1280, 800)
+    window.show()
+    QApplication.processEvents()
+    results = [PASSED._replace(what="i" * 3 * n + " end.") for n in range(10, 90)]
+    window.receive(RunChecked(number=1, results=tuple(results)))
+    QApplication.processEvents()
+    table = page.table
+    assert table.verticalScrollBar().isVisible()
+    rows = range(table.rowCount())
+    assert len({table.rowHeight(row) for row in rows}) > 1
+    assert [x for x in rows if table.rowHeight(x) < table.sizeHintForRow(x)] == []

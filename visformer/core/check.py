@@ -33,7 +33,7 @@ from visformer.language import _
 from visformer.values.arrays import Floats, log_softmax, softmax
 from visformer.values.changes.position_change import PositionChange, PositionForm
 from visformer.values.facts import ModelFacts
-from visformer.values.finding import CheckResult, Finding
+from visformer.values.finding import CheckResult
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.trace import Trace
 
@@ -83,7 +83,7 @@ def checking(
     for done, part in enumerate(parts):
         yield WorkDone(done, len(parts), _("comparisons"))
         part()
-    return results_of(made.seen(), (*made.known, *made.shortened))
+    return (*results_of(made.seen(), made.known), *made.shortened)
 
 
 class _FullPass(NamedTuple):
@@ -436,7 +436,7 @@ def _drawn(model: Model) -> SourceTokens:
 
 def _shortened(
     facts: ModelFacts, source: SourceTokens, target: Sequence[int] | None
-) -> tuple[SourceTokens, Sequence[int] | None, tuple[Finding, ...]]:
+) -> tuple[SourceTokens, Sequence[int] | None, tuple[CheckResult, ...]]:
     """Return as much of a source and a target as has room, and a note where it is less.
 
     A source keeps the token that ends it.
@@ -451,16 +451,16 @@ def _shortened(
         source = SourceTokens(
             [*ids[: most - 1], ids[-1]], (*tokens[: most - 1], *tokens[-1:])
         )
-    note = Finding(
+    note = CheckResult(
         "text-shortened",
-        _("run"),
-        _(
+        _("All of the text is read"),
+        "note",
+        what=_(
             "The checks look at every weight, so of a text as long as this one they "
             "read the first {n} tokens.",
             n=most,
         ),
-        _("Check a shorter text to have all of it read."),
-        "note",
+        remedy=_("Check a shorter text to have all of it read."),
     )
     return source, None if target is None else target[:most], (note,)
 

@@ -83,7 +83,6 @@ class CheckTable(Dressed, QTableWidget):
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         across = self.horizontalHeader()
         across.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
-        across.setStretchLastSection(True)
         across.setDefaultAlignment(
             Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
         )
@@ -111,8 +110,11 @@ class CheckTable(Dressed, QTableWidget):
 
     def _dress(self) -> None:
         self.setMinimumHeight(LEAST_LINES * self.fontMetrics().lineSpacing())
-        for column, share in enumerate(SHARES):
-            self.setColumnWidth(column, round(share * self.viewport().width()))
+        room = self.viewport().width()
+        widths = [round(share * room) for share in SHARES]
+        # a last column that Qt stretches gets its width after rows have their heights
+        for column, width in enumerate((*widths, room - sum(widths))):
+            self.setColumnWidth(column, width)
         self.resizeRowsToContents()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
