@@ -32,51 +32,57 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_letters(tmp_path_factory.mktemp("letters"))
 
 
+@pytest.fixture
+def untold(tmp_path: Path) -> Path:
+    """Return a file of a model that does not say how many heads it has."""
+    path = tmp_path / "model.pt"
+    torch.save(layout_models.scratch().state_dict(), path)
+    return path
+
+
 def run(*arguments: str, text: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     command = [sys.executable, "-m", "visformer", *arguments]
     return subprocess.run(command, input=text, capture_output=True, timeout=100)
 
 
 def test_translate_keeps_lines_and_order_and_tells_what_it_cuts(folder: Path) -> None:
-    """A line out for a line in: a signature, blank ones, NUL, no last newline."""
-    text = b"\xef\xbb\xbfab\n\nabc\n   \na\x00bcd\n" + b"ab" * 60 + b"\nab"
-    done = run("translate", "--checkpoint", str(folder), text=text)
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.decode().split("\n")
-    assert len(lines) == 8
-    assert lines[-1] == ""
-    assert (lines[1], lines[3]) == ("", "")
-    assert lines[0] == lines[6]
-    assert "is cut to 64 tokens, the model's limit; it has 121." in done.stderr.decode()
+    """A line out for a line in: a signature, blank ones, NUL, no last newline.
 
-
-def test_a_line_that_waits_for_no_other_is_translated(folder: Path) -> None:
-    """A program may write a line, read its translation, and write the next one."""
+    A program may write a line, read its translation, and write the next one.
+    """
     command = [sys.executable, "-m", "visformer", "translate", "--checkpoint"]
     begun = subprocess.Popen(
         [*command, str(folder)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        text=True,
+        stderr=subprocess.PIPE,
     )
     with begun as program:
         assert program.stdin is not None
         assert program.stdout is not None
-        for line in ("ab", "abc"):
-            program.stdin.write(f"{line}\n")
+        for line, start in (("ab", b"\xef\xbb\xbf"), ("abc", b"")):
+            program.stdin.write(start + line.encode() + b"\n")
             program.stdin.flush()
             (made,) = visformer.translate([line], folder)
-            assert program.stdout.readline() == f"{made}\n"
-        program.stdin.close()
-        assert program.wait(100) == 0
+            assert program.stdout.readline().decode() == f"{made}\n"
+        rest = b"\nabc\n   \na\x00bcd\n" + b"ab" * 60 + b"\nab"
+        out, said = program.communicate(rest, timeout=100)
+    assert program.returncode == 0, said
+    lines = out.decode().split("\n")
+    assert len(lines) == 7
+    assert (lines[0], lines[2], lines[6]) == ("", "", "")
+    assert [lines[1], lines[5]] == visformer.translate(["abc", "ab"], folder)
+    assert "is cut to 64 tokens, the model's limit; it has 121." in said.decode()
 
 
-def test_translate_prints_hypotheses_and_their_scores(folder: Path) -> None:
+def test_translate_prints_hypotheses_and_their_scores(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A line of JSON for each sentence, as ``visformer.search`` returns them."""
     arguments = "--checkpoint", str(folder), "--beam", "3", "--n-best", "2", "--json"
-    done = run("translate", *arguments, text=b"abc\n\nba\n")
-    assert done.returncode == 0, done.stderr
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(b"abc\n\nba\n")))
+    assert main(["translate", *arguments]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert lines == visformer.search(["abc", "", "ba"], folder, beam=3, n_best=2)
     assert [line["source"] for line in lines] == ["abc", "", "ba"]
     assert [len(line["hypotheses"]) for line in lines] == [2, 0, 2]
@@ -298,48 +304,25 @@ def test_inspect_names_sizes_and_checks(
 
 
 def test_what_a_file_does_not_tell_is_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    untold: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A state dict of numbers, without heads and then with them."""
-    path = tmp_path / "model.pt"
-    torch.save(layout_models.scratch().state_dict(), path)
-    assert main(["inspect", str(path)]) == 2
+    path = str(untold)
+    assert main(["inspect", path]) == 2
     printed = capsys.readouterr()
     assert printed.err.startswith("visformer: model.pt does not say how many heads")
     assert "layout: scratch" in printed.out
-    assert main(["inspect", str(path), "--heads", "2", "--json"]) == 0
+    assert main(["inspect", path, "--heads", "2", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["layout"] == "scratch"
 
 
-@pytest.mark.parametrize("command", ["inspect", "translate", "render"])
+@pytest.mark.parametrize("command", ["inspect", "translate"])
 def test_errors_name_the_options_of_the_shell(
-    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: str, untold: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = tmp_path / "model.pt"
-    torch.save(layout_models.scratch().state_dict(), path)
-    start = {
-        "inspect": ["inspect", str(path)],
-        "translate": ["translate", "--checkpoint", str(path)],
-    }
-    if command in start:
-        assert main([*start[command], "--device", "cpu"]) == 2
-        assert "Give --heads …, a divisor" in capsys.readouterr().err
-    else:
-        output = tmp_path / "out.png"
-        given = (
-            "render",
-            "--text",
-            "3 4",
-            "-o",
-            str(output),
-            "--checkpoint",
-            str(path),
-        )
-        refused = run(*given)
-        assert refused.returncode == 2
-        assert b"Give --heads \xe2\x80\xa6, a divisor" in refused.stderr
-        assert run(*given, "--heads", "2", "--pad", "0").returncode == 0
-        assert output.stat().st_size > 1000
+    given = [str(untold)] if command == "inspect" else ["--checkpoint", str(untold)]
+    assert main([command, *given, "--device", "cpu"]) == 2
+    assert "Give --heads …, a divisor" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -371,14 +354,18 @@ def test_a_file_name_that_looks_like_a_keyword_stays(
     assert OPTIONS not in os.environ
 
 
-def test_render_draws_the_window(folder: Path, tmp_path: Path) -> None:
+def test_render_draws_the_window(untold: Path, tmp_path: Path) -> None:
     """In a process of its own: the platform is chosen before Qt loads."""
     output = tmp_path / "out.png"
-    done = run(
-        *("render", "--text", "abc", "--steps", "2", "--size", "1000x700"),
+    given = (
+        *("render", "--text", "3 4", "--steps", "2", "--size", "1000x700"),
         *("--view", "computation", "--stage", "query"),
-        *("--checkpoint", str(folder), "-o", str(output)),
+        *("--checkpoint", str(untold), "-o", str(output)),
     )
+    refused = run(*given)
+    assert refused.returncode == 2
+    assert b"Give --heads \xe2\x80\xa6, a divisor" in refused.stderr
+    done = run(*given, "--heads", "2", "--pad", "0")
     assert (done.returncode, done.stderr) == (0, b"")
     header = output.read_bytes()[:24]
     assert header[:8] == b"\x89PNG\r\n\x1a\n"

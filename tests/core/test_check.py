@@ -388,4 +388,6 @@ def test_a_wrapped_model_is_checked_within_its_positions() -> None:
     assert wrong(found, "fault") == []
     assert found["not-causal"].verdict == found["source-not-used"].verdict == "passed"
     module.train()
+    with torch.no_grad():
+        module.out.bias[model.eos] = 5.0  # it ends at once: each step is a watched pass
     assert wrong(results(model, None), "fault") == ["dropout-on"]

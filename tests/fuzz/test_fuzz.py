@@ -67,25 +67,21 @@ def test_outcomes(error: BaseException, outcome: str) -> None:
 
 
 def test_a_death_and_a_hang_are_noticed(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, processes: Worker
 ) -> None:
     """The worker is another process: it is stopped, then killed."""
-    processes = Worker()
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("a\tb\n", "utf-8")
-    try:
-        assert processes.use("pairs", pairs)[0] == "used"
-        assert processes._process is not None
-        os.kill(processes._process.pid, 19)  # SIGSTOP
-        monkeypatch.setattr("tests.fuzz.__main__.PATIENCE", 0.2)
-        assert processes.use("pairs", pairs) == ("hung", "0.2 s")
-        monkeypatch.undo()
-        assert processes.use("pairs", pairs)[0] == "used"
-        processes._process.kill()
-        processes._process.wait()
-        assert processes.use("pairs", pairs)[0] == "died"
-    finally:
-        processes.end()
+    assert processes.use("pairs", pairs)[0] == "used"
+    assert processes._process is not None
+    os.kill(processes._process.pid, 19)  # SIGSTOP
+    monkeypatch.setattr("tests.fuzz.__main__.PATIENCE", 0.2)
+    assert processes.use("pairs", pairs) == ("hung", "0.2 s")
+    monkeypatch.undo()
+    assert processes.use("pairs", pairs)[0] == "used"
+    processes._process.kill()
+    processes._process.wait()
+    assert processes.use("pairs", pairs)[0] == "died"
 
 
 def test_a_changed_header_has_its_right_length() -> None:
