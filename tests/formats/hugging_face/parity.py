@@ -6,6 +6,7 @@ sentences and writes the table.
 
 from __future__ import annotations
 
+import functools
 import sys
 import tempfile
 from pathlib import Path
@@ -112,7 +113,7 @@ def compared(folder: Path, name: str, count: int) -> Compared:
     """Compare a family's folder with transformers, over some sentences."""
     family = FAMILIES[name]
     own = Own(folder, family.languages)
-    checkpoint = opened(folder, family.languages)
+    checkpoint = opened_once(folder, family.languages)
     texts = sentences(count, seed=9)
     worst, matrices, greedy, beams, sampled = 0.0, 0, 0, 0, 0
     if family.suffix == "ForMaskedLM":
@@ -161,6 +162,12 @@ def filled(own: Own, trace: Trace) -> bool:
 def opened(folder: Path, languages: tuple[str, str] | None = None) -> Any:
     source, target = languages or (None, None)
     return load(folder, device="cpu", source_language=source, target_language=target)
+
+
+@functools.cache
+def opened_once(folder: Path, languages: tuple[str, str] | None = None) -> Any:
+    """Return the model of a folder, for those who change nothing in either."""
+    return opened(folder, languages)
 
 
 def table(count: int) -> str:

@@ -22,7 +22,7 @@ from tests.changes_by_hand import (
     t5,
     texts,
 )
-from tests.formats.hugging_face.parity import CLOSE, Own, opened
+from tests.formats.hugging_face.parity import CLOSE, Own, opened, opened_once
 from visformer.core.models import BatchRow, SourceTokens
 from visformer.errors import InputError
 from visformer.values.intervention import parse
@@ -44,7 +44,7 @@ def changed(model: Any, change: str, steps: int = 4) -> Trace:
 def test_a_hidden_source_token_is_as_if_it_were_padding(
     name: str, folder_of: FolderOf
 ) -> None:
-    model, own = opened(folder_of(name)), Own(folder_of(name), None)
+    model, own = opened_once(folder_of(name)), Own(folder_of(name), None)
     trace = changed(model, "hide 3")
     ids = torch.tensor(trace.source_ids[None])
     mask = torch.ones_like(ids)
@@ -71,7 +71,7 @@ def test_a_hidden_source_token_is_as_if_it_were_padding(
 def test_without_the_causal_mask_rows_read_ahead(
     name: str, folder_of: FolderOf
 ) -> None:
-    model = opened(folder_of(name))
+    model = opened_once(folder_of(name))
     plain, ahead = changed(model, ""), changed(model, "causal off @ L2")
     assert not np.triu(plain.attention("decoder", 1, 0), 1).any()
     assert not np.triu(ahead.attention("decoder", 0, 0), 1).any()
@@ -80,7 +80,7 @@ def test_without_the_causal_mask_rows_read_ahead(
 
 
 def test_scores_are_scaled(folder_of: FolderOf) -> None:
-    model = opened(folder_of("BART"))
+    model = opened_once(folder_of("BART"))
     plain, half = changed(model, ""), changed(model, "scale 0.5")
     assert half.scale("encoder", 0) == pytest.approx(plain.scale("encoder", 0) / 2)
     assert not half.is_captured("encoder", 0)
@@ -91,13 +91,13 @@ def test_scores_are_scaled(folder_of: FolderOf) -> None:
 
 
 def test_a_single_cell(folder_of: FolderOf) -> None:
-    trace = changed(opened(folder_of("BERT")), "cell encoder 2 3 off @ L1", 0)
+    trace = changed(opened_once(folder_of("BERT")), "cell encoder 2 3 off @ L1", 0)
     assert trace.attention("encoder", 0)[:, 1, 2].max() == 0
     assert trace.attention("encoder", 1)[:, 1, 2].max() > 0
 
 
 def test_nothing_of_a_change_stays(folder_of: FolderOf) -> None:
-    model = opened(folder_of("BART"))
+    model = opened_once(folder_of("BART"))
     before = changed(model, "")
     changed(model, "hide 2; scale 2")
     after = changed(model, "")
@@ -122,7 +122,7 @@ def test_what_is_out_of_reach_is_said(
     name: str, change: str, words: str, folder_of: FolderOf
 ) -> None:
     with pytest.raises(InputError, match=words):
-        changed(opened(folder_of(name)), change)
+        changed(opened_once(folder_of(name)), change)
 
 
 def calmed(folder: Path) -> Any:

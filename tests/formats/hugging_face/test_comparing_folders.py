@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import visformer
-from tests.formats.hugging_face.parity import opened
+from tests.formats.hugging_face.parity import opened, opened_once
 from visformer.values.intervention import parse
 
 pytest.importorskip("transformers")
@@ -30,7 +30,7 @@ SOURCE = [[5, 6, 7, 8, 9], [5, 6, 7, 4, 3]]
 def test_the_first_head_is_found_in_folders(
     name: str, kind: str, parameter: str, folder_of: Callable[[str], Path]
 ) -> None:
-    good, bad = opened(folder_of(name)), opened(folder_of(name))
+    good, bad = opened_once(folder_of(name)), opened(folder_of(name))
     target = [[max(good.bos, 0), 6, 7], [max(good.bos, 0), 8, 9]]
     ids: Any = (SOURCE, target) if good.task == "seq2seq" else (SOURCE,)
     assert visformer.compare(good, bad, *ids).kind is None
@@ -46,7 +46,7 @@ def test_the_first_head_is_found_in_folders(
 
 
 def test_a_change_of_the_run_is_found(folder_of: Callable[[str], Path]) -> None:
-    model = opened(folder_of("GPT-2"))
+    model = opened_once(folder_of("GPT-2"))
     changed = model.watched_batch([torch.tensor(SOURCE)], parse(["causal off"]))
     made = visformer.compare(changed, model)
     assert (made.kind, made.layer, made.remedies) == ("decoder", 0, ("causal off",))

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import visformer
-from tests.formats.hugging_face.parity import opened
+from tests.formats.hugging_face.parity import opened_once
 from visformer.engine.decodes import lean
 from visformer.engine.messages import Lens
 from visformer.engine.process import lens
@@ -26,7 +26,7 @@ SOURCE = [5, 6, 7, 8]
 def test_what_a_folder_keeps_is_what_transformers_returns(
     name: str, folder_of: Callable[[str], Path]
 ) -> None:
-    model: Any = opened(folder_of(name))
+    model: Any = opened_once(folder_of(name))
     trace = visformer.Decoding(model, SOURCE, limit=3).finish()
     ids = torch.from_numpy(trace.target_ids)[None]
     more = {} if model.alone else {"decoder_input_ids": ids}

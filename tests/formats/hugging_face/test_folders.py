@@ -16,7 +16,7 @@ import torch
 
 import visformer
 from tests.formats.hugging_face.families import FAMILIES, sentences
-from tests.formats.hugging_face.parity import CLOSE, compared, opened
+from tests.formats.hugging_face.parity import CLOSE, compared, opened, opened_once
 from visformer.engine.decodes import Decodes
 from visformer.engine.messages import Answer, Decode, Nearest, Passed
 from visformer.engine.process import nearest
@@ -38,16 +38,16 @@ SOME = "T5", "BART", "Marian, unequal", "GPT-2", "BERT"
 
 @pytest.mark.parametrize("name", SOME)
 def test_a_family_is_as_transformers_has_it(name: str, folder_of: FolderOf) -> None:
-    check(name, folder_of, 2)
+    check(name, folder_of)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [x for x in FAMILIES if x not in SOME])
 def test_so_is_every_other_family(name: str, folder_of: FolderOf) -> None:
-    check(name, folder_of, 4)
+    check(name, folder_of)
 
 
-def check(name: str, folder_of: FolderOf, count: int) -> None:
+def check(name: str, folder_of: FolderOf, count: int = 2) -> None:
     """Compare so many sentences; ``hugging_face.parity`` compares 40 of each family."""
     found = compared(folder_of(name), name, count)
     assert found.attention < CLOSE
@@ -75,7 +75,7 @@ def refusal(path: Path) -> str:
 
 
 def test_what_it_says_of_itself(folder_of: FolderOf) -> None:
-    model = opened(folder_of("T5"))
+    model = opened_once(folder_of("T5"))
     assert isinstance(model, FolderModel)
     assert model.facts.kinds == ("encoder", "decoder", "cross")
     assert [model.facts.layers(kind) for kind in model.facts.kinds] == [2, 2, 2]
@@ -85,7 +85,7 @@ def test_what_it_says_of_itself(folder_of: FolderOf) -> None:
 
 
 def test_steps_go_back_and_forth(folder_of: FolderOf) -> None:
-    decoding = visformer.Decoding(opened(folder_of("BART")), "The cat sees a dog.")
+    decoding = visformer.Decoding(opened_once(folder_of("BART")), "The cat sees a dog.")
     whole = decoding.finish()
     assert decoding.back(3).target == whole.target[:-3]
     assert decoding.step(3).text == whole.text
@@ -98,8 +98,8 @@ def test_steps_go_back_and_forth(folder_of: FolderOf) -> None:
 
 
 def test_steps_one_by_one_are_one_run(folder_of: FolderOf) -> None:
-    model, text = opened(folder_of("T5")), sentences(1)[0]
-    whole, single = (visformer.Decoding(model, text) for _ in range(2))
+    model, text = opened_once(folder_of("T5")), sentences(1)[0]
+    whole, single = (visformer.Decoding(model, text, limit=6) for _ in range(2))
     last = whole.finish()
     while not single.ended:
         trace = single.step()
@@ -117,8 +117,8 @@ def test_hypotheses_and_scores_are_those_of_generate(
 ) -> None:
     from tests.formats.hugging_face.parity import Own
 
-    model, own = opened(folder_of(name)), Own(folder_of(name), None)
-    for text in sentences(3, seed=4):
+    model, own = opened_once(folder_of(name)), Own(folder_of(name), None)
+    for text in sentences(2, seed=4):
         ids = own.ids(text)
         made = own.model.generate(
             ids,
@@ -148,7 +148,7 @@ def test_hypotheses_and_scores_are_those_of_generate(
 def test_a_changed_folder_is_searched_by_passes(folder_of: FolderOf) -> None:
     way, text = visformer.Strategy("beam", beams=2), sentences(1)[0]
     change = "head cross off @ L1H1"
-    model = opened(folder_of("T5"))
+    model = opened_once(folder_of("T5"))
     decoding = visformer.Decoding(
         model, text, strategy=way, limit=4, intervention=change
     )
@@ -162,7 +162,7 @@ def test_a_changed_folder_is_searched_by_passes(folder_of: FolderOf) -> None:
 
 
 def test_a_reference_is_fed(folder_of: FolderOf) -> None:
-    decoding = visformer.Decoding(opened(folder_of("T5")), "The cat sees a dog.")
+    decoding = visformer.Decoding(opened_once(folder_of("T5")), "The cat sees a dog.")
     trace = decoding.feed("a dog sees")
     assert trace.target[0] == "<pad>"
     assert [step.token for step in trace.steps][-1] == "</s>"
@@ -179,7 +179,7 @@ def test_rules_of_a_folder_are_followed(copied: Path) -> None:
     }
     change(copied, "generation_config.json", **rules, bad_words_ids=[[9], [10, 11]])
     own, model = Own(copied, None), opened(copied)
-    for text in sentences(3):
+    for text in sentences(2):
         steps = visformer.Decoding(model, text).finish().steps
         assert [step.id for step in steps] == own.generated(text)
         assert steps[0].origin == "rule"
@@ -356,7 +356,7 @@ def test_it_is_inspected_and_checked(copied: Path) -> None:
 def test_the_nearest_tokens_are_those_of_its_input_embedding(
     name: str, folder_of: FolderOf
 ) -> None:
-    model = opened(folder_of(name))
+    model = opened_once(folder_of(name))
     module: Any = model.model
     names = model.tokenizer.source
     table = module.get_input_embeddings().weight.detach()[: names.size]

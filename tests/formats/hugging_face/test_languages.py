@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import visformer
-from tests.formats.hugging_face.parity import compared, opened
+from tests.formats.hugging_face.parity import compared, opened, opened_once
 from visformer.errors import InputError
 from visformer.formats.loading import checkpoint_files
 
@@ -42,7 +42,7 @@ def test_a_target_begins_with_its_language(folder_of: FolderOf) -> None:
         ("NLLB", ("eng_Latn", "zho_Hans"), "zho_Hans"),
         ("M2M100", ("fr", "en"), "__en__"),
     ):
-        model = opened(folder_of(name), languages)
+        model = opened_once(folder_of(name), languages)
         trace = visformer.Decoding(model, "the cat").finish()
         assert trace.source[0] in (languages[0], f"__{languages[0]}__")
         assert trace.steps[0].token == first
@@ -52,7 +52,7 @@ def test_a_target_begins_with_its_language(folder_of: FolderOf) -> None:
 
 
 def test_an_older_mbart_starts_with_the_language(folder_of: FolderOf) -> None:
-    model = opened(folder_of("mBART"), ("en_XX", "de_DE"))
+    model = opened_once(folder_of("mBART"), ("en_XX", "de_DE"))
     trace = visformer.Decoding(model, "the cat").finish()
     assert (trace.source[-1], trace.target[0]) == ("en_XX", "de_DE")
 

@@ -14,7 +14,7 @@ import torch
 import visformer
 from tests.formats.hugging_face import families
 from tests.formats.hugging_face.families import FAMILIES, known_ids, own_tokenizer
-from tests.formats.hugging_face.parity import opened
+from tests.formats.hugging_face.parity import opened, opened_once
 from visformer.errors import CheckpointError, InputError
 from visformer.values.facts import Kind
 
@@ -114,7 +114,7 @@ def test_without_a_tokenizer_ids_are_typed(
     assert "tokenizer = numbers (the folder has none: type ids)" in model.assumed
     with pytest.raises(InputError, match="Type ids from 0 to"):
         visformer.Decoding(model, "a cat")
-    visformer.inspect(folder, check=True)
+    visformer.inspect(folder, check=name in ("T5", "GPT-2", "BERT"))
 
 
 def test_a_tokenizer_of_other_files_is_named(
@@ -185,7 +185,7 @@ def test_what_reads_no_ids_is_told_the_way(
 def test_runs_of_every_kind_are_saved_with_their_tokens(
     name: str, folder_of: FolderOf, tmp_path: Path
 ) -> None:
-    model = opened(folder_of(name))
+    model = opened_once(folder_of(name))
     trace = visformer.Decoding(model, TEXT, limit=4).finish()
     trace.save(tmp_path / "one.vis")
     saved: list[Any] = [
