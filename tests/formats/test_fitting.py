@@ -46,10 +46,12 @@ def sharp(layout: str, **rules: Any) -> dict[str, Tensor]:
     return tensors
 
 
-def references(path: Path, checkpoint: Checkpoint, change: str | None = None) -> Path:
+def references(
+    path: Path, checkpoint: Checkpoint, change: str | None = None, count: int = 8
+) -> Path:
     """Write what a model itself says to some sources, drawn as it is likely."""
     lines, drawn = [], torch.Generator().manual_seed(0)
-    for number in range(12):
+    for number in range(count):
         source = [(3 * number + 5 * i) % (ROWS - 3) + 3 for i in range(5)]
         target = [checkpoint.tokenizer.bos]
         for _token in range(8):
@@ -79,6 +81,14 @@ def test_the_true_number_of_heads_has_the_lowest_loss(
     made = load(path, pairs=pairs, device="cpu")
     assert made.config.heads == HEADS
     assert made.assumed[0].startswith(f"heads = {HEADS} (loss ")
+
+
+def test_heads_that_are_told_stay_and_the_window_lets_pairs_tell(
+    tmp_path: Path,
+) -> None:
+    path = saved(tmp_path / "m.pt", sharp("handout"))
+    true = load(path, heads=HEADS, device="cpu")
+    pairs = references(tmp_path / "refs.tsv", true, count=4)
     assert load(path, pairs=pairs, heads=2, device="cpu").config.heads == 2
     answered = (("heads", 0), ("pairs", str(pairs)))
     window = checkpoint_files(str(path), answered)

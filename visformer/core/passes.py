@@ -81,8 +81,36 @@ def run(
     model's positions, ids outside the vocabulary, and lengths, masks or interventions
     that do not fit.
     """
-    native = _native(checkpoint)
-    changed = exhausted(with_means(native, as_intervention(intervention), run))
+    native, change = _native(checkpoint), as_intervention(intervention)
+    return _run(native, source_ids, target_ids, source_lengths, masks, change)
+
+
+@torch.inference_mode()
+def run_without_steps(
+    checkpoint: Loaded,
+    source_ids: Tensor,
+    target_ids: Tensor,
+    source_lengths: Lengths | None = None,
+    intervention: Intervention | str | None = None,
+) -> list[Trace]:
+    """Run a batch in one pass, for its numbers: candidates take a third of the time."""
+    change = as_intervention(intervention)
+    return _run(
+        checkpoint, source_ids, target_ids, source_lengths, None, change, steps=False
+    )
+
+
+def _run(
+    native: Loaded,
+    source_ids: IdRows | Texts | None,
+    target_ids: IdRows | Texts,
+    source_lengths: Lengths | None,
+    masks: GivenMasks | None,
+    change: Intervention,
+    *,
+    steps: bool = True,
+) -> list[Trace]:
+    changed = exhausted(with_means(native, change, run))
     checkpoint = modified_checkpoint(native, changed)
     model, facts = checkpoint.model, checkpoint.facts
     texts = _texts(source_ids)
@@ -107,7 +135,7 @@ def run(
         decoded = model.decode(target, memory, allowed.decoder, allowed.cross)
         records = allowed, changed, encoded, decoded
         return [
-            _trace(checkpoint, facts, text, source[b], target[b], *records, b)
+            _trace(checkpoint, facts, text, source[b], target[b], *records, b, steps)
             for b, text in enumerate(texts or [""] * len(source))
         ]
 
@@ -330,6 +358,7 @@ def _trace(
     encoded: StackRecord,
     decoded: StackRecord,
     row: int,
+    steps: bool,
 ) -> Trace:
     """Extract one row from a batch's records."""
     final, tokenizer = checkpoint.config.final_norm, checkpoint.tokenizer
@@ -349,7 +378,7 @@ def _trace(
         encoder_rows=start.encoder_rows[:, : Columns(facts).width("encoder")],
         target=tuple(tokenizer.target.token(i) for i in ids),
         target_ids=read_only(np.array(ids, np.int64)),
-        steps=_steps(checkpoint, decoded.output[row], ids),
+        steps=_steps(checkpoint, decoded.output[row], ids) if steps else (),
         decoder_rows=host(stack_rows(decoded, final_norm=final)[row]),
         masks={kind: masks[kind] for kind in facts.kinds},
         own_weights=_own_weights(checkpoint, start, allowed, encoded, decoded, row),

@@ -25,7 +25,7 @@ from torch.utils._pytree import tree_leaves
 
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.mask_rules import RULES
-from visformer.core.passes import run
+from visformer.core.passes import run_without_steps
 from visformer.errors import CheckpointError, VisformerError
 from visformer.files import listed, read_regular, refuse_foreign, short
 from visformer.formats.given_options import GivenOptions, possible_heads
@@ -371,7 +371,7 @@ class References(NamedTuple):
         size = 1 if config.position_axis == "batch" else len(self.wanted)
         for start in range(0, len(self.wanted), size):
             rows = slice(start, start + size)
-            traces = run(
+            traces = run_without_steps(
                 checkpoint,
                 self.source[rows],
                 self.fed[rows],
