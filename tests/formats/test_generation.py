@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import itertools
 import json
 import random
 from dataclasses import replace
@@ -76,11 +78,21 @@ def saved(folder: Path, model: Any, **settings: Any) -> Checkpoint:
     return load(folder, device="cpu")
 
 
-def generated(folder: Path, sources: list[list[int]], **more: Any) -> list[list[int]]:
-    """Return transformers' ids of the folder, what follows the end left out."""
+def generated(
+    folder: Path, sources: list[list[int]], model: Any = None, **more: Any
+) -> list[list[int]]:
+    """Return transformers' ids of the folder, what follows the end left out.
+
+    With ``model``, whose weights are the folder's, only the settings are read there.
+    """
     import transformers
 
-    model = transformers.MarianMTModel.from_pretrained(folder).eval()
+    if model is None:
+        model = transformers.MarianMTModel.from_pretrained(folder).eval()
+    else:
+        model = copy.copy(model)
+        read = transformers.GenerationConfig.from_pretrained(folder)
+        model.generation_config = read
     ids = padded(sources, PAD)
     made = model.generate(ids, attention_mask=(ids != PAD).long(), **more)
     ends = model.generation_config.eos_token_id
@@ -107,18 +119,15 @@ def test_beams_are_those_of_generate(
     tmp_path: Path, early_stopping: bool | str
 ) -> None:
     lengths = set()
-    for seed, ending in MODELS:
-        model = wordy_model(seed, ending)
-        for beams in (2, 4, 6):
-            for penalty in (0.6, 1.0, 2.0):
-                told = {"num_beams": beams, "length_penalty": penalty}
-                checkpoint = saved(
-                    tmp_path, model, early_stopping=early_stopping, **told
-                )
-                expected = generated(tmp_path, SOURCES)
-                assert search(checkpoint, SOURCES, beam=beams) == expected, told
-                assert search(checkpoint, SOURCES[2:3], beam=beams) == expected[2:3]
-                lengths |= {len(ids) for ids in expected}
+    ways = (2, 2.0), (4, 1.0), (6, 0.6)
+    for which, (beams, penalty) in itertools.product(MODELS, ways):
+        model = wordy_model(*which)
+        told = {"num_beams": beams, "length_penalty": penalty}
+        checkpoint = saved(tmp_path, model, early_stopping=early_stopping, **told)
+        expected = generated(tmp_path, SOURCES)
+        assert search(checkpoint, SOURCES, beam=beams) == expected, told
+        assert search(checkpoint, SOURCES[2:3], beam=beams) == expected[2:3]
+        lengths |= {len(ids) for ids in expected}
     assert 23 in lengths  # at the limit, where the end is forced
     assert len(lengths) > 5
 
@@ -197,8 +206,8 @@ def test_hypotheses_and_scores_are_those_of_generate(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_hypotheses_and_scores_under_100_settings(tmp_path: Path) -> None:
-    assert_hypotheses_are_those_of_generate(tmp_path, range(12, 112))
+def test_hypotheses_and_scores_under_50_settings(tmp_path: Path) -> None:
+    assert_hypotheses_are_those_of_generate(tmp_path, range(12, 62))
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -243,10 +252,11 @@ def test_every_setting_is_followed(
     for seed, ending in ((0, 0.5), (2, 2.5)):
         model = wordy_model(seed, ending)
         checkpoint = saved(tmp_path, model, num_beams=beams, **settings)
-        expected = generated(tmp_path, SOURCES)
+        expected = generated(tmp_path, SOURCES, model)
         assert search(checkpoint, SOURCES, beam=beams) == expected
         if beams == 1:
-            assert [greedy(checkpoint, source) for source in SOURCES] == expected
+            alone = [greedy(checkpoint, source) for source in SOURCES[:3]]
+            assert alone == expected[:3]
 
 
 def near(ours: Any, theirs: torch.Tensor) -> bool:
