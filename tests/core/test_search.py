@@ -262,7 +262,7 @@ def test_batches_side_by_side_find_what_one_after_another_find(
     """Two threads share the batches; a hook, or an error of one, still acts alone."""
     checkpoint = tiny_checkpoint(1, norm_first=True, final_norm=True)
     monkeypatch.setattr("visformer.core.search.BATCH_TOKENS", 32)
-    sources = [checkpoint.vocabulary.read(text).ids for text in SOURCES * 3]
+    sources = [checkpoint.vocabulary.read(text).ids for text in SOURCES * 2]
     ran, batch = set[int](), search_module._search
 
     def noted(*given: Any, **named: Any) -> list[BeamSearch]:
