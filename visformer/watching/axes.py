@@ -7,7 +7,6 @@ positions of an input (batch rows and tokens), features of a weight, or neither.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -163,7 +162,10 @@ def fresh(shape: Sequence[int], origin: int) -> DataDimensions:
 
 def size_of(dimension: DataDimension) -> int:
     """Return the size of a dimension."""
-    return math.prod(axis.size for axis in dimension)
+    size = 1
+    for axis in dimension:  # asked for each dimension of each result
+        size *= axis.size
+    return size
 
 
 def positions_on(dimension: DataDimension, axis: DataAxis) -> Tensor | None:

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tag, Tensor
 from torch._C import DispatchKey
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -103,6 +103,12 @@ def is_composite(func: Any) -> bool:
     return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key)
 
 
+@cache
+def is_pointwise(func: Any) -> bool:
+    """Whether torch says that each element depends on those at its index alone."""
+    return Tag.pointwise in func.tags
+
+
 def factor_of(
     name: str, args: tuple[Any, ...], ins: list[Tensor], knowns: list[Known]
 ) -> float:
@@ -184,6 +190,7 @@ def results_of(
     name: str,
     args: tuple[Any, ...],
     ins: Sequence[Tensor],
+    knowns: Sequence[Known],
     ledger: Ledger,
     out: Any,
     again: Again | None,
@@ -192,14 +199,15 @@ def results_of(
 ) -> list[tuple[Tensor, DataDimensions]]:
     """Return the tensors that an operation created, with their dimensions.
 
-    ``again`` repeats the operation with another tensor as its first argument;
+    ``knowns`` are those of ``ins``, from before the operation; ``again`` repeats it
+    with another tensor as its first argument, and is asked for by MOVES alone;
     ``pointwise`` means that each element depends only on those at the same index.
     """
     outs = list(out) if isinstance(out, tuple | list) else [out]
     outs = [one for one in outs if isinstance(one, Tensor)]
     if not any(one.numel() for one in outs):  # empty: there is nothing to record
         return [(one, fresh(one.shape, MADE)) for one in outs]
-    several = [ledger.known(one).dimensions for one in ins]
+    several = [known.dimensions for known in knowns]
     if name in PIECES:
         parts = enumerate(outs)
         return [(x, _picked(name, args, several[0], at)) for at, x in parts]
@@ -209,14 +217,14 @@ def results_of(
         if is_count(looked_up, ledger):  # rows in order, as for learned queries
             ids = (*ids[:-1], (DataAxis(looked_up.shape[-1], WEIGHT, rows=True),))
         return [(one, (*ids, *several[0][1:])) for one in outs]
-    scores = any(ledger.known(one).trail for one in ins)
+    scores = any(known.trail for known in knowns)
     if name in WRITES and not scores:
         hides = _fills_given(ins, ledger)
         return [(one, several[0] if hides else elsewhere(several[0])) for one in outs]
     if name in MOVES and again is not None:
         return [(one, _moved(several[0], ins[0], again, one)) for one in outs]
     made = [(one, _dimensions(name, args, ins, several, one, ledger)) for one in outs]
-    pointwise = pointwise or name in ARRANGES | REDUCTIONS or scores
+    pointwise = pointwise or name in ARRANGES or name in REDUCTIONS or scores
     if pointwise or STANDING.search(name):
         return made
     return [(one, _without_places(dimensions)) for one, dimensions in made]
@@ -399,6 +407,8 @@ def _stand_alike(first: DataDimension, second: DataDimension) -> bool:
     if [axis.size for axis in first] != [axis.size for axis in second]:
         return True
     for one, other in zip(first, second, strict=True):
+        if one is other:
+            continue
         at = other.positions_on(one)
         at = one.positions_on(other) if at is None else at
         if at is None and one.lost != other.lost:
@@ -587,7 +597,7 @@ def puts_anew(
 
 def left_out(name: str, knowns: Sequence[Known], made: DataDimensions) -> int:
     """Return the marks of the joined tensors that a view of the result leaves out."""
-    if name not in TURNS | REGROUPS | PIECES or not knowns:
+    if not knowns or not (name in TURNS or name in REGROUPS or name in PIECES):
         return 0
     gone = knowns[0].left_out
     for before, after in zip(knowns[0].dimensions, made, strict=False):

@@ -78,7 +78,7 @@ def storage_of(tensor: Tensor) -> UntypedStorage | None:
 
 def place_of(tensor: Tensor) -> ViewKey:
     """Return a tensor's offset, shape and strides in its storage."""
-    return int(tensor.storage_offset()), tuple(tensor.shape), tuple(tensor.stride())
+    return int(tensor.storage_offset()), tensor.shape, tensor.stride()
 
 
 def _extents(place: ViewKey) -> list[tuple[int, int]]:

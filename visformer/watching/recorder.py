@@ -11,7 +11,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tag, Tensor
+from torch import Tensor
 from torch._C import DispatchKey
 from torch._compile import _disable_dynamo
 from torch._ops import HigherOrderOperator
@@ -39,6 +39,7 @@ from visformer.watching.axis_rules import (
     ids_looked_up,
     is_composite,
     is_count,
+    is_pointwise,
     left_out,
     of_product,
     picks,
@@ -55,7 +56,6 @@ from visformer.watching.ledger import (
     CONSTANT,
     LEARNED,
     VERBATIM,
-    Again,
     Known,
     Ledger,
     ScoreProduct,
@@ -162,7 +162,8 @@ class Recorder(TorchDispatchMode):
             return self._higher_order(func, args, given)
         if any(issubclass(one, NestedTensor) for one in types):
             return NotImplemented  # it then runs visible operations on its values
-        if self._is_nested((*args, *given.values())):
+        ins = tensors_in((*args, *given.values()))
+        if self._is_nested(ins):
             return func(*args, **given)
         if is_composite(func):
             with self:
@@ -175,8 +176,8 @@ class Recorder(TorchDispatchMode):
         if name == "native_dropout" and len(args) > 2 and args[2] is False:
             name = "clone"  # nothing is dropped
         try:
-            if not self._is_nested((out,)):
-                self._note(func, name, args, given, out)
+            if not self._is_nested(tensors_in((out,))):
+                self._note(func, name, args, given, ins, out)
         except Exception as error:  # must not disturb the model
             log.debug("%s: %s", name, stack_words(error))
             self.see("unknown", name=name)
@@ -201,11 +202,13 @@ class Recorder(TorchDispatchMode):
             self.ledger.learn(one, known, marks)
         return out
 
-    def _is_nested(self, several: tuple[Any, ...]) -> bool:
-        """Whether arguments or results contain nested tensors; records it."""
-        nested = any(one.is_nested for one in tensors_in(several))
-        self.seen.update([SeenInstead("nested", "", 0)] if nested else [])
-        return nested
+    def _is_nested(self, several: list[Tensor]) -> bool:
+        """Whether there are nested tensors among arguments or results; records it."""
+        for one in several:
+            if one.is_nested:
+                self.seen[SeenInstead("nested", "", 0)] += 1
+                return True
+        return False
 
     def finish(self) -> None:
         """Record the softmaxes and products that were never used."""
@@ -225,16 +228,19 @@ class Recorder(TorchDispatchMode):
         name: str,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
+        ins: list[Tensor],
         out: Any,
     ) -> None:
-        ins = tensors_in((*args, *kwargs.values()))
         ledger = self.ledger
-        self._see_outside(name, ins, out)
-        again = doing_again(func, args, kwargs, ins[0]) if ins else None
+        self._find_outside(name, ins)
+        knowns, trail = [ledger.known(one) for one in ins], None
+        if self._outside:
+            self._see_outside(name, ins, knowns, out)
         if name in LIKE:
-            return self._note_like(name, args, ins, out, again)
+            return self._note_like(name, args, ins, knowns, out)
         if (ids := ids_looked_up(name, args, ins, ledger)) is not None:
             self._embeds(self.calls.current, ins[0], ids, out)
+            knowns = [ledger.known(one) for one in ins]
         marks = self._marks_after(name, ins)
         if name in FUSED:
             marks |= fused_attention(self, func, name, args, kwargs, out)
@@ -245,7 +251,6 @@ class Recorder(TorchDispatchMode):
             self.see("kernel", name=name)
         elif marks and mixes_positions(name, args, ins, ledger):
             self._see_mixing(name, marks)
-        knowns, trail = [ledger.known(one) for one in ins], None
         if marks and name == "mul" and self._weighs_one_key(ins, knowns, out):
             marks |= self.found[-1].mark
         else:
@@ -258,14 +263,18 @@ class Recorder(TorchDispatchMode):
         if name in ("native_dropout", "bernoulli_"):
             random &= name == "bernoulli_"
             self.dropout[self.calls.current.path] += 1
-        stands = Tag.pointwise in func.tags or KERNEL.search(name) is not None
-        results = results_of(name, args, ins, ledger, out, again, pointwise=stands)
+        stands = is_pointwise(func) or KERNEL.search(name) is not None
+        moves = ins and name in MOVES
+        again = doing_again(func, args, kwargs, ins[0]) if moves else None
+        told_of = name, args, ins, knowns, ledger, out, again
+        results = results_of(*told_of, pointwise=stands)
         weighs = self._weighed(name, args, ins, knowns) if marks and not trail else None
         picked = tuple(dict.fromkeys(pick for known in knowns for pick in known.picked))
         counts = name == "arange" or any(known.counts for known in knowns)
         gives = bool(marks) and self._gives(name, knowns)
         self._see_joined("" if trail else name, ins, marks)
-        blank = not ledger.marks(ins[:1])
+        in_place = bool(args) and out is args[0]
+        blank = in_place and not ledger.marks(ins[:1])
         for at, (one, dimensions) in enumerate(results):
             if name in CHOICES and not one.is_floating_point():
                 marks = CHOSEN if marks else 0
@@ -275,7 +284,7 @@ class Recorder(TorchDispatchMode):
             more_told = trail, weighs, counts, gives, out_of
             ledger.learn(one, Known(*told, *more_told), marks)
             trail = trail if name in ("split", "split_with_sizes", "unbind") else None
-        if args and out is args[0]:  # in place
+        if in_place:
             anew = puts_anew(name, args, ins, ledger)
             ledger.rewrite(out, knowns[0].dimensions, anew=anew, blank=blank)
             follow_edit(ledger, func, args, kwargs)
@@ -285,34 +294,39 @@ class Recorder(TorchDispatchMode):
         name: str,
         args: tuple[Any, ...],
         ins: list[Tensor],
+        knowns: list[Known],
         out: Any,
-        again: Again | None,
     ) -> None:
         """Record the result of an operation that only uses shapes, like zeros_like."""
         ledger = self.ledger
-        weights = any(ledger.known(x).trail for x in ins)
-        like = results_of(name, args, ins, ledger, out, again, pointwise=True)
+        weights = any(known.trail for known in knowns)
+        told_of = name, args, ins, knowns, ledger, out, None
+        like = results_of(*told_of, pointwise=True)
         for one, dimensions in like:
             own = dimensions if weights else elsewhere(dimensions)
             ledger.learn(one, Known(own, random=name in DRAWN), 0)
 
-    def _see_outside(self, name: str, ins: list[Tensor], out: Any) -> None:
-        """Record tensors computed outside torch when activations meet them."""
-        ledger = self.ledger
+    def _find_outside(self, name: str, ins: list[Tensor]) -> None:
+        """Find tensors that were computed outside torch."""
         for one in ins:
-            outside = is_from_outside(name, one, ledger, self.batch_size)
+            outside = is_from_outside(name, one, self.ledger, self.batch_size)
             if outside and not is_attribute(one, self.calls.modules):
                 own = SeenInstead("outside", self.calls.current.path, 0)
                 self._outside[storage_of(one)] = own
+
+    def _see_outside(
+        self, name: str, ins: list[Tensor], knowns: list[Known], out: Any
+    ) -> None:
+        """Record tensors computed outside torch when activations meet them."""
         read = ins[-2:] if name in MATRIX else ins[:3] if name in FUSED else ins
         found = [self._outside.get(storage_of(one)) for one in read]
         seen = next((one for one in found if one is not None), None)
-        products = name in {*MATRIX, *FUSED}
-        scores = any(ledger.known(one).trail for one in ins)
+        products = name in MATRIX or name in FUSED
+        scores = any(known.trail for known in knowns)
         if seen is None or (scores and not products):
             return
         for one in tensors_in((out,)):
-            if products or (ledger.marks(ins) and one.is_floating_point()):
+            if products or (self.ledger.marks(ins) and one.is_floating_point()):
                 self.seen[seen] += 1
             elif one.dtype != torch.bool:
                 self._outside[storage_of(one)] = seen
@@ -405,7 +419,8 @@ class Recorder(TorchDispatchMode):
         if name in FUSED:
             return True
         if name not in SUMS:
-            return name in HANDED_ON | SCALINGS and any(x.gives for x in knowns)
+            own = name in HANDED_ON or name in SCALINGS
+            return own and any(x.gives for x in knowns)
         if len(knowns) == 2 and all(x.gives for x in knowns):
             one, other = (
                 ([a for d in x.dimensions for a in d if a.origin == INPUT], x.picked)
