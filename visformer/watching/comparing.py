@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from visformer.arguments import wrong_type
 from visformer.core.checkpoint import Checkpoint
-from visformer.core.model import Layer, Stack, norm_length
+from visformer.core.model import Layer, Stack, Transformer, norm_length
 from visformer.core.models import SourceTokens
 from visformer.core.modified import as_intervention
 from visformer.core.parts import (
@@ -56,6 +56,7 @@ _SETTINGS: dict[str, tuple[Any, ...]] = {
     "norm_eps": (1e-5, 1e-6, 1e-12),
 }
 _NORMS = nn.LayerNorm, nn.RMSNorm, UnbiasedNorm
+_HOLD_NORMS = Transformer, Stack, nn.ModuleList, Layer
 _PROMISING = 4  # pairs that are extended by a third switch
 _MOST = 60  # limit of tried pairs, and of tried triples
 _SECONDS = 5.0  # time limit for pairs and triples
@@ -160,9 +161,13 @@ def switches_of(config: ModelConfig | None, heads: tuple[int, int]) -> Iterator[
 
 def spare_of(checkpoint: Checkpoint) -> Checkpoint:
     """Return a checkpoint with new modules that share the tensors."""
-    shared = [*checkpoint.model.parameters(), *checkpoint.model.buffers()]
-    model = copy.deepcopy(checkpoint.model, {id(x): x for x in shared})
-    return replace(checkpoint, model=model)
+    return replace(checkpoint, model=_copied(checkpoint.model))
+
+
+def _copied(model: Transformer, shared: Iterable[nn.Module] = ()) -> Transformer:
+    """Copy a model's modules except ``shared``; the tensors are never copied."""
+    same = (*shared, *model.parameters(), *model.buffers())
+    return copy.deepcopy(model, {id(x): x for x in same})
 
 
 def switched(
@@ -176,7 +181,10 @@ def switched(
     fields = {one.name: one.value for one in switches if one.value is not None}
     config, model = replace(spare.config, **fields), spare.model
     if not fields.keys().isdisjoint(("norm", "norm_eps")):
-        model = spare_of(spare).model
+        # to copy the parts of a layer takes longer than to run them
+        model = _copied(
+            model, (x for x in model.modules() if not isinstance(x, _HOLD_NORMS))
+        )
         _renew_norms(model.encoder, config, norm_length(config, cross=False))
         _renew_norms(model.decoder, config, norm_length(config, cross=True))
     model.config = config
