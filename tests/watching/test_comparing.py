@@ -23,7 +23,7 @@ IDS = [[3, 4, 5, 6], [7, 8, 9, 10]], [[1, 6, 7, 8, 9], [1, 3, 2, 5, 4]]
 class Program(nn.Module):
     """A program around torch.nn.Transformer, with a fault if one is asked for."""
 
-    def __init__(self, fault: str = "") -> None:
+    def __init__(self, fault: str = "", layers: int = 2) -> None:
         super().__init__()
         self.fault = fault
         self.src_emb = nn.Embedding(SOURCE, WIDTH)
@@ -31,7 +31,7 @@ class Program(nn.Module):
         first = fault == "norm_first"
         with warnings.catch_warnings(action="ignore"):
             self.transformer = nn.Transformer(
-                WIDTH, 4, 2, 2, 24, batch_first=True, norm_first=first
+                *(WIDTH, 4, layers, layers, 24), batch_first=True, norm_first=first
             )
         self.out = nn.Linear(WIDTH, TARGET)
         torch.manual_seed(0)
@@ -56,9 +56,14 @@ def opened(program: Program, **told: object) -> visformer.Checkpoint:
     return visformer.load(program, device="cpu", **given)  # type: ignore[arg-type]
 
 
+@cache
+def sound() -> visformer.Checkpoint:
+    """Return the checkpoint of a program without a fault; no test alters it."""
+    return opened(Program())
+
+
 def test_a_sound_program_is_its_checkpoint() -> None:
-    program = Program()
-    made = visformer.compare(program, opened(program), *IDS)
+    made = visformer.compare(Program(), sound(), *IDS)
     assert (made.kind, made.remedies) == (None, ())
     assert str(made) == (
         "Attention is the same in every head, and so is what follows it."
@@ -121,10 +126,10 @@ def test_what_differs_after_the_last_attention_is_said() -> None:
         def forward(self, source: Tensor, target: Tensor) -> Tensor:
             return super().forward(source, target) * 2
 
-    program = Doubled()
+    program = Doubled("", 1)
     made = visformer.compare(program, opened(program), *IDS)
     with torch.no_grad():
-        logits = Program()(*map(torch.tensor, IDS))
+        logits = Program("", 1)(*map(torch.tensor, IDS))
     expected = (2 * logits).log_softmax(-1) - logits.log_softmax(-1)
     assert made.kind is None
     assert made.log_probabilities == pytest.approx(expected.abs().max().item(), 1e-4)
@@ -146,17 +151,16 @@ def test_what_has_no_attention_is_refused() -> None:
             return target.float()[..., None]
 
     with pytest.raises(InputError):
-        visformer.compare(Plain(), opened(Program()), *IDS)
+        visformer.compare(Plain(), sound(), *IDS)
 
 
 def test_what_no_switch_mends_is_bounded_and_said() -> None:
     program = Program()
-    other = opened(program)
     with torch.no_grad():
         torch.manual_seed(3)
         weight = program.transformer.encoder.layers[0].self_attn.in_proj_weight
         weight.copy_(weight + torch.randn(48, 16))
-    made = visformer.compare(program, other, *IDS)
+    made = visformer.compare(program, sound(), *IDS)
     assert (made.kind, made.layer, made.remedies) == ("encoder", 0, ())
     assert 15 < made.tried < 150
     assert f"No switch makes it vanish: {made.tried} runs were tried." in str(made)
@@ -168,8 +172,8 @@ RAN = "watched", "trace", "run"
 
 @cache
 def side(kind: str, fault: str) -> Any:
-    """Return what is compared, of a program or of its checkpoint."""
-    program = Program(fault)
+    """Return what is compared, of a program of one layer or of its checkpoint."""
+    program = Program(fault, 1)
     if kind == "module":
         return program
     if kind == "wrapped":
@@ -183,8 +187,8 @@ def side(kind: str, fault: str) -> Any:
 
 
 def first_weights(scale: float) -> Tensor:
-    """Return what head 1 of the encoder's first layer weighs, [S, S]."""
-    program = Program()
+    """Return what head 1 of the encoder's layer weighs, [S, S]."""
+    program = Program("", 1)
     own = program.transformer.encoder.layers[0].self_attn
     x = program.src_emb(torch.tensor(ROW[0][0])) * scale
     q, k, _v = (x @ own.in_proj_weight.mT + own.in_proj_bias).split(WIDTH, -1)
