@@ -280,11 +280,12 @@ def _heads(place: LayerPlace, pad: int | None) -> Iterator[HeadSeen]:
         return
     if one.key_ids is not None and len(np.unique(one.key_ids)) == 1:
         return  # of one token over and over, all keys are nearly the same
+    everywhere, real = one.masked, real_queries(one, pad)
     for head in range(one.weights.shape[1]):
-        masked = one.masked[:, head]  # [B, Q, K]
+        masked = everywhere[:, head]  # [B, Q, K]
         may = (~masked).sum(-1)  # [B, Q]
         leaks = (masked & (one.weights[:, head] > READ)).any(-1)
-        told = real_queries(one, pad) & (may >= LEAST_KEYS) & ~leaks
+        told = real & (may >= LEAST_KEYS) & ~leaks
         if told.sum() < LEAST_ROWS:
             continue
         rows = one.weights[:, head][told]

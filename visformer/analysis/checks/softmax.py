@@ -300,9 +300,12 @@ def _are_normalised(vectors: Floats) -> bool:
 
 
 def _fits(x: Floats) -> bool:
+    few = 2 * x.shape[1] + 4
+    if len(x) < few:  # finding those that differ takes long
+        return False
     x = np.unique(x.round(5), axis=0)
     size = float(np.sqrt((x * x).mean())) if x.size else 0.0
-    if len(x) < 2 * x.shape[1] + 4 or not size or not np.isfinite(size):
+    if len(x) < few or not size or not np.isfinite(size):
         return False  # any numbers would fit
     terms = np.concatenate([(x / size) ** 2, x / size], 1)
     found: Floats = np.linalg.lstsq(terms, np.ones(len(x)), rcond=None)[0]
