@@ -19,7 +19,10 @@ MOVING = 2  # turns of the event loop in which parts move for text of another si
 
 
 def translate_qt() -> None:
-    """Let Qt say its own words, such as those of its dialogs, in our language."""
+    """Let Qt say its own words, such as those of its dialogs, in our language.
+
+    Every window that there is hears of it with all of its parts.
+    """
     app = QCoreApplication.instance()
     if app is None:
         return
@@ -49,7 +52,6 @@ class Appearance:
         if self.theme not in theme.THEMES:
             self.theme = "light"
         self._apply(self.theme)
-        translate_qt()
 
     def restore(self) -> None:
         """Take up the size that was remembered, and what was folded."""

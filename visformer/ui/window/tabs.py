@@ -52,10 +52,13 @@ class Tabs(Dressed, QWidget):
         self._changed = Changed()
         self._ahead = later(self)
         self._ahead.done.connect(lambda: session.set())
-        self.bar = prepared(QTabBar(), _("tabs"))
+        self.bar = prepared(QTabBar(self), _("tabs"))
         self.bar.setUsesScrollButtons(True)
         self.setFocusProxy(self.bar)
-        self._stack = QStackedWidget()
+        self.middle = StillSplitter(Qt.Orientation.Horizontal, self)
+        self._stack = QStackedWidget(self.middle)
+        self.middle.setChildrenCollapsible(False)
+        self.middle.setStretchFactor(0, 1)
         for view in self._classes.values():
             self.bar.setTabToolTip(self.bar.addTab(_(view.title)), _(view.purpose))
             self._stack.addWidget(LeastSize())
@@ -67,10 +70,6 @@ class Tabs(Dressed, QWidget):
             QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred
         )
         self.explained = True  # whether the sentence is wanted
-        self.middle = StillSplitter(Qt.Orientation.Horizontal)
-        self.middle.setChildrenCollapsible(False)
-        self.middle.addWidget(self._stack)
-        self.middle.setStretchFactor(0, 1)
         self.bar.currentChanged.connect(lambda at: self.turned.emit(self._names[at]))
         self._lay_out()
 

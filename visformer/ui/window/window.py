@@ -57,7 +57,7 @@ from visformer.ui.window.actions import (
     open_together,
     show_recent,
 )
-from visformer.ui.window.appearance import Appearance
+from visformer.ui.window.appearance import Appearance, translate_qt
 from visformer.ui.window.body import Body, Side
 from visformer.ui.window.change_offers import token_offers
 from visformer.ui.window.large import FirstClick, LargePlace
@@ -83,6 +83,7 @@ class MainWindow(WindowParts):
     ) -> None:
         """Keep what is worked on under ``keep``; None keeps nothing."""
         contain_overrides()
+        translate_qt()
         super().__init__()
         # else Qt enlarges it for what a part needs for a moment, and never back
         self.setMinimumSize(*LEAST)
@@ -163,6 +164,10 @@ class MainWindow(WindowParts):
         self._lay_out()
 
     def _lay_out(self) -> None:
+        # outer parts first: a part with others in it is dressed anew with all of them
+        # whenever it gets a parent
+        body = self.body = Body()
+        self.setCentralWidget(body)
         self.about = AboutButton(self)
         self.source_box = SourceBox(self.source, self.strips)
         self.header = Header(self.about, self.source_box, sample_button(self))
@@ -173,7 +178,6 @@ class MainWindow(WindowParts):
         self.large = LargePlace(self.tabs)
         self._first_click = FirstClick(self.session, self.large)
         self.tabs.explained_now.connect(self.large.explain)
-        body = self.body = Body()
         self.drawer = Drawer(body, self._drawer_fields())
         self.drawer.closed.connect(self.tabs.setFocus)
         play = in_line(self.transport, self.strategy, self.drawer.button)
@@ -183,7 +187,6 @@ class MainWindow(WindowParts):
         self.messages = MessageStack(body, self.notice, self.restore)
         over = self.drawer, self.messages
         body.fill(self.large, self.tabs.middle, self.candidates, *over)
-        self.setCentralWidget(body)
         self.setStatusBar(self.status)
         self.presentation = Presentation(self, lambda: self.appearance.zoom)
         self.header.present.clicked.connect(self.presentation.toggle)
