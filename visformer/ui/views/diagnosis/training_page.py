@@ -137,10 +137,13 @@ class SeriesPlot(Dressed, QWidget):
     dressed_at = FONT_PALETTE  # which pyqtgraph does not follow
 
     def __init__(self, name: str, most: int) -> None:
+        """``most``: curves, of which the first are drawn where there are more."""
         super().__init__()
-        self._plot = Plot(name, most)
+        self._most = most
+        self._plot = Plot(name, 0)  # a curve takes long to make: those that are drawn
         self._plot.widget.setContextMenuPolicy(Qt.ContextMenuPolicy.NoContextMenu)
         self._line = plotting().InfiniteLine(angle=90)
+        self._line.setZValue(0.5)  # above the curves but for the chosen one
         self._plot.box.addItem(self._line, ignoreBounds=True)
         self._titles = "", ""
         self._numbers: tuple[Floats, Floats, tuple[str, ...]] | None = None
@@ -163,6 +166,7 @@ class SeriesPlot(Dressed, QWidget):
         colour = faint.color()
         colour.setAlpha(FAINT)
         faint.setColor(colour)
+        self._plot.have(min(self._most, values.shape[1]))
         for at, curve in enumerate(self._plot.curves):
             if at < values.shape[1]:
                 curve.setZValue(at == chosen)

@@ -264,8 +264,12 @@ class Plot:
             grid.addItem(axis, row, column)
         self.widget.setCentralItem(grid)
         self.curves: list[PlotCurveItem] = []
-        for _curve in range(curves):
-            curve = parts.PlotCurveItem(connect="finite")
+        self.have(curves)
+
+    def have(self, curves: int) -> None:
+        """Add curves without points until there are so many."""
+        while len(self.curves) < curves:
+            curve = plotting().PlotCurveItem(connect="finite")
             self.box.addItem(curve)
             self.curves.append(curve)
 
