@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,17 +18,21 @@ from visformer.values.attention_heads import bias_rows
 from visformer.values.facts import KINDS, Kind
 from visformer.values.trace import Trace
 
-SUBSETS = [  # what models have, and watched ones whose encoder was not found
-    pytest.param(("encoder",)),
-    pytest.param(("decoder",)),
-    pytest.param(KINDS),
-    pytest.param(("decoder", "cross"), marks=pytest.mark.slow),
+Subsets = tuple[tuple[Kind, ...], ...]
+# What models have, and watched ones whose encoder was not found. One window shows them
+# all, one after the other: what one leaves must not stay.
+SUBSETS = [
+    pytest.param((("encoder",), ("decoder",), KINDS), id="models"),
+    pytest.param((("decoder", "cross"),), id="watched", marks=pytest.mark.slow),
 ]
 
 
 @dataclass(frozen=True)
 class Case:
-    """A Trace and the numbers that its model's heads were made with."""
+    """A Trace and the numbers that its model's heads were made with.
+
+    Its name says what is special, and the kinds.
+    """
 
     name: str
     trace: Trace
@@ -52,7 +57,7 @@ def cases(kinds: tuple[Kind, ...]) -> list[Case]:
     if "decoder" not in kinds and "cross" not in kinds:  # no target, so no prompt
         del shapes["prompt"], shapes["nothing decoded"], shapes["no steps"]
     return [
-        Case(name, any_trace(shape, **given), shape)
+        Case(f"{name} {'+'.join(kinds)}", any_trace(shape, **given), shape)
         for name, (shape, given) in shapes.items()
     ]
 
@@ -63,8 +68,18 @@ def some(kinds: tuple[Kind, ...]) -> list[Case]:
     A picture draws one kind as it draws the others; what differs without them is what
     is absent, and what a shape has of a kind that is alone: half of them with each.
     """
-    every = cases(kinds)
-    return every if len(kinds) == len(KINDS) else every[kinds == ("decoder",) :: 2]
+    whole = cases(kinds)
+    return whole if len(kinds) == len(KINDS) else whole[kinds == ("decoder",) :: 2]
+
+
+def every(subsets: Subsets) -> Iterator[tuple[tuple[Kind, ...], Case]]:
+    """Yield all cases, each with its kinds."""
+    return ((kinds, case) for kinds in subsets for case in cases(kinds))
+
+
+def each(subsets: Subsets) -> Iterator[tuple[tuple[Kind, ...], Case]]:
+    """Yield the cases to draw, each with its kinds."""
+    return ((kinds, case) for kinds in subsets for case in some(kinds))
 
 
 def weights(case: Case, trace: Trace, kind: Kind, layer: int, head: int) -> Floats:
