@@ -85,8 +85,9 @@ def finished(app: App) -> bool:
 
 
 def test_type_step_and_see_what_the_model_makes(
-    app: App, qtbot: QtBot, folder: Path
+    app: App, qtbot: QtBot, folder: Path, tmp_path: Path
 ) -> None:
+    """One program is asked it all, as it takes seconds to start and to open models."""
     app.start(str(folder))
     window = app.window
     qtbot.waitUntil(lambda: not window.session.state.busy, timeout=WAIT)
@@ -103,6 +104,29 @@ def test_type_step_and_see_what_the_model_makes(
     chips = window.strips.target.row.chips
     assert [chip.token for chip in chips[:-1]] == list(expected.target)
     assert chips[-1].token == expected.steps[-1].token
+    a_batch_shows_its_pads(app, qtbot)
+    a_bad_folder_leaves_the_sentence(app, qtbot, tmp_path)
+
+
+def a_batch_shows_its_pads(app: App, qtbot: QtBot) -> None:
+    window = app.window
+    window.session.set(tab="masks")
+    window.session.do(batch, ("ab", "abcdef"))
+    qtbot.waitUntil(lambda: len(window.session.state.batch) == 2, timeout=WAIT)
+    short = window.session.state.batch[0]
+    assert short.source.count("<pad>") == 4
+    assert not short.attention("cross", 0)[:, :, 3:].any()
+
+
+def a_bad_folder_leaves_the_sentence(app: App, qtbot: QtBot, bad: Path) -> None:
+    window = app.window
+    window.open(str(bad))
+    qtbot.waitUntil(lambda: bool(window.session.state.error), timeout=WAIT)
+    assert "no config.json" in window.notice.text()
+    window.translate("again")
+    qtbot.waitUntil(lambda: finished(app), timeout=WAIT)
+    assert window.session.state.trace is not None
+    assert window.session.state.trace.source_text == "again"
 
 
 def test_what_is_garbage_when_it_is_old_is_collected(app: App) -> None:
@@ -157,14 +181,12 @@ def test_the_weights_of_the_layer_looked_at_come(
         lambda: not window.session.state.awaiting.side_requests, timeout=WAIT
     )
     assert 0 in {known.layer for known in window.session.state.parameters}
+    the_engine_is_killed_while_it_decodes(app, qtbot, folder)
 
 
-def test_the_engine_is_killed_while_it_decodes(
-    app: App, qtbot: QtBot, folder: Path
-) -> None:
-    app.start(str(folder), "hello")
+def the_engine_is_killed_while_it_decodes(app: App, qtbot: QtBot, folder: Path) -> None:
     window = app.window
-    qtbot.waitUntil(lambda: finished(app), timeout=WAIT)
+    window.session.set(notice="", error="")
     window.strategy.limit.setValue(400)
     qtbot.waitUntil(lambda: bool(window.session.state.busy), timeout=WAIT)
     os.kill(process_id(app), signal.SIGKILL)
@@ -175,37 +197,10 @@ def test_the_engine_is_killed_while_it_decodes(
     assert trace.target == Decoding(load(folder), "hello", limit=400).finish().target
 
 
-def test_a_bad_folder_leaves_the_sentence(
-    app: App, qtbot: QtBot, folder: Path, tmp_path: Path
-) -> None:
-    app.start(str(folder), "hello")
-    window = app.window
-    qtbot.waitUntil(lambda: finished(app), timeout=WAIT)
-    window.open(str(tmp_path))
-    qtbot.waitUntil(lambda: bool(window.session.state.error), timeout=WAIT)
-    assert "no config.json" in window.notice.text()
-    window.translate("again")
-    qtbot.waitUntil(lambda: finished(app), timeout=WAIT)
-    assert window.session.state.trace is not None
-    assert window.session.state.trace.source_text == "again"
-
-
 @pytest.mark.parametrize("text", ["", "hello"])
 def test_closing_while_it_works(app: App, folder: Path, text: str) -> None:
     app.start(str(folder), text)
     app.window.close()
-
-
-def test_a_batch_shows_its_pads(app: App, qtbot: QtBot, folder: Path) -> None:
-    app.start(str(folder), "hello")
-    window = app.window
-    qtbot.waitUntil(lambda: finished(app), timeout=WAIT)
-    window.session.set(tab="masks")
-    window.session.do(batch, ("ab", "abcdef"))
-    qtbot.waitUntil(lambda: len(window.session.state.batch) == 2, timeout=WAIT)
-    short = window.session.state.batch[0]
-    assert short.source.count("<pad>") == 4
-    assert not short.attention("cross", 0)[:, :, 3:].any()
 
 
 def test_a_trace_is_shown_from_a_script(qtbot: QtBot, tmp_path: Path) -> None:

@@ -336,7 +336,9 @@ def test_the_window_has_its_size_again_whatever_was_presented(
     reader.run()
     window.appearance.zoom_by(zoom - 100)
     window.resize(*size)
-    shown = [("computation", stage.name) for stage in STAGES]
+    # at the usual size ``managed_window`` presents them all
+    stages = STAGES if zoom > 100 else STAGES[::2]
+    shown = [("computation", stage.name) for stage in stages]
     for tab, stage in [*shown, *((tab, "scores") for tab in TABS)]:
         window.session.set(tab=tab, stage=stage)
         reader.answer()
