@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication
@@ -42,19 +41,20 @@ def test_what_is_pasted_is_what_is_asked(pair: Pair, qtbot: QtBot) -> None:
         answer(window, engine, replace(TRACE, source_text=held))
 
 
-@pytest.mark.parametrize("view", [view.name for view in VIEWS])
-def test_odd_tokens_are_drawn(view: str, pair: Pair) -> None:
-    """Pieces of such texts, as a tokenizer may cut them, at every step."""
+def test_odd_tokens_are_drawn(pair: Pair) -> None:
+    """Pieces of such texts, as a tokenizer may cut them, in every tab."""
     window, engine = pair
-    window.session.set(tab=view)
-    window.translate("abc")
     odd = [text for text in TEXTS if text]
-    for at in range(0, len(odd) - 4, 4):
-        tokens = tuple(odd[at : at + 4])
-        steps = [replace(s, token=t) for s, t in zip(TRACE.steps, tokens, strict=True)]
-        made = replace(TRACE, source=tokens, target=tokens, steps=steps)
-        answer(window, engine, made)
-        window.session.set(step=at % 5)
-        QApplication.processEvents()
-        assert not window.grab().isNull()
-        window.translate(f"abc {at}")
+    for view in VIEWS:
+        window.session.set(tab=view.name)
+        window.translate(f"abc {view.name}")
+        for at in range(0, len(odd) - 4, 4):
+            tokens = tuple(odd[at : at + 4])
+            made = zip(TRACE.steps, tokens, strict=True)
+            steps = [replace(step, token=token) for step, token in made]
+            trace = replace(TRACE, source=tokens, target=tokens, steps=steps)
+            answer(window, engine, trace)
+            window.session.set(step=at % 5)
+            QApplication.processEvents()
+            assert not window.grab().isNull(), view.name
+            window.translate(f"abc {view.name} {at}")

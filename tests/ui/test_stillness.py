@@ -59,7 +59,9 @@ def look(window: MainWindow, tab: str, page: str) -> QWidget:
 
 
 @pytest.mark.parametrize(("tab", "page"), PLACES)
-def test_a_jump_lays_no_picture_out_twice(pair: Pair, tab: str, page: str) -> None:
+def test_a_jump_lays_no_picture_out_twice_and_the_first_step_moves_none(
+    pair: Pair, tab: str, page: str
+) -> None:
     window, _engine = pair
     view = look(window, tab, page)
     for step in (0, STEPS, 1, STEPS):
@@ -67,12 +69,6 @@ def test_a_jump_lays_no_picture_out_twice(pair: Pair, tab: str, page: str) -> No
         window.session.set(step=step)
         settle()
         assert seen.most(QEvent.Type.Resize) <= 1, step
-
-
-@pytest.mark.parametrize(("tab", "page"), PLACES)
-def test_the_first_step_moves_no_picture(pair: Pair, tab: str, page: str) -> None:
-    window, _engine = pair
-    view = look(window, tab, page)
     there, seen = places(view), Seen(view, *PARTS)
     assert there
     window.session.set(step=0)
