@@ -42,7 +42,7 @@ def opened() -> Opened:
     return opened_model(CHECKPOINT.facts, positions, path="/m")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def trace() -> Trace:
     return Decoding(CHECKPOINT, "abcde", limit=6).finish()
 

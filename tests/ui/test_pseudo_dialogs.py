@@ -105,41 +105,43 @@ def test_file_dialogs(
     running.check(missing)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_form_of_a_file(
-    reader: Reader, missing: Unmarked, tmp_path: Path, layout: str
-) -> None:
-    path = tmp_path / "5.pt"
-    torch.save(layout_models.state(getattr(layout_models, layout)), path)
-    form = checkpoint_files(str(path), ()).questionnaire(every=True)
-    assert form is not None
+def test_the_form_of_a_file(reader: Reader, missing: Unmarked, tmp_path: Path) -> None:
     window = reader.window
-    window.open(str(path))
-    window.receive(Asked(number=-1, path=str(path), form=form))
-    reader.read()
-    reader.read(window.form)
-    window.session.set(busy="", error="")
-    window.form.accept()
-    reader.read(window.form)
-    window.form.reject()
-    reader.check(missing)
+    for layout in LAYOUTS:
+        path = tmp_path / layout / "5.pt"
+        path.parent.mkdir()
+        torch.save(layout_models.state(getattr(layout_models, layout)), path)
+        form = checkpoint_files(str(path), ()).questionnaire(every=True)
+        assert form is not None, layout
+        window.open(str(path))
+        number = -len(reader.engine.of(Open))
+        window.receive(Asked(number=number, path=str(path), form=form))
+        assert window.form.isVisible(), layout
+        reader.read()
+        reader.read(window.form)
+        window.session.set(busy="", error="")
+        window.form.accept()
+        reader.read(window.form)
+        window.form.reject()
+        reader.check(missing, layout)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
 def test_what_is_known_of_a_file(
-    reader: Reader, missing: Unmarked, tmp_path: Path, layout: str
+    reader: Reader, missing: Unmarked, tmp_path: Path
 ) -> None:
-    path = tmp_path / "5.pt"
-    torch.save(layout_models.state(getattr(layout_models, layout)), path)
-    given = (("heads", 2),)
-    reader.checkpoint = checkpoint_files(str(path), given).load(torch.device("cpu"))
-    reader.open()
-    reader.window.about.click()
-    (dialog,) = (d for d in reader.window.findChildren(QDialog) if d.isVisible())
-    reader.read(dialog)
-    dialog.close()
-    reader.read()
-    reader.check(missing)
+    for layout in LAYOUTS:
+        path = tmp_path / layout / "5.pt"
+        path.parent.mkdir()
+        torch.save(layout_models.state(getattr(layout_models, layout)), path)
+        given = (("heads", 2),)
+        reader.checkpoint = checkpoint_files(str(path), given).load(torch.device("cpu"))
+        reader.open()
+        reader.window.about.click()
+        (dialog,) = (d for d in reader.window.findChildren(QDialog) if d.isVisible())
+        reader.read(dialog)
+        dialog.close()
+        reader.read()
+        reader.check(missing, layout)
 
 
 def test_notices_and_errors(running: Reader, missing: Unmarked) -> None:
