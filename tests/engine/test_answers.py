@@ -239,7 +239,7 @@ def test_a_long_search_says_how_far_it_is_and_can_be_stopped(
     working: tuple[Engine, Listener],
 ) -> None:
     handle, listener = working
-    handle.ask(SearchBeams(source="abcdefgh" * 7, beams=200))
+    handle.ask(SearchBeams(source="abcdefgh" * 7, beams=1000))
     progress = listener.wait_for(Progressed, Searched, Refused)
     assert isinstance(progress, Progressed)
     assert progress.part == "steps at most"

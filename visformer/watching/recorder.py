@@ -259,10 +259,7 @@ class Recorder(TorchDispatchMode):
         state = COMPUTED if marks or looks_up else CONSTANT
         state = max([state, *(known.state for known in knowns)])
         factor = factor_of(name, args, ins, knowns)
-        random = name in DRAWN or any(known.random for known in knowns)
-        if name in ("native_dropout", "bernoulli_"):
-            random &= name == "bernoulli_"
-            self.dropout[self.calls.current.path] += 1
+        random = self._draws(name, knowns)
         stands = is_pointwise(func) or KERNEL.search(name) is not None
         moves = ins and name in MOVES
         again = doing_again(func, args, kwargs, ins[0]) if moves else None
@@ -288,6 +285,13 @@ class Recorder(TorchDispatchMode):
             anew = puts_anew(name, args, ins, ledger)
             ledger.rewrite(out, knowns[0].dimensions, anew=anew, blank=blank)
             follow_edit(ledger, func, args, kwargs)
+
+    def _draws(self, name: str, knowns: list[Known]) -> bool:
+        """Whether a result is drawn; dropout, which is counted, only scales one."""
+        if name in ("native_dropout", "bernoulli_"):
+            self.dropout[self.calls.current.path] += 1
+        drawn = name in DRAWN or any(known.random for known in knowns)
+        return drawn and name != "native_dropout"
 
     def _note_like(
         self,
