@@ -204,11 +204,10 @@ class Recorder(TorchDispatchMode):
 
     def _is_nested(self, several: list[Tensor]) -> bool:
         """Whether there are nested tensors among arguments or results; records it."""
-        for one in several:
-            if one.is_nested:
-                self.seen[SeenInstead("nested", "", 0)] += 1
-                return True
-        return False
+        nested = any(one.is_nested for one in several)
+        if nested:
+            self.seen[SeenInstead("nested", "", 0)] += 1
+        return nested
 
     def finish(self) -> None:
         """Record the softmaxes and products that were never used."""
@@ -232,10 +231,8 @@ class Recorder(TorchDispatchMode):
         out: Any,
     ) -> None:
         ledger = self.ledger
-        self._find_outside(name, ins)
+        self._see_outside(name, ins, out)
         knowns, trail = [ledger.known(one) for one in ins], None
-        if self._outside:
-            self._see_outside(name, ins, knowns, out)
         if name in LIKE:
             return self._note_like(name, args, ins, knowns, out)
         if (ids := ids_looked_up(name, args, ins, ledger)) is not None:
@@ -256,13 +253,12 @@ class Recorder(TorchDispatchMode):
         else:
             trail = self._next_trail(func, name, args, kwargs, ins, knowns, out)
         looks_up = ids is not None and not is_count(ids, ledger)
-        state = COMPUTED if marks or looks_up else CONSTANT
-        state = max([state, *(known.state for known in knowns)])
+        own = COMPUTED if marks or looks_up else CONSTANT
+        state = max([own, *(known.state for known in knowns)])
         factor = factor_of(name, args, ins, knowns)
         random = self._draws(name, knowns)
         stands = is_pointwise(func) or KERNEL.search(name) is not None
-        moves = ins and name in MOVES
-        again = doing_again(func, args, kwargs, ins[0]) if moves else None
+        again = doing_again(func, args, kwargs, ins[0]) if name in MOVES else None
         told_of = name, args, ins, knowns, ledger, out, again
         results = results_of(*told_of, pointwise=stands)
         weighs = self._weighed(name, args, ins, knowns) if marks and not trail else None
@@ -305,28 +301,24 @@ class Recorder(TorchDispatchMode):
         ledger = self.ledger
         weights = any(known.trail for known in knowns)
         told_of = name, args, ins, knowns, ledger, out, None
-        like = results_of(*told_of, pointwise=True)
-        for one, dimensions in like:
+        for one, dimensions in results_of(*told_of, pointwise=True):
             own = dimensions if weights else elsewhere(dimensions)
             ledger.learn(one, Known(own, random=name in DRAWN), 0)
 
-    def _find_outside(self, name: str, ins: list[Tensor]) -> None:
-        """Find tensors that were computed outside torch."""
+    def _see_outside(self, name: str, ins: list[Tensor], out: Any) -> None:
+        """Record tensors computed outside torch when activations meet them."""
         for one in ins:
             outside = is_from_outside(name, one, self.ledger, self.batch_size)
             if outside and not is_attribute(one, self.calls.modules):
                 own = SeenInstead("outside", self.calls.current.path, 0)
                 self._outside[storage_of(one)] = own
-
-    def _see_outside(
-        self, name: str, ins: list[Tensor], knowns: list[Known], out: Any
-    ) -> None:
-        """Record tensors computed outside torch when activations meet them."""
+        if not self._outside:
+            return
         read = ins[-2:] if name in MATRIX else ins[:3] if name in FUSED else ins
         found = [self._outside.get(storage_of(one)) for one in read]
         seen = next((one for one in found if one is not None), None)
         products = name in MATRIX or name in FUSED
-        scores = any(known.trail for known in knowns)
+        scores = any(self.ledger.known(one).trail for one in ins)
         if seen is None or (scores and not products):
             return
         for one in tensors_in((out,)):
