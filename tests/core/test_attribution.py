@@ -219,7 +219,7 @@ def test_gradients_of_a_long_source_are_refused(
     source, target = len(decoding.known.source.ids), len(decoding.known.target)
     weights = 2 * 2 * (source**2 + target**2 + source * target)  # layers and heads
     monkeypatch.setattr(attribution, "MOST_KEPT", 8 * weights - 1)
-    with pytest.raises(InputError, match=f"of memory with {source} source tokens"):
+    with pytest.raises(InputError, match=f"of memory with {source} source and"):
         decoding.attribution("gradient", "cross")
     made = exhausted(importance(checkpoint, decoding.known))
     assert any("of memory" in one for one in made.reasons)

@@ -359,14 +359,17 @@ def test_of_a_long_text_as_much_is_read_as_has_room(
     assert len(whole.ids) > 10
     assert read[0].ids == [*whole.ids[:9], EOS]  # and the end
     assert read[0].tokens == (*whole.tokens[:9], whole.tokens[-1])
-    note = found["text-shortened"]
+    note = found["source-shortened"]
     assert note.verdict == "note"
-    assert "the first 10 tokens" in note.what
+    assert "the first 9 tokens and the last" in note.what
+    assert "target-shortened" not in found
     assert len(found) > 30
-    assert "text-shortened" not in results(model, "abcdefgh")
+    assert "source-shortened" not in results(model, "abcdefgh")
     consumed = model.vocabulary.read("ab").ids
     given = exhausted(checking(model, whole, target=[*consumed * 9][:16]))
-    assert {one.id for one in given} >= {"text-shortened", "cached-steps-differ"}
+    said = {one.id: one.what for one in given}
+    assert "the first 10 tokens" in said["target-shortened"]
+    assert said.keys() >= {"source-shortened", "cached-steps-differ"}
 
 
 class Wrapped(nn.Module):

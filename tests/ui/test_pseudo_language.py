@@ -210,8 +210,7 @@ def test_traces_of_any_model(reader: Reader, missing: Unmarked, bias: Any) -> No
             best = any_trace().steps[0].candidates
             trace = replace(trace, fills={1: best, 2: best})
         reader.window.session.do(show_trace, trace)
-        # of two kinds, one with each bias
-        for kind in kinds if len(kinds) != 2 else (kinds[known],):
+        for kind in kinds:
             reader.window.session.set(kind=kind, locked=AttentionCell(kind, 2, 1))
             reader.every_tab(paint=known)
         reader.check(missing, "+".join(kinds))

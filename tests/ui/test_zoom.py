@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QPoint, QRect, Qt, QTimer
+from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtGui import QFontMetrics, QRegion
 from PySide6.QtWidgets import (
     QAbstractButton,
@@ -28,7 +28,7 @@ from tests.ui.painted import painted
 from tests.ui.pseudo_reader import Reader
 from tests.ui.windows import corner_button, dress_hidden, make_window
 from visformer.pictures.computation.stages import STAGES
-from visformer.ui.layout import LeastSize, _PaintWait
+from visformer.ui.layout import LeastSize
 from visformer.ui.look.theme import CAPTION, sized
 from visformer.ui.views import VIEWS
 from visformer.ui.views.computation.computation import ComputationView
@@ -171,10 +171,7 @@ def turned(reader: Reader) -> Iterator[str]:
 def settle(root: QWidget) -> None:
     """Let all be drawn: what takes several turns is not painted before the last."""
     QApplication.processEvents()
-    while any(
-        isinstance(timer, _PaintWait) and timer.isActive()
-        for timer in root.findChildren(QTimer)
-    ):
+    while not all(part.updatesEnabled() for part in root.findChildren(QWidget)):
         QApplication.processEvents()
 
 

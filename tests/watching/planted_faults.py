@@ -382,16 +382,12 @@ class RestartingPlaces(Translator):
 
 # --- faults of the weights, and of training ---
 @torch.enable_grad()
-def _trained(
-    loss: Callable[[Tensor, Tensor, Tensor], Tensor],
-    model: Translator | None = None,
-    many: int = 60,
-) -> Translator:
+def _trained(loss: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Translator:
     """Train for half a second: the tokens are mostly learned, not all of them."""
     torch.manual_seed(1)
-    model = Translator() if model is None else model.train()
+    model = Translator()
     steps = torch.optim.Adam(model.parameters(), 3e-3)
-    for step in range(many):
+    for step in range(60):
         src, given, labels = sentences(32, 7, step)
         steps.zero_grad()
         loss(model(src, given), given, labels).backward()
@@ -419,14 +415,12 @@ def _given_predicted() -> Translator:
 
 def _smoothed() -> Translator:
     return _trained(
-        lambda y, _g, labels: _loss(y, labels, ignore_index=PAD, label_smoothing=0.9),
-        trained(),
-        many=15,
+        lambda y, _g, labels: _loss(y, labels, ignore_index=PAD, label_smoothing=0.9)
     )
 
 
 def _pads_in_the_loss() -> Translator:
-    return _trained(lambda y, _given, labels: _loss(y, labels), trained(), many=15)
+    return _trained(lambda y, _given, labels: _loss(y, labels))
 
 
 def _shifted_twice() -> Translator:

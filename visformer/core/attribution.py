@@ -260,7 +260,7 @@ def forced_log_p(
 
 
 def _check_room(facts: ModelFacts, source: int, target: int) -> None:
-    """Raise InputError where gradients of a run would take more than 1 GiB.
+    """Raise InputError where gradients of a run would take more than MOST_KEPT.
 
     They need every weight of every head, and as many scores.
     """
@@ -269,9 +269,10 @@ def _check_room(facts: ModelFacts, source: int, target: int) -> None:
     if (kept := 8 * weights) > MOST_KEPT:
         raise InputError(
             "Gradients keep all weights of a run, which takes {size} of memory with "
-            "{n:,} source tokens. Choose a shorter source.",
-            n=source,
+            "{source:,} source and {target:,} target tokens. Choose a shorter text.",
             size=amount(kept),
+            source=source,
+            target=target,
         )
 
 

@@ -437,32 +437,34 @@ def _drawn(model: Model) -> SourceTokens:
 def _shortened(
     facts: ModelFacts, source: SourceTokens, target: Sequence[int] | None
 ) -> tuple[SourceTokens, Sequence[int] | None, tuple[CheckResult, ...]]:
-    """Return as much of a source and a target as has room, and a note where it is less.
+    """Return as much of a source and a target as has room, and notes of what has not.
 
     A source keeps the token that ends it.
     """
     heads = sum(facts.layers(kind) * facts.heads(kind) for kind in facts.kinds)
     most = math.isqrt(MOST_WEIGHTS // (2 * max(1, heads)))  # a batch has two rows
     normed = facts.known is not None and facts.known.encoder_norm_length
-    if normed or max(len(source.ids), len(target or ())) <= most:
-        return source, target, ()
-    ids, tokens = source.ids, source.tokens
-    if len(ids) > most:
-        source = SourceTokens(
-            [*ids[: most - 1], ids[-1]], (*tokens[: most - 1], *tokens[-1:])
+    remedy = _("Check a shorter text to have all of it read.")
+    notes = list[CheckResult]()
+    if len(source.ids) > most and not normed:
+        ids, tokens, first = source.ids, source.tokens, most - 1
+        source = SourceTokens([*ids[:first], ids[-1]], (*tokens[:first], *tokens[-1:]))
+        title = _("All of the source is read")
+        what = _(
+            "The checks look at every weight, so of a source as long as this one they "
+            "read the first {n} tokens and the last.",
+            n=first,
         )
-    note = CheckResult(
-        "text-shortened",
-        _("All of the text is read"),
-        "note",
-        what=_(
-            "The checks look at every weight, so of a text as long as this one they "
+        notes.append(CheckResult("source-shortened", title, "note", "", what, remedy))
+    if target is not None and len(target) > most and not normed:
+        target, title = target[:most], _("All of the target is read")
+        what = _(
+            "The checks look at every weight, so of a target as long as this one they "
             "read the first {n} tokens.",
             n=most,
-        ),
-        remedy=_("Check a shorter text to have all of it read."),
-    )
-    return source, None if target is None else target[:most], (note,)
+        )
+        notes.append(CheckResult("target-shortened", title, "note", "", what, remedy))
+    return source, target, tuple(notes)
 
 
 def _is_unknown(token: str) -> bool:

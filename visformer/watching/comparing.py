@@ -56,7 +56,6 @@ _SETTINGS: dict[str, tuple[Any, ...]] = {
     "norm_eps": (1e-5, 1e-6, 1e-12),
 }
 _NORMS = nn.LayerNorm, nn.RMSNorm, UnbiasedNorm
-_HOLD_NORMS = Transformer, Stack, nn.ModuleList, Layer
 _PROMISING = 4  # pairs that are extended by a third switch
 _MOST = 60  # limit of tried pairs, and of tried triples
 _SECONDS = 5.0  # time limit for pairs and triples
@@ -170,6 +169,10 @@ def _copied(model: Transformer, shared: Iterable[nn.Module] = ()) -> Transformer
     return copy.deepcopy(model, {id(x): x for x in same})
 
 
+def _holds_norm(module: nn.Module) -> bool:
+    return any(isinstance(one, _NORMS) for one in module.modules())
+
+
 def switched(
     spare: Checkpoint, switches: Sequence[Switch]
 ) -> tuple[Checkpoint, str | None]:
@@ -181,10 +184,8 @@ def switched(
     fields = {one.name: one.value for one in switches if one.value is not None}
     config, model = replace(spare.config, **fields), spare.model
     if not fields.keys().isdisjoint(("norm", "norm_eps")):
-        # to copy the parts of a layer takes longer than to run them
-        model = _copied(
-            model, (x for x in model.modules() if not isinstance(x, _HOLD_NORMS))
-        )
+        # to copy what holds no norm takes longer than to run it
+        model = _copied(model, (x for x in model.modules() if not _holds_norm(x)))
         _renew_norms(model.encoder, config, norm_length(config, cross=False))
         _renew_norms(model.decoder, config, norm_length(config, cross=True))
     model.config = config
