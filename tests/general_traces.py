@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from visformer.bench.random_trace import random_facts, random_trace
+from tests.bench.random_trace import random_facts, random_trace
 from visformer.values.arrays import Bools, Floats
 from visformer.values.attention_heads import Bias, DistanceBias
 from visformer.values.facts import (

@@ -35,7 +35,6 @@ ROOMS = {  # room -> what it must not import
     "commands": (*QT, *TORCH),
     "app.py": TORCH,
     "offscreen.py": TORCH,
-    "bench/bench_command.py": (*QT, *TORCH),
     "__init__.py": (*QT, *TORCH),
 }
 ENGINE = (

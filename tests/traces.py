@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from visformer.bench.random_trace import random_facts, random_trace
+from tests.bench.random_trace import random_facts, random_trace
 from visformer.values.facts import Description, ModelFacts
 from visformer.values.recording import Recording, Row
 from visformer.values.step import Origin

@@ -73,13 +73,13 @@ COMMANDS = {
         "visformer.program.desktop",
         N_("Put Visformer into the menu of a Linux desktop, or take it out."),
     ),
-    "bench": Command(
-        "visformer.bench.bench_command",
-        N_("Measure speed and memory on this computer, against named peers."),
-        N_(
-            "Visformer and its peers take turns. This takes some minutes and works "
-            "best on an idle computer."
-        ),
+}
+
+# what was a command once -> where it is now
+FORMER_COMMANDS = {
+    "bench": N_(
+        "“visformer bench” has left the program. Run “python -m tests.bench” in a copy "
+        "of the project's repository."
     ),
 }
 
@@ -172,6 +172,8 @@ def _run(given: list[str]) -> int:
             return int(module.run(options))
         finally:
             del os.environ[OPTIONS]
+    if given and given[0] in FORMER_COMMANDS and not exists(Path(given[0])):
+        raise InputError(FORMER_COMMANDS[given[0]])
     return _window(window_parser().parse_args(given))
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 import visformer
+from tests.bench import time_calls
 from tests.bench.test_decoding import TINY, assert_measured
+from tests.bench.time_decoding import SHAPES
 from visformer import paths
-from visformer.bench import time_calls
-from visformer.bench.time_decoding import SHAPES
 
 LINES = ["I have a cat.", "The old man reads a red book.", "Who?"]
 

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from visformer.bench import bench_command as command
-from visformer.bench.measurements import Measurement
-from visformer.cli import main
+from tests.bench import bench_command as command
+from tests.bench.measurements import Measurement
 
 Made = Callable[[str, int], list[Measurement]]
 
@@ -55,7 +54,7 @@ def measuring(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("measuring")
 def test_budgets_are_measured_in_order(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", "--only", "3, 2,1"]) == 0
+    assert command.main(["--only", "3, 2,1"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines == [
         "Budgets met: 2 of 3",
@@ -110,20 +109,21 @@ def test_a_run_is_compared_with_an_earlier_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     old = tmp_path / "old.json"
-    main(["bench", "--json", "--only", "1,2"])
+    command.main(["--json", "--only", "1,2"])
     old.write_text(capsys.readouterr().out)
-    assert main(["bench", "--only", "2,3", "--against", str(old)]) == 0
+    assert command.main(["--only", "2,3", "--against", str(old)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].endswith("(at most 2 x: met)  before: 2 x")
     assert lines[2].endswith("(at most 3 x: met)")
     old.write_text("[]")
-    assert main(["bench", "--against", str(old)]) == 2
-    assert "is not what “visformer bench --json” prints" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        command.main(["--against", str(old)])
+    assert "is not what --json prints" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("measuring")
 def test_a_failure_loses_no_other_figure(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", "--json"]) == 1
+    assert command.main(["--json"]) == 1
     made = json.loads(capsys.readouterr().out)["figures"]
     assert [figure["budget"] for figure in made] == [1, 2, 3, 9]
     assert [figure["met"] for figure in made] == [False, True, True, None]
@@ -134,7 +134,8 @@ def test_a_failure_loses_no_other_figure(capsys: pytest.CaptureFixture[str]) -> 
 def test_numbers_that_are_no_budgets(
     wrong: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["bench", f"--only={wrong}"]) == 2
+    with pytest.raises(SystemExit, match="2"):
+        command.main([f"--only={wrong}"])
     assert "is not a budget. Choose from 1, 2" in capsys.readouterr().err
 
 
@@ -142,7 +143,7 @@ def test_every_group_measures_its_budgets() -> None:
     import importlib
 
     for name, budgets in command.GROUPS.items():
-        module = importlib.import_module(f"visformer.bench.time_{name}")
+        module = importlib.import_module(f"tests.bench.time_{name}")
         assert set(module.BENCHMARKS) == set(budgets)
 
 
@@ -150,7 +151,7 @@ def test_every_group_measures_its_budgets() -> None:
 def test_qt_says_nothing_on_standard_error() -> None:
     """A window is measured in a process of its own."""
     done = subprocess.run(
-        [sys.executable, "-m", "visformer", "bench", "--only", "8"],
+        [sys.executable, "-m", "tests.bench", "--only", "8"],
         capture_output=True,
         text=True,
         timeout=100,

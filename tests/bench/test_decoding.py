@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from visformer.bench import time_decoding
-from visformer.bench import time_decoding as decoding
-from visformer.bench.measurements import Measurement
-from visformer.bench.time_decoding import random_checkpoint, random_source
+from tests.bench import time_decoding
+from tests.bench import time_decoding as decoding
+from tests.bench.measurements import Measurement
+from tests.bench.time_decoding import random_checkpoint, random_source
 from visformer.core.decoding import Decoding
 
 TINY = {

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import visformer
+from tests.bench import time_long as long
 from tests.bench.test_decoding import TINY, assert_measured
-from visformer.bench import time_long as long
-from visformer.bench.time_decoding import SHAPES
-from visformer.bench.windows import attention_of
+from tests.bench.time_decoding import SHAPES
+from tests.bench.windows import attention_of
 from visformer.ui.window.window import MainWindow
 
 TOKENS = 24

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from visformer.bench.measurements import Measurement, quantile, take_turns
+from tests.bench.measurements import Measurement, quantile, take_turns
 
 
 @pytest.mark.parametrize(

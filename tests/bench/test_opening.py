@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.bench import time_opening as bench
+from tests.bench.random_trace import random_facts
+from tests.bench.windows import shown_window
 from tests.traces import make_trace
-from visformer.bench import time_opening as bench
-from visformer.bench.random_trace import random_facts
-from visformer.bench.windows import shown_window
 
 TINY = random_facts(d_model=8, heads=2, layers=2, vocabulary=60)
 

@@ -11,9 +11,9 @@ from queue import SimpleQueue
 
 import pytest
 
+from tests.bench import time_starting as starting
+from tests.bench.time_starting import ProcessRun
 from visformer import paths
-from visformer.bench import time_starting as starting
-from visformer.bench.time_starting import ProcessRun
 from visformer.engine.messages import Event, Finished, Refused, Replaced
 from visformer.errors import InputError
 

@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
+from tests.bench import time_storage as storage
+from tests.bench.random_trace import random_facts, random_recording
 from tests.traces import make_trace, with_config
-from visformer.bench import time_storage as storage
-from visformer.bench.random_trace import random_facts, random_recording
 from visformer.values.row_columns import Columns
 from visformer.values.step import CANDIDATES
 from visformer.values.trace import Trace

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.bench import time_training as training
+from tests.bench.time_training import TorchModel
 from tests.core.variants import torch_tensors
 from tests.models import tiny_config
-from visformer.bench import time_training as training
-from visformer.bench.time_training import TorchModel
 from visformer.core.model import Transformer
 from visformer.values.config import ModelConfig
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.bench.time_training import watched_pass, watched_training
 from tests.models import tiny_config
-from visformer.bench.time_training import watched_pass, watched_training
 
 
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")

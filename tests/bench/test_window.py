@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from PySide6.QtWidgets import QApplication, QLabel
 
-from visformer.bench import time_tabs as tabs
-from visformer.bench import time_window as window
-from visformer.bench import windows
-from visformer.bench.measurements import Measurement, spread
-from visformer.bench.random_trace import random_trace
-from visformer.bench.windows import Pace, Plots
+from tests.bench import time_tabs as tabs
+from tests.bench import time_window as window
+from tests.bench import windows
+from tests.bench.measurements import Measurement, spread
+from tests.bench.random_trace import random_trace
+from tests.bench.windows import Pace, Plots
 from visformer.pictures.computation.stages import PAGES, STAGES
 from visformer.ui import views
 from visformer.ui.views.view import View

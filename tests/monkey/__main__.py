@@ -23,6 +23,7 @@ from PySide6.QtCore import qInstallMessageHandler as install
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QApplication, QFileDialog
 
+from tests.bench.time_opening import status
 from tests.formats.folders import write_letters
 from tests.kills.__main__ import difference
 from tests.models import tiny_model
@@ -30,7 +31,6 @@ from tests.monkey.hand import Hand
 from tests.traces import make_trace
 from visformer import paths
 from visformer.app import App
-from visformer.bench.time_opening import status
 from visformer.core.checkpoint import Checkpoint
 from visformer.errors import VisformerError
 from visformer.formats.loading import load

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.bench.random_trace import EOS, PAD
 from tests.pictures.test_maps import by_hand, looked, state
 from tests.traces import grown, make_trace
-from visformer.bench.random_trace import EOS, PAD
 from visformer.pictures.attention import reading as summaries
 from visformer.pictures.attention.cell_words import cell_words
 from visformer.pictures.attention.maps import Marks

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from PySide6.QtCore import QEvent, QObject
 from PySide6.QtWidgets import QApplication
 
+from tests.bench.time_opening import status
 from visformer.app import App
-from visformer.bench.time_opening import status
 from visformer.engine.handle import Engine
 from visformer.session.state import State
 

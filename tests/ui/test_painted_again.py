@@ -13,10 +13,10 @@ from PySide6.QtGui import QImage, QPalette
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
+from tests.bench.windows import attention_of
 from tests.states import ran
 from tests.traces import fed, grown, make_trace
 from tests.ui.windows import Pair, dress_hidden
-from visformer.bench.windows import attention_of
 from visformer.engine.messages import Finished
 from visformer.engine.mirror import Decoded
 from visformer.pictures.selection import AttentionCell

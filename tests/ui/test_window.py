@@ -10,10 +10,10 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
+from tests.bench.windows import attention_of
 from tests.states import ran
 from tests.traces import fed, make_trace
 from tests.ui.windows import Pair, answer, make_window
-from visformer.bench.windows import attention_of
 from visformer.engine.messages import (
     FindTokens,
     Progressed,

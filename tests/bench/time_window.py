@@ -14,9 +14,9 @@ import numpy as np
 from PySide6.QtCore import QCoreApplication, QEvent, QObject, Qt
 from PySide6.QtWidgets import QWidget
 
-from visformer.bench.measurements import Measurement, seconds, spread, take_turns
-from visformer.bench.random_trace import random_facts, random_recording, random_trace
-from visformer.bench.windows import (
+from tests.bench.measurements import Measurement, seconds, spread, take_turns
+from tests.bench.random_trace import random_facts, random_recording, random_trace
+from tests.bench.windows import (
     LAYERS,
     Pace,
     Plots,
@@ -26,10 +26,9 @@ from visformer.bench.windows import (
     shown_window,
     wait_until,
 )
-from visformer.bench.windows import TOKENS as CELLS
+from tests.bench.windows import TOKENS as CELLS
 from visformer.engine.messages import Decode
 from visformer.engine.mirror import Decoded
-from visformer.language import _
 from visformer.pictures.attention.mosaic import mosaic, reduced
 from visformer.program.ahead import later
 from visformer.session.pending import Awaiting
@@ -114,10 +113,7 @@ def new_step() -> list[Measurement]:
             times += taken
             paces += [slower] * len(taken)
     pace.close()
-    what = _(
-        "from a new step's numbers to the finished paint, {n} tokens, 32 heads",
-        n=TOKENS,
-    )
+    what = f"from a new step's numbers to the finished paint, {TOKENS} tokens, 32 heads"
     return spread(5, what, times, paces, 5, 10)
 
 
@@ -187,12 +183,8 @@ def against_plots(layers: int, tokens: int, rounds: int = 10) -> list[Measuremen
     for widget in (overview, plots.widget):
         widget.close()
     parts = turns.milliseconds("grid", "plots")
-    what = _(
-        "{heads} heads of {tokens} x {tokens} redrawn, time",
-        heads=layers * len(weights[0]),
-        tokens=tokens,
-    )
-    note = _("the weights are already computed")
+    what = f"{layers * len(weights[0])} heads of {tokens} x {tokens} redrawn, time"
+    note = "the weights are already computed"
     return [Measurement(8, what, 1e3 * turns.ours, "ms", "at most", 8, parts, note)]
 
 
@@ -205,13 +197,9 @@ def reduction(
     )
     smaller = reduced(weights, (factor, factor))
     if not np.array_equal(smaller.max((1, 2)), weights.max((1, 2))):
-        raise RuntimeError(_("the largest weight of a head was lost"))
+        raise RuntimeError("the largest weight of a head was lost")
     times = [seconds(lambda: reduced(weights, (factor, factor))) for n in range(rounds)]
-    what = _(
-        "{heads} heads of {tokens} x {tokens} reduced without losing a maximum",
-        heads=heads,
-        tokens=tokens,
-    )
+    what = f"{heads} heads of {tokens} x {tokens} reduced without losing a maximum"
     value = 1e3 * statistics.median(times)
     return [Measurement(9, what, value, "ms", "at most", 20, {"to a": tokens / factor})]
 

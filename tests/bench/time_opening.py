@@ -16,10 +16,9 @@ from typing import NamedTuple
 
 from PySide6.QtCore import QCoreApplication, QEventLoop
 
-from visformer.bench.measurements import Measurement
-from visformer.bench.random_trace import random_facts, random_trace
-from visformer.bench.windows import attention_of, shown_window
-from visformer.language import _
+from tests.bench.measurements import Measurement
+from tests.bench.random_trace import random_facts, random_trace
+from tests.bench.windows import attention_of, shown_window
 from visformer.trace_file.saved_session import SavedRun
 from visformer.trace_file.stored_facts import RunSelection
 from visformer.trace_file.trace_file import write_session
@@ -122,9 +121,9 @@ def _longest(folder: Path, model: ModelFacts, target: int) -> tuple[int, str]:
     if rows == target:
         return rows, ""
     why = (
-        _("too little disk for 1 GB")
+        "too little disk for 1 GB"
         if disk // 2 < free // 4
-        else _("too little memory for 1 GB")
+        else "too little memory for 1 GB"
     )
     return max(20, rows), why
 
@@ -154,8 +153,8 @@ def recorded() -> list[Measurement]:
         sizes = [path.stat().st_size / 1e6 for path in opened]
         dropped = forget(tiny)
     by_size = dict(zip(sizes, opened.values(), strict=True))
-    cold = _("the system was first asked to drop the file from its page cache")
-    cached = _("the file may have been in the page cache")
+    cold = "the system was first asked to drop the file from its page cache"
+    cached = "the file may have been in the page cache"
     note = "; ".join(filter(None, (cold if dropped else cached, *limits)))
     return [_time_figure(by_size, warm, note), _resident_figure(by_size, note)]
 
@@ -171,10 +170,9 @@ def _time_figure(
     largest = max(by_size)
     return Measurement(
         13,
-        _(
-            "recorded Trace of {size:.0f} MB, from the file to the first step painted, "
-            "more than for a tiny file",
-            size=largest,
+        (
+            f"recorded Trace of {largest:.0f} MB, from the file to the first step "
+            "painted, more than for a tiny file"
         ),
         _middle(cost.seconds for cost in by_size[largest]) - parts["tiny ms"],
         "ms",
@@ -195,16 +193,13 @@ def _resident_figure(by_size: dict[float, list[OpeningCost]], note: str) -> Meas
     largest = max(by_size)
     return Measurement(
         13,
-        _(
-            "recorded Trace of {size:.0f} MB, increase of resident memory",
-            size=largest,
-        ),
+        f"recorded Trace of {largest:.0f} MB, increase of resident memory",
         max(cost.kept for cost in by_size[largest]) / MIB if known else None,
         "MiB",
         "at most",
         64.0,
         parts if known else {},
-        note if known else _("resident memory is known only on Linux"),
+        note if known else "resident memory is known only on Linux",
     )
 
 

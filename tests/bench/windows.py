@@ -24,9 +24,8 @@ import numpy as np
 from PySide6.QtCore import QCoreApplication, QEventLoop, QSettings, QTimer
 from PySide6.QtWidgets import QApplication
 
+from tests.bench.measurements import seconds
 from visformer.app import NoEngine
-from visformer.bench.measurements import seconds
-from visformer.language import _
 from visformer.session.runs import show_trace
 from visformer.ui.views.attention.attention import AttentionView
 from visformer.ui.window.window import MainWindow
@@ -85,7 +84,7 @@ def wait_until(there: Callable[[], bool]) -> None:
     loop.exec()
     timer.stop()
     if not there():
-        raise RuntimeError(_("the engine did not answer"))
+        raise RuntimeError("the engine did not answer")
 
 
 STANDARD = 0.024  # seconds of a redraw on the reference computer

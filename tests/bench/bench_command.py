@@ -1,4 +1,8 @@
-"""The command ``bench``: measures each budget in a fresh process."""
+"""The speed of Visformer on this computer against peers: ``python -m tests.bench``.
+
+Each budget is measured in a fresh process; Visformer and its peers take turns. This
+takes some minutes and works best on an idle computer.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +13,14 @@ import multiprocessing
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 
-from visformer.bench.measurements import Measurement
-from visformer.errors import InputError
-from visformer.language import _
+from tests.bench.measurements import Measurement
 
-# module of this package -> the budgets it measures; each runs in a separate process, so
+# module of this folder -> the budgets it measures; each runs in a separate process, so
 # that imports (torch, transformers, Qt) do not affect other measurements
 GROUPS: dict[str, tuple[int, ...]] = {
     "decoding": (1, 2, 3, 17, 18, 19, 21),
@@ -36,28 +38,30 @@ FAILED = "failed"
 FEW = 8  # figures of a budget that are printed one by one
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``visformer bench``."""
+def _parser() -> argparse.ArgumentParser:
+    """Return the parser of the command's options."""
+    parser = argparse.ArgumentParser("python -m tests.bench", description=__doc__)
     groups = "; ".join(
         f"{name} {', '.join(map(str, group))}" for name, group in GROUPS.items()
     )
-    parser.add_argument("--json", action="store_true", help=_("print JSON"))
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument(
         "--all",
         action="store_true",
-        help=_("print every figure, also where a budget has more than {n}", n=FEW),
+        help=f"print every figure, also where a budget has more than {FEW}",
     )
     parser.add_argument(
         "--against",
         metavar="OLD.json",
-        help=_("name beside each figure what an earlier run printed with --json"),
+        help="name beside each figure what an earlier run printed with --json",
     )
     parser.add_argument(
         "--only",
         metavar="N,N",
-        help=_("numbers of the budgets to measure ({groups})", groups=groups),
+        help=f"numbers of the budgets to measure ({groups})",
         default="",
     )
+    return parser
 
 
 def measured() -> list[int]:
@@ -65,15 +69,23 @@ def measured() -> list[int]:
     return sorted(number for group in GROUPS.values() for number in group)
 
 
-def run(options: argparse.Namespace) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, and print a summary and the figures; a terminal shows how far it is.
 
-    Returns 0 even if a budget is missed, 1 if a measurement failed. Raises InputError
-    for unknown numbers of budgets, and for a file that is no earlier run.
+    Returns 0 even if a budget is missed, 1 if a measurement failed. Exits with 2 for
+    unknown numbers of budgets, and for a file that is no earlier run.
     """
-    budgets = _budgets(options.only)
-    before = _earlier(options.against) if options.against else {}
-    # inherited by the processes: Qt warns about what its platforms lack
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    try:
+        budgets = _budgets(options.only)
+        before = _earlier(options.against) if options.against else {}
+    except ValueError as error:
+        parser.error(str(error))
+    # inherited by the processes: as the program sets them, and Qt warns about what its
+    # platforms lack
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     os.environ.setdefault("QT_LOGGING_RULES", "default.warning=false")
     figures: list[Measurement] = []
     told = sys.stderr if sys.stderr and sys.stderr.isatty() else None
@@ -108,26 +120,22 @@ def report(
     }
     missed = [str(budget) for budget, all_met in met.items() if False in all_met]
     absent = [str(budget) for budget, all_met in met.items() if None in all_met]
-    yield _("Budgets met: {n} of {all}", n=sum(map(all, met.values())), all=len(met))
+    yield f"Budgets met: {sum(map(all, met.values()))} of {len(met)}"
     if missed:
-        yield _("Missed: {budgets}", budgets=", ".join(missed))
+        yield f"Missed: {', '.join(missed)}"
     if absent:
-        yield _("Not all measured: {budgets}", budgets=", ".join(absent))
+        yield f"Not all measured: {', '.join(absent)}"
     for budget, group in budgets.items():
         shown = group
         if len(group) > FEW and not every:
             worst = max(group, key=_strain)
             shown = [one for one in group if not one.met or one is worst]
-            yield _(
-                "{budget:>3}  {n} figures, {met} met; the worst and the missed ones:",
-                budget=budget,
-                n=len(group),
-                met=met[budget].count(True),
-            )
+            count = f"{len(group)} figures, {met[budget].count(True)} met"
+            yield f"{budget:>3}  {count}; the worst and the missed ones:"
         for figure in shown:
             line, old = figure.line(), before.get((budget, figure.what))
             if old is not None:
-                line += "  " + _("before: {old:.3g} {unit}", old=old, unit=figure.unit)
+                line += "  " + f"before: {old:.3g} {figure.unit}"
             yield line
 
 
@@ -148,9 +156,7 @@ def _earlier(path: str) -> Before:
         named = [(row["budget"], row["what"]) for row in rows]
         return dict(zip(named, values, strict=True))
     except (OSError, ValueError, KeyError, TypeError):
-        raise InputError(
-            "{file} is not what “visformer bench --json” prints.", file=path
-        ) from None
+        raise ValueError(f"{path} is not what --json prints.") from None
 
 
 def _budgets(only: str) -> set[int]:
@@ -161,11 +167,8 @@ def _budgets(only: str) -> set[int]:
     parts = [part.strip() for part in only.split(",")]
     wrong = [part for part in parts if not part.isdigit() or int(part) not in known]
     if wrong:
-        raise InputError(
-            "“{number}” is not a budget. Choose from {choices}.",
-            number=wrong[0],
-            choices=", ".join(map(str, known)),
-        )
+        choices = ", ".join(map(str, known))
+        raise ValueError(f"“{wrong[0]}” is not a budget. Choose from {choices}.")
     return {int(part) for part in parts}
 
 
@@ -184,6 +187,6 @@ def measure(budgets: set[int]) -> Iterator[Measurement]:
 
 def _figures(name: str, budget: int) -> list[Measurement]:
     """Measure one budget; runs in a separate process."""
-    module = importlib.import_module(f"visformer.bench.time_{name}")
+    module = importlib.import_module(f"tests.bench.time_{name}")
     benchmarks: dict[int, Callable[[], list[Measurement]]] = module.BENCHMARKS
     return benchmarks[budget]()

@@ -15,14 +15,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from tests.bench.measurements import Measurement, seconds, take_turns
+from tests.bench.time_decoding import SHAPES, random_checkpoint
 from visformer import paths
-from visformer.bench.measurements import Measurement, seconds, take_turns
-from visformer.bench.time_decoding import SHAPES, random_checkpoint
 from visformer.core.mask_rules import padded
 from visformer.core.model import Transformer
 from visformer.core.position_rules import sinusoidal
 from visformer.formats.layouts.native import read_native
-from visformer.language import _
 from visformer.training.loop import (
     Example,
     Trainer,
@@ -199,9 +198,7 @@ def against(
         "threads": torch.get_num_threads(),
     }
     device = trainer.device.type
-    note = _(
-        "{device}; visformer also clips gradients and averages weights", device=device
-    )
+    note = f"{device}; visformer also clips gradients and averages weights"
     return Measurement(22, what, turns.faster, "x", "at least", 1.0, parts, note)
 
 
@@ -214,11 +211,11 @@ def training() -> list[Measurement]:
     tokens = TrainingOptions().batch_tokens
     data = synthetic(config.target_vocabulary, BATCHES * tokens // SHORTEST)
     chosen = batched(data, tokens)[:BATCHES]
-    single = _(
+    single = (
         "training tokens per second in the bundled model's shape, relative to "
         "nn.Transformer in float32"
     )
-    half = _(
+    half = (
         "training tokens per second in the bundled model's shape, relative to "
         "nn.Transformer in bfloat16"
     )
@@ -259,10 +256,7 @@ def watched_pass(config: ModelConfig, most: float, name: str) -> Measurement:
 
     turns = take_turns(lambda: seconds(watched), lambda: seconds(plain), rounds=5)
     parts = turns.milliseconds("watched", "plain")
-    what = _(
-        "a watched pass of 64 + 64 tokens, relative to the plain one: {shape}",
-        shape=name,
-    )
+    what = f"a watched pass of 64 + 64 tokens, relative to the plain one: {name}"
     return Measurement(28, what, turns.slower, "x", "at most", most, parts)
 
 
@@ -296,7 +290,7 @@ def watched_training(config: ModelConfig, tokens: int) -> Measurement:
         )
     share = 100 * turns.slower / EVERY
     parts = turns.milliseconds("a Trace", "a training step")
-    what = _("time that a Trace every 100 training steps adds")
+    what = "time that a Trace every 100 training steps adds"
     return Measurement(29, what, share, "%", "at most", MOST_SHARE, parts)
 
 

@@ -17,20 +17,19 @@ from typing import Any
 
 from PySide6.QtCore import QEventLoop, QTimer
 
-from visformer import paths
-from visformer.bench.measurements import Measurement, seconds, take_turns
-from visformer.bench.time_opening import status
-from visformer.bench.time_starting import started
-from visformer.bench.time_tabs import (
+from tests.bench.measurements import Measurement, seconds, take_turns
+from tests.bench.time_opening import status
+from tests.bench.time_starting import started
+from tests.bench.time_tabs import (
     SENTENCE,
     look_at_all,
     shown_app,
     translated,
     wait_for,
 )
-from visformer.bench.windows import attention_of, wait_until
+from tests.bench.windows import attention_of, wait_until
+from visformer import paths
 from visformer.engine.messages import Event, Finished, Opened
-from visformer.language import _
 from visformer.ui.window.window import MainWindow
 
 ROUNDS, LONG, SHORTER = 5, 4096, 1024
@@ -50,7 +49,7 @@ import gc
 gc.disable()  # as the command line does, and so is the next
 from visformer.program.plain_imports import import_plainly
 import_plainly()
-from visformer.bench.time_long import tell_toured
+from tests.bench.time_long import tell_toured
 tell_toured()
 """
 
@@ -78,7 +77,7 @@ def live() -> list[Measurement]:
 
             turns = take_turns(ours, lambda: pool.apply(alone, (text,)), rounds=ROUNDS)
     parts = turns.milliseconds("live", "alone")
-    what = _("time of decoding into the live window relative to alone: bundled model")
+    what = "time of decoding into the live window relative to alone: bundled model"
     return [Measurement(6, what, turns.slower, "x", "at most", 1.5, parts)]
 
 
@@ -151,7 +150,7 @@ def write_model(shape: str, tokens: int, to: Path) -> None:
         config["model"]["max_positions"] = tokens
         (to / "config.json").write_text(json.dumps(config))
         return
-    from visformer.bench.time_decoding import SHAPES, random_checkpoint
+    from tests.bench.time_decoding import SHAPES, random_checkpoint
     from visformer.formats.layouts.native import TokenizerFiles, write_native
 
     made = random_checkpoint(**SHAPES[shape], max_positions=tokens)
@@ -193,10 +192,12 @@ def long_source(shape: str, must: float) -> list[Measurement]:
         own, kept = status("VmRSS"), status("VmRSS") + engine
     bare = memory_of("pyqtgraph") + memory_of("torch")
     facts = {"n": LONG, "shape": shape}
-    what = _("source of {n:,} tokens, first picture: {shape}", **facts)
-    head = _("source of {n:,} tokens, another head: {shape}", **facts)
-    memory = _(
-        "source of {n:,} tokens, memory beyond imports after a tour: {shape}", **facts
+    what = "source of {n:,} tokens, first picture: {shape}".format(**facts)
+    head = "source of {n:,} tokens, another head: {shape}".format(**facts)
+    memory = (
+        "source of {n:,} tokens, memory beyond imports after a tour: {shape}".format(
+            **facts
+        )
     )
     parts = {
         "window MB": own / MB,
@@ -221,9 +222,13 @@ def shorter_source() -> list[Measurement]:
         ]
     facts = {"n": SHORTER, "shape": "small"}
     figures = (
-        (_("source of {n:,} tokens, another head: {shape}", **facts), head, 50),
-        (_("source of {n:,} tokens, every head: {shape}", **facts), first, 600),
-        (_("source of {n:,} tokens, every head again: {shape}", **facts), again, 50),
+        ("source of {n:,} tokens, another head: {shape}".format(**facts), head, 50),
+        ("source of {n:,} tokens, every head: {shape}".format(**facts), first, 600),
+        (
+            "source of {n:,} tokens, every head again: {shape}".format(**facts),
+            again,
+            50,
+        ),
     )
     return [
         Measurement(11, what, 1e3 * taken, "ms", "at most", must)
@@ -284,9 +289,7 @@ def newer_sentence(shape: str) -> Measurement:
             window.translate(newer)
             wait_until(lambda: _newer(window, newer))  # noqa: B023
             times.append(time.perf_counter() - began)
-    what = _(
-        "a newer sentence while {n:,} tokens are encoded: {shape}", n=LONG, shape=shape
-    )
+    what = f"a newer sentence while {LONG:,} tokens are encoded: {shape}"
     value, parts = 1e3 * statistics.median(times), {"longest ms": 1e3 * max(times)}
     return Measurement(24, what, value, "ms", "at most", 200, parts)
 
@@ -303,7 +306,7 @@ def tour() -> list[Measurement]:
     """Measure the window's own memory after all tabs and pages were looked at."""
     kept: int = started(_TOUR).line["bytes"]
     bare = memory_of(_QT)
-    what = _("memory of the window after a tour of all tabs, beyond a bare plot's")
+    what = "memory of the window after a tour of all tabs, beyond a bare plot's"
     parts = {"window MB": kept / MB, "bare plot MB": bare / MB}
     return [Measurement(27, what, (kept - bare) / MB, "MB", "at most", 90, parts)]
 

@@ -18,12 +18,11 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
+from tests.bench.measurements import Measurement, take_turns
 from visformer import paths
-from visformer.bench.measurements import Measurement, take_turns
 from visformer.engine.handle import Engine
 from visformer.engine.messages import Event, Open, Opened, Refused
 from visformer.errors import InputError
-from visformer.language import _
 
 PACKAGE = Path(paths.__file__).parent
 WINDOW_ROUNDS, ENGINE_ROUNDS = 7, 5
@@ -134,7 +133,7 @@ def started(program: str, *arguments: str) -> ProcessRun:
         seconds = time.perf_counter() - began
         _output, errors = child.communicate()
     if child.returncode or not line:
-        reason = (errors.strip().splitlines() or [_("it printed nothing")])[-1]
+        reason = (errors.strip().splitlines() or ["it printed nothing"])[-1]
         raise InputError("The measured process failed: {reason}", reason=reason)
     return ProcessRun(seconds, json.loads(line))
 
@@ -154,17 +153,17 @@ def window() -> list[Measurement]:
     return [
         Measurement(
             14,
-            _("time to the first painted picture, relative to a bare pyqtgraph window"),
+            "time to the first painted picture, relative to a bare pyqtgraph window",
             turns.slower,
             "x",
             "at most",
             1.8,
             turns.milliseconds("visformer", "bare window"),
-            _("a window without saved settings; the engine starts in parallel"),
+            "a window without saved settings; the engine starts in parallel",
         ),
         Measurement(
             14,
-            _("paints of the window until the first attention picture"),
+            "paints of the window until the first attention picture",
             float(max(line["paints"] for line in lines)),
             "paints",
             "at most",
@@ -172,7 +171,7 @@ def window() -> list[Measurement]:
         ),
         Measurement(
             14,
-            _("starts of the window that imported torch"),
+            "starts of the window that imported torch",
             float(sum(line["torch"] for line in lines)),
             "starts",
             "at most",
@@ -239,7 +238,7 @@ def engine() -> list[Measurement]:
     return [
         Measurement(
             15,
-            _(
+            (
                 "time until the engine can decode, relative to importing torch and "
                 "reading the weights"
             ),
@@ -251,7 +250,7 @@ def engine() -> list[Measurement]:
         ),
         Measurement(
             15,
-            _("engines that tried to import transformers"),
+            "engines that tried to import transformers",
             float(tried),
             "engines",
             "at most",

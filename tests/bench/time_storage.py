@@ -12,14 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.bench.measurements import Measurement
+from tests.bench.random_trace import random_facts, random_recording
+from tests.bench.time_starting import next_event
 from visformer import paths
-from visformer.bench.measurements import Measurement
-from visformer.bench.random_trace import random_facts, random_recording
-from visformer.bench.time_starting import next_event
 from visformer.engine.handle import Engine
 from visformer.engine.messages import Decode, Event, Finished, Open, Opened
 from visformer.engine.mirror import Decoded
-from visformer.language import _
 from visformer.values.facts import ModelFacts
 from visformer.values.trace import Trace
 
@@ -134,17 +133,17 @@ def _memory_figure(what: str, trace: Trace, note: str) -> Measurement:
 def memory() -> list[Measurement]:
     """Measure the memory of the Traces of two models."""
     opus = random_recording(OPUS, 64, 64, limit=178).trace()
-    note = _("counts written rows; those reserved for later steps are listed apart")
+    note = "counts written rows; those reserved for later steps are listed apart"
     return [
         _memory_figure(
-            _("memory of a Trace relative to its raw minimum, bundled model"),
+            "memory of a Trace relative to its raw minimum, bundled model",
             decoded(SENTENCE),
             note,
         ),
         _memory_figure(
-            _("memory of a Trace relative to its raw minimum, opus"),
+            "memory of a Trace relative to its raw minimum, opus",
             opus,
-            _("random numbers; {note}", note=note),
+            f"random numbers; {note}",
         ),
     ]
 

@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from tests.bench.measurements import Clock, Measurement, Turns, seconds, take_turns
 from visformer import paths
-from visformer.bench.measurements import Clock, Measurement, Turns, seconds, take_turns
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
 from visformer.core.generation import Generation
@@ -33,7 +33,6 @@ from visformer.core.packed import Affine
 from visformer.formats.layouts.marian import MARIAN
 from visformer.formats.loading import build
 from visformer.formats.names import their_name
-from visformer.language import _
 from visformer.values.trace import Trace
 
 SOURCE, STEPS, ROUNDS = 64, 30, 5
@@ -73,10 +72,9 @@ def against_generate(
     shape: str, sizes: dict[str, int], must: float, steps: int = STEPS
 ) -> Measurement:
     """Compare a shape's step with transformers'."""
-    what = _(
+    what = (
         "speed of a step, everything kept, relative to transformers with attentions: "
-        "{shape}",
-        shape=shape,
+        f"{shape}"
     )
     checkpoint, source = prepared(sizes)
     absent = functools.partial(Measurement, 1, what, None, "x", "at least", must)
@@ -86,9 +84,7 @@ def against_generate(
         return absent(note=str(error))
     far = _difference(Decoding(checkpoint, source, limit=9).finish(), peer, source)
     if far > TOLERANCE:
-        return absent(
-            note=_("the peer's attention differs by {difference:.1g}", difference=far)
-        )
+        return absent(note=f"the peer's attention differs by {far:.1g}")
     turns = _turns(checkpoint, source, steps, lambda n: generate(peer, source, n))
     parts = turns.milliseconds("step", "its step", steps)
     parts["largest difference of a weight"] = far
@@ -105,10 +101,9 @@ def against_translate(
     shape: str, sizes: dict[str, int], must: float, steps: int = STEPS
 ) -> Measurement:
     """Compare a shape's step with CTranslate2's."""
-    what = _(
+    what = (
         "speed of a step, everything kept, relative to CTranslate2 with one attention: "
-        "{shape}",
-        shape=shape,
+        f"{shape}"
     )
     checkpoint, source = prepared(sizes)
     absent = functools.partial(Measurement, 2, what, None, "x", "at least", must)
@@ -119,7 +114,7 @@ def against_translate(
             return absent(note=str(error))
     own = [step.id for step in Decoding(checkpoint, source, limit=9).finish().steps]
     if translate(peer, source, 9) != own:
-        return absent(note=_("the peer chooses other tokens"))
+        return absent(note="the peer chooses other tokens")
     turns = _turns(checkpoint, source, steps, lambda n: translate(peer, source, n))
     parts = turns.milliseconds("step", "its step", steps)
     return Measurement(2, what, turns.faster, "x", "at least", must, parts)
@@ -195,7 +190,7 @@ def against_reading(sizes: dict[str, int], steps: int = STEPS) -> Measurement:
     fastest = max(turns, key=lambda name: turns[name].slower)
     parts = turns[fastest].milliseconds("step", fastest)
     parts["MB of weights"] = sum(one.weight.numel() for one in matrices) * 4 / 1e6
-    what = _("time of a step relative to the fastest products of its weights: opus")
+    what = "time of a step relative to the fastest products of its weights: opus"
     slower = turns[fastest].slower
     return Measurement(3, what, slower, "x", "at most", 1.7, parts)
 
@@ -221,9 +216,8 @@ def against_decoding(sizes: dict[str, int], tokens: int = 64) -> Measurement:
         one_pass, lambda: timed_steps(checkpoint, source, tokens), rounds=ROUNDS
     )
     parts = turns.milliseconds("pass", "steps")
-    what = _(
-        "speed of {n} known tokens in one pass relative to decoding them: small",
-        n=tokens,
+    what = (
+        f"speed of {tokens} known tokens in one pass relative to decoding them: small"
     )
     return Measurement(17, what, turns.faster, "x", "at least", 4, parts)
 
@@ -244,7 +238,7 @@ def beside_work() -> list[Measurement]:
 
     turns = take_turns(beside, alone, rounds=ROUNDS)
     parts = turns.milliseconds("beside", "alone", LONG)
-    what = _("time of a step beside two busy processes relative to alone: small")
+    what = "time of a step beside two busy processes relative to alone: small"
     return [Measurement(18, what, turns.slower, "x", "at most", 2.5, parts)]
 
 
@@ -298,11 +292,9 @@ def growth_with_length(
         parts[f"calls at {length}"] = calls(checkpoint, source)
     parts["attention ms"] = 1e3 * (added[1] - added[0])
     grown = (times[long] - times[short]) / (added[1] - added[0])
-    what = _(
-        "growth of a step from {short:,} to {long:,} source tokens relative to its "
-        "attention's",
-        short=short,
-        long=long,
+    what = (
+        f"growth of a step from {short:,} to {long:,} source tokens relative to its "
+        "attention's"
     )
     return Measurement(19, what, grown, "x", "at most", 1.5, parts)
 
@@ -343,10 +335,10 @@ def calls(checkpoint: Checkpoint, source: list[int]) -> int:
 
 def on_gpu() -> list[Measurement]:
     """Time a step on a GPU, in turn with transformers' there."""
-    what = _("wall time of a step on a GPU, everything kept: opus")
+    what = "wall time of a step on a GPU, everything kept: opus"
     absent = functools.partial(Measurement, 21, what, None, "ms", "at most", 1.5)
     if not torch.cuda.is_available():
-        return [absent(note=_("there is no GPU that CUDA can use"))]
+        return [absent(note="there is no GPU that CUDA can use")]
     checkpoint, source = prepared(SHAPES["opus"])
     try:
         peer = transformers_marian(checkpoint).to("cuda")
@@ -379,7 +371,7 @@ class MissingPeer(Exception):
     """A peer is not installed."""
 
     def __init__(self, package: str) -> None:
-        super().__init__(_("needs {package}: pip install '.[bench]'", package=package))
+        super().__init__(f"needs {package}: pip install '.[dev]'")
 
 
 def imported(package: str) -> Any:
@@ -435,7 +427,7 @@ def transformers_marian(checkpoint: Checkpoint) -> Any:
     keys = model.load_state_dict(tensors, strict=False)
     absent = [name for name in keys.missing_keys if "embed_" not in name]
     if keys.unexpected_keys or absent:
-        raise RuntimeError(_("the peer's weights differ: {keys}", keys=keys))
+        raise RuntimeError(f"the peer's weights differ: {keys}")
     model.set_attn_implementation("eager")
     return model.eval()
 

@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from visformer.language import N_, _
-
 Clock = Callable[[], float]
 Bound = Literal["at least", "at most"]
 
@@ -21,7 +19,7 @@ class Measurement:
 
     ``value`` is None if it could not be measured; ``note`` then gives the reason.
     ``parts`` are the numbers it was computed from, such as the milliseconds of both
-    sides of a ratio; their names are also keys in JSON and are not translated.
+    sides of a ratio; their names are also keys in JSON.
     """
 
     budget: int
@@ -47,39 +45,13 @@ class Measurement:
     def line(self) -> str:
         """Describe the figure in one line."""
         if self.value is None:
-            return _(
-                "{budget:>3}  {what}: not measured ({reason})",
-                budget=self.budget,
-                what=self.what,
-                reason=self.note,
-            )
-        line = _(
-            _LINES[self.bound, bool(self.met)],
-            budget=self.budget,
-            what=self.what,
-            value=self.value,
-            must=self.must,
-            unit=self.unit,
-        )
+            return f"{self.budget:>3}  {self.what}: not measured ({self.note})"
+        verdict = "met" if self.met else "MISSED"
+        bound = f"{self.bound} {self.must:g} {self.unit}: {verdict}"
+        line = f"{self.budget:>3}  {self.what}: {self.value:.3g} {self.unit} ({bound})"
         parts = ", ".join(f"{name} {amount:.4g}" for name, amount in self.parts.items())
         details = "; ".join(text for text in (parts, self.note) if text)
         return f"{line}  [{details}]" if details else line
-
-
-_LINES: dict[tuple[Bound, bool], str] = {  # by the bound, and whether it is met
-    ("at least", True): N_(
-        "{budget:>3}  {what}: {value:.3g} {unit} (at least {must:g} {unit}: met)"
-    ),
-    ("at least", False): N_(
-        "{budget:>3}  {what}: {value:.3g} {unit} (at least {must:g} {unit}: MISSED)"
-    ),
-    ("at most", True): N_(
-        "{budget:>3}  {what}: {value:.3g} {unit} (at most {must:g} {unit}: met)"
-    ),
-    ("at most", False): N_(
-        "{budget:>3}  {what}: {value:.3g} {unit} (at most {must:g} {unit}: MISSED)"
-    ),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +119,8 @@ def spread(
     paced = [taken / pace for taken, pace in zip(times, paces, strict=True)]
     pace, parts = statistics.median(paces), {"times": float(len(times))}
     figures = (
-        (_("{what}, median", what=what), statistics.median, median),
-        (_("{what}, 95th percentile", what=what), _most, most),
+        (f"{what}, median", statistics.median, median),
+        (f"{what}, 95th percentile", _most, most),
     )
     return [
         at_pace(budget, name, (of(times), of(paced)), pace, must, parts)

@@ -13,9 +13,8 @@ from typing import Any
 import torch
 
 import visformer
-from visformer import paths
-from visformer.bench.measurements import Measurement, seconds, take_turns
-from visformer.bench.time_decoding import (
+from tests.bench.measurements import Measurement, seconds, take_turns
+from tests.bench.time_decoding import (
     SHAPES,
     MissingPeer,
     generate,
@@ -25,10 +24,10 @@ from visformer.bench.time_decoding import (
     random_checkpoint,
     random_source,
 )
+from visformer import paths
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
 from visformer.core.translation import translate
-from visformer.language import _
 
 ROUNDS, PICTURES, TOKENS, STEPS = 3, 9, 64, 16
 PARTS = (  # of 500 sentences
@@ -68,11 +67,8 @@ def against_peers(
         "CTranslate2": (0.8, _by_ctranslate2),
     }
     for name, (must, make) in musts.items():
-        what = _(
-            "speed of {n} lines translated relative to {peer}, beams: {beams}",
-            n=len(lines),
-            peer=name,
-            beams=beams,
+        what = (
+            f"speed of {len(lines)} lines translated relative to {name}, beams: {beams}"
         )
         absent = partial(Measurement, 25, what, None, "x", "at least", must)
         try:
@@ -184,7 +180,7 @@ def _by_ctranslate2(checkpoint: Checkpoint, beams: int) -> Translates:
 def folder_steps() -> list[Measurement]:
     """Compare a step of a folder with transformers' own, with attentions."""
     torch.set_num_threads(1)
-    what = _("time of a step of a T5 folder relative to transformers' own: small")
+    what = "time of a step of a T5 folder relative to transformers' own: small"
     try:
         transformers = imported("transformers")
     except MissingPeer as error:
@@ -238,7 +234,7 @@ def pictures() -> list[Measurement]:
         seconds(lambda: visformer.render(trace), time.perf_counter)
         for _picture in range(1 + PICTURES)
     ]
-    what = _("visformer.render, each picture after the first")
+    what = "visformer.render, each picture after the first"
     value, parts = 1e3 * statistics.median(others), {"first ms": 1e3 * first}
     return [Measurement(26, what, value, "ms", "at most", 150, parts)]
 
@@ -246,7 +242,7 @@ def pictures() -> list[Measurement]:
 def heads() -> list[Measurement]:
     """Measure the importance of all heads in wall time, on all cores."""
     checkpoint = visformer.load(paths.checkpoint(), device="cpu")
-    what = _("importance of all heads of the bundled model on one pair")
+    what = "importance of all heads of the bundled model on one pair"
     times = [
         seconds(lambda: visformer.importance(checkpoint, SENTENCE), time.perf_counter)
         for _time in range(ROUNDS)
@@ -258,7 +254,7 @@ def page() -> list[Measurement]:
     """Measure the web page of a run, and the processor time until it is made."""
     trace, pages = _run(), list[str]()
     taken = seconds(lambda: pages.append(visformer.to_html(trace)))
-    what = _("web page of a run, {n} + {n} tokens, 32 heads", n=TOKENS)
+    what = f"web page of a run, {TOKENS} + {TOKENS} tokens, 32 heads"
     size = len(pages[0].encode()) / 1e6
     return [
         Measurement(32, what, size, "MB", "at most", 2),

@@ -28,11 +28,10 @@ from PySide6.QtGui import QMouseEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
 
+from tests.bench.measurements import Measurement, at_pace, quantile, spread
+from tests.bench.windows import Pace, application, settle, wait_until
 from visformer.app import App
-from visformer.bench.measurements import Measurement, at_pace, quantile, spread
-from visformer.bench.windows import Pace, application, settle, wait_until
 from visformer.engine.messages import Event, Finished, Opened, Refused
-from visformer.language import N_, _
 from visformer.pictures.computation.stages import PAGES, STAGES
 from visformer.pictures.selection import AttentionCell
 from visformer.program.ahead import later
@@ -57,13 +56,13 @@ REFERENCE = (
 CTRL, SHIFT = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.ShiftModifier
 NONE = Qt.KeyboardModifier.NoModifier
 SORTS: dict[str, tuple[Qt.Key, Qt.Key, Qt.KeyboardModifier]] = {
-    N_("one step back and forward"): (Qt.Key.Key_Left, Qt.Key.Key_Right, NONE),
-    N_("first and last step"): (Qt.Key.Key_Home, Qt.Key.Key_End, NONE),
-    N_("another head"): (Qt.Key.Key_Right, Qt.Key.Key_Left, CTRL),
-    N_("another layer"): (Qt.Key.Key_Up, Qt.Key.Key_Down, CTRL),
-    N_("another cell"): (Qt.Key.Key_Left, Qt.Key.Key_Right, SHIFT),
+    "one step back and forward": (Qt.Key.Key_Left, Qt.Key.Key_Right, NONE),
+    "first and last step": (Qt.Key.Key_Home, Qt.Key.Key_End, NONE),
+    "another head": (Qt.Key.Key_Right, Qt.Key.Key_Left, CTRL),
+    "another layer": (Qt.Key.Key_Up, Qt.Key.Key_Down, CTRL),
+    "another cell": (Qt.Key.Key_Left, Qt.Key.Key_Right, SHIFT),
 }
-HOVER = N_("the mouse over a map")
+HOVER = "the mouse over a map"
 HELD, HELD_EVERY = 120, 0.02  # repeats of a held arrow key, seconds between them
 FAR = 15  # keys forward, then the same number back
 SENTENCE = "The animal didn't cross the street because it was too tired. "
@@ -189,14 +188,14 @@ def measured(
             def move(at: int) -> None:
                 _hover(canvas, at)  # noqa: B023
 
-            yield from _spread(subject, view, move, f"{name}: {_(HOVER)}", presses)
+            yield from _spread(subject, view, move, f"{name}: {HOVER}", presses)
         yield from _hold(subject, view, name, held)
     shown = window.session.state.stage
     window.session.set(tab="computation")
     view = window.tabs.view("computation")
     for stage in (one for one in STAGES if one.name != shown):
         window.session.set(stage=stage.name)
-        name = f"{_(PAGES[stage.page])} > {_(stage.title)}"
+        name = f"{PAGES[stage.page]} > {stage.title}"
         yield from _changes(subject, view, name, presses)
     subject.pace.close()
 
@@ -212,7 +211,7 @@ def _changes(
         def press(at: int) -> None:
             QTest.keyClick(window, other if at % 2 else one, modifier)  # noqa: B023
 
-        yield from _spread(subject, view, press, f"{place}: {_(sort)}", presses)
+        yield from _spread(subject, view, press, f"{place}: {sort}", presses)
         _look_inside(window)
 
 
@@ -246,18 +245,18 @@ def _hold(
     )
     taken = time.perf_counter() - began
     if window.session.state.step != end:
-        raise RuntimeError(_("a held arrow ended at another step"))
+        raise RuntimeError("a held arrow ended at another step")
     parts = {"ms": 1e3 * taken, "paints": float(refreshes.count - seen)}
     yield Measurement(
         10,
-        _("{place}: {n} keys of a held arrow, time", place=place, n=keys),
+        f"{place}: {keys} keys of a held arrow, time",
         taken / (keys * HELD_EVERY),
         "x",
         "at most",
         1.05,
         parts,
     )
-    what = _("{place}: longest turn of the event loop while it is held", place=place)
+    what = f"{place}: longest turn of the event loop while it is held"
     slower = pace.now()
     yield at_pace(7, what, (longest, longest / slower), slower, 50, {})
 
@@ -272,9 +271,9 @@ def places(window: MainWindow) -> list[tuple[View, str, str]]:
     found = []
     for kind in views.VIEWS:
         view = window.tabs.view(kind.name)
-        title = _(kind.title)
+        title = kind.title
         found += [
-            (view, page.name, f"{title} > {_(page.title)}") for page in view.pages
+            (view, page.name, f"{title} > {page.title}") for page in view.pages
         ] or [(view, "", title)]
     return found
 
@@ -396,8 +395,8 @@ def worst_gaps(
     """
     often = {name: quantile(times, 0.95) for name, times in gaps.items()}
     once = {name: max(times) for name, times in gaps.items()}
-    usual = _("gap of the event loop, 95th percentile of the worst phase")
-    longest = _("gap of the event loop, longest of the worst phase")
+    usual = "gap of the event loop, 95th percentile of the worst phase"
+    longest = "gap of the event loop, longest of the worst phase"
     figures = []
     for what, taken, must in ((usual, often, 10), (longest, once, 50)):
         paced = {name: seconds / paces[name] for name, seconds in taken.items()}

@@ -1,1 +1,0 @@
-"""``visformer bench``: the speed of Visformer on this computer, compared with peers."""
