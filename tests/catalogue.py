@@ -2,11 +2,12 @@
 
 The templates are read with ``ast``: Babel's own reader misses calls within others.
 
-Writes ``visformer.pot``, every template of the package, and ``en_XA``, a language for
-tests: English with accents, longer, in brackets. The other languages keep their
+Writes ``visformer.pot``, every template of the package. The languages keep their
 translations, get new templates and lose those that are gone. Each ``.mo`` is compiled
 from its ``.po``. A place in the code is a file without a line, which would change with
-every line above it. No file contains dates or a version of Babel.
+every line above it. No file contains dates or a version of Babel. ``en_XA`` is a
+language for tests, made when they ask for it: English with accents, longer, in
+brackets.
 """
 
 from __future__ import annotations
@@ -143,8 +144,7 @@ def translations() -> list[Path]:
 def read(path: Path) -> Catalog:
     """Read a ``.po`` or the ``.pot``."""
     name = None if path == SOURCE else path.parent.parent.name
-    # what Babel does not know as a language has the plural forms of English
-    locale = "en" if name in (None, PSEUDO) else name
+    locale = name or "en"
     text = io.BytesIO(path.read_bytes())
     made = _Sentences(locale=locale, header_comment="", fuzzy=False)
     for message in sentences(read_po(text, locale=locale)):
@@ -176,10 +176,7 @@ def compiled(catalogue: Catalog) -> bytes:
 def main() -> None:
     """Write all files of the catalogue anew."""
     every = templates()
-    own = LANGUAGES / PSEUDO / "LC_MESSAGES" / f"{language.DOMAIN}.po"
-    own.parent.mkdir(parents=True, exist_ok=True)
     SOURCE.write_bytes(written(every))
-    own.write_bytes(written(pseudo()))
     for path in translations():
         catalogue = read(path)
         catalogue.update(every, no_fuzzy_matching=True)

@@ -8,8 +8,11 @@ import re
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 
-from tests.catalogue import ACCENTED, CLOSE, OPEN, compiled, pseudo
+import pytest
+
+from tests.catalogue import ACCENTED, CLOSE, OPEN, PSEUDO, compiled, pseudo
 from visformer import language
 
 WORD = re.compile(r"[A-Za-z]{2,}")
@@ -38,6 +41,14 @@ class Unmarked(gettext.NullTranslations):
 @cache
 def _compiled() -> bytes:
     return compiled(pseudo())
+
+
+def install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let ``language.use(PSEUDO)`` find the pseudo-language, which no wheel has."""
+    path = folder / PSEUDO / "LC_MESSAGES" / f"{language.DOMAIN}.mo"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(_compiled())
+    monkeypatch.setattr(language, "resource", lambda name: folder)
 
 
 @contextmanager

@@ -21,8 +21,9 @@ import pytest
 
 import visformer
 from tests.browser import chromium, in_browser, needs_chromium
-from tests.catalogue import OPEN
+from tests.catalogue import OPEN, PSEUDO
 from tests.general_traces import Shape, any_trace
+from tests.pseudo import install
 from tests.traces import fed, make_trace
 from visformer import language
 from visformer.errors import InputError
@@ -385,9 +386,12 @@ def test_a_session_opens_where_it_was_looked_at(tmp_path: Path) -> None:
     )
 
 
-def test_all_words_are_of_the_language() -> None:
+def test_all_words_are_of_the_language(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     trace = fed(make_trace(), {1: "reference"})
-    language.use("en_XA")
+    install(tmp_path, monkeypatch)
+    language.use(PSEUDO)
     try:
         page = web_page(trace)
     finally:
