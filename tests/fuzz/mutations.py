@@ -13,7 +13,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from visformer.training.growth import Field, read_fields, write_fields
+from tests.models.growth import Field, read_fields, write_fields
 
 Mutation = Callable[[bytes, Random], bytes]
 

@@ -115,23 +115,6 @@ def test_training_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
     assert after.tokenizer.encode_target(text) == before.tokenizer.encode_target(text)
 
 
-def test_a_start_grows_and_figures_are_added(tmp_path: Path) -> None:
-    data = write_pairs(tmp_path / "numbers.tsv")
-    few = {"data": data, "epochs": 1, "batch_tokens": 256, "valid": 20, "test": 9}
-    run({**TINY, **few, "out": tmp_path / "first", "vocabulary": 1000})
-    first = tmp_path / "first" / "checkpoint"
-    signs = {"source_language": "en", "target_language": "fr", "figures": 30}
-    options = {**few, **signs, "threads": 1, "device": "cpu", "grow": True}
-    lines = run({**options, "out": tmp_path / "second", "start": first})
-    assert "171 and 30 generated ones per epoch for training" in lines[1]
-    with pytest.raises(InputError, match="en, fr, zh"):
-        run({**options, "out": tmp_path / "o", "start": first, "target_language": ""})
-    with pytest.raises(InputError, match="Give --start"):
-        run({**options, "out": tmp_path / "other"})
-    with pytest.raises(InputError, match="not for a task"):
-        run({**TOY, "out": tmp_path / "toy", "figures": 3})
-
-
 def test_training_starts_only_where_it_can(tmp_path: Path) -> None:
     data = write_pairs(tmp_path / "numbers.tsv")
     toy = {**TOY, "out": tmp_path / "toy", "epochs": 1}

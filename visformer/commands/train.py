@@ -8,8 +8,8 @@ from visformer.language import N_, _
 # name, type, what it is and its default
 SETTINGS: tuple[tuple[str, type, str], ...] = (
     ("name", str, N_("name shown in the window (default: that of the data or task)")),
-    ("source-language", str, N_("en, fr or zh: for the model card and for --figures")),
-    ("target-language", str, N_("en, fr or zh: for the model card and for --figures")),
+    ("source-language", str, N_("en, fr or zh: for the model card")),
+    ("target-language", str, N_("en, fr or zh: for the model card")),
     ("licence", str, N_("licence of the data, for the model card")),
     ("alphabet", str, N_("letters of a task (default: a to z)")),
     ("shortest", int, N_("shortest string of a task (default: 1)")),
@@ -30,11 +30,6 @@ SETTINGS: tuple[tuple[str, type, str], ...] = (
     ),
     ("max-positions", int, N_("longest sentence, in tokens (default: 512)")),
     ("dropout", float, N_("dropout rate (default: 0.2; a task: 0.05)")),
-    (
-        "figures",
-        int,
-        N_("generated pairs with figures and names per epoch (default: 0)"),
-    ),
     (
         "sampling",
         float,
@@ -111,12 +106,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--start",
         type=Path,
         help=_("checkpoint to start from: its sizes, weights and tokenizer are kept"),
-    )
-    parser.add_argument(
-        "--grow",
-        action="store_true",
-        default=argparse.SUPPRESS,
-        help=_("add the characters and bytes that the tokenizer of --start lacks"),
     )
     parser.add_argument(
         "--post-norm",

@@ -32,8 +32,6 @@ from visformer.training.card import (
     summary,
     write_checkpoint,
 )
-from visformer.training.figures import Figures
-from visformer.training.growth import grow_model, grow_tokenizer
 from visformer.training.loop import (
     BEST,
     STATE,
@@ -52,15 +50,20 @@ from visformer.values.config import ModelConfig
 
 OPTIONS, CHECKPOINT, KEPT = "options.json", "checkpoint", "steps"
 Report = Callable[[str], None]
+# training pairs, seed -> pairs to add to each epoch
+PairMaker = Callable[[Sequence[Pair], int], prepare.GeneratedPairs]
 _LOOP = TrainingOptions()
 
 
-def train(options: TrainCommand, report: Report) -> None:
+def train(
+    options: TrainCommand, report: Report, *, generate: PairMaker | None = None
+) -> None:
     """Train with these options, or continue a run that was stopped in the same folder.
 
-    Creates ``checkpoint/`` in the folder, with a model card, and the held-out pairs.
-    Under ``torchrun`` every process calls this; only process 0 writes and reports.
-    Raises InputError for invalid options or data, or an unusable folder.
+    ``generate`` makes pairs that are added to those of each epoch. Creates
+    ``checkpoint/`` in the folder, with a model card, and the held-out pairs. Under
+    ``torchrun`` every process calls this; only process 0 writes and reports. Raises
+    InputError for invalid options or data, or an unusable folder.
     """
     check(options)
     if options.threads:
@@ -77,7 +80,7 @@ def train(options: TrainCommand, report: Report) -> None:
             )
             return
         start = read_start(options.start) if options.start else None
-        prepared = _prepare(options, start, tell)
+        prepared = _prepare(options, start, tell, generate)
         trainer = _trainer(options, prepared, start, device)
         tell(
             _(
@@ -174,7 +177,12 @@ _OTHER_OPTION = N_(
 )
 
 
-def _prepare(options: TrainCommand, start: Start | None, tell: Report) -> Prepared:
+def _prepare(
+    options: TrainCommand,
+    start: Start | None,
+    tell: Report,
+    generate: PairMaker | None,
+) -> Prepared:
     if options.task:
         prepared = prepare.toy(
             _task(options),
@@ -184,7 +192,7 @@ def _prepare(options: TrainCommand, start: Start | None, tell: Report) -> Prepar
             ends_source=_ends_source(options),
         )
     else:
-        prepared = _prepare_pairs(options, start, tell)
+        prepared = _prepare_pairs(options, start, tell, generate)
     if rank() == 0:
         for path, content in prepare.parts(options.out, prepared).items():
             write_whole(path, content)
@@ -215,7 +223,10 @@ def _task(options: TrainCommand) -> Task:
 
 
 def _prepare_pairs(
-    options: TrainCommand, start: Start | None, tell: Report
+    options: TrainCommand,
+    start: Start | None,
+    tell: Report,
+    generate: PairMaker | None,
 ) -> Prepared:
     pairs = read_pairs(options.data or Path())
     split = prepare.split(
@@ -228,7 +239,7 @@ def _prepare_pairs(
         longest=min(positions, options.batch_tokens),
         alpha=options.sampling,
         seed=options.seed,
-        generate=_figures(options, split.train),
+        generate=generate(split.train, options.seed) if generate else prepare.no_pairs,
         ends_source=_ends_source(options),
     )
 
@@ -236,30 +247,15 @@ def _prepare_pairs(
 def _sentencepiece(
     options: TrainCommand, pairs: Sequence[Pair], start: Start | None, tell: Report
 ) -> bytes:
-    """Return the tokenizer: the start's, grown or not, or one trained on the pairs."""
-    if start and not options.grow:
+    """Return the tokenizer: the start's, or one trained on the pairs."""
+    if start:
         return start.sentencepiece
     path = options.out / prepare.SENTENCEPIECE
     if not path.exists():
         size = options.vocabulary
-        tell(
-            _("Growing the tokenizer")
-            if start
-            else _("Training a tokenizer of {n:,} pieces", n=size)
-        )
-        content = prepare.train_sentencepiece(pairs, size)
-        if start:
-            content = grow_tokenizer(start.sentencepiece, content)
-        write_whole(path, content)
+        tell(_("Training a tokenizer of {n:,} pieces", n=size))
+        write_whole(path, prepare.train_sentencepiece(pairs, size))
     return path.read_bytes()
-
-
-def _figures(options: TrainCommand, pairs: Sequence[Pair]) -> prepare.GeneratedPairs:
-    if not options.figures:
-        return prepare.no_pairs
-    languages = options.source_language, options.target_language
-    figures = Figures(*languages, pairs, seed=options.seed)
-    return lambda epoch: figures.pairs(options.figures, epoch)
 
 
 def _trainer(
@@ -353,13 +349,6 @@ def counted_pairs(options: TrainCommand, prepared: Prepared) -> str:
         "valid": len(prepared.valid),
         "test": len(prepared.test),
     }
-    if options.figures:
-        return _(
-            "{train:,} and {made:,} generated ones per epoch for training, {valid:,} "
-            "for validation, {test:,} for the test",
-            made=options.figures,
-            **amounts,
-        )
     if options.task:
         return _(
             "{train:,} per epoch for training, {valid:,} for validation, {test:,} for "
@@ -499,15 +488,10 @@ def make_model(
     dropout: float,
     draw: Callable[[Transformer], None],
 ) -> Transformer:
-    """Return a model to train: one that ``draw`` initialises, or the start's weights.
-
-    With a start, only the vocabulary size, which may have grown, is taken from
-    ``config``.
-    """
-    begun = grow_model(start.model, config.target_vocabulary) if start else None
-    model = Transformer(begun.config if begun else config, dropout=dropout)
-    if begun:
-        model.load_state_dict(begun.state_dict())
+    """Return a model to train: the start's, or one that ``draw`` initialises."""
+    model = Transformer(start.model.config if start else config, dropout=dropout)
+    if start:
+        model.load_state_dict(start.model.state_dict())
     else:
         with torch.no_grad():
             draw(model)
@@ -529,7 +513,6 @@ class TrainCommand:
     task: TaskName | None = None
     layout: str = ""  # a tutorial's, whose model is trained; "" for Visformer's own
     start: Path | None = None  # checkpoint that provides sizes, weights and tokenizer
-    grow: bool = False  # add the characters that the start's tokenizer lacks
     name: str = ""  # shown; "" for that of the data or the task
     source_language: str = ""
     target_language: str = ""
@@ -546,7 +529,6 @@ class TrainCommand:
     max_positions: int = 512
     norm_first: bool = True  # pre-norm with a final norm
     dropout: float = 0.2
-    figures: int = 0  # generated pairs with names and numbers, added to each epoch
     sampling: float = 0.0  # alpha of subword regularisation; 0 disables it
     epochs: int = _LOOP.epochs
     batch_tokens: int = _LOOP.batch_tokens
@@ -587,11 +569,10 @@ OF_MODEL = (  # taken from the start, if there is one
     "norm_first",
 )
 OF_TASKS = ("task", "alphabet", "shortest", "longest", "examples")
-OF_PAIRS = ("vocabulary", "sampling", "figures", "grow")
+OF_PAIRS = ("vocabulary", "sampling")
 RANGES = {
     "examples": (1, 10_000_000),
     "vocabulary": (1000, 1_000_000),
-    "figures": (0, 10_000_000),
     "dropout": (0.0, 0.9),
     "sampling": (0.0, 10.0),
     "epochs": (1, 100_000),
@@ -627,10 +608,6 @@ def check(options: TrainCommand) -> None:
         raise InputError("--start is not for a task. Leave one of them out.")
     if options.layout:
         _check_layout(options)
-    if options.grow and not options.start:
-        raise InputError("--grow extends the tokenizer of --start. Give --start.")
-    if options.figures and options.task:
-        raise InputError("--figures is for pairs, not for a task. Leave it out.")
     for name, (low, high) in RANGES.items():
         value = getattr(options, name)
         if value is not None and not low <= value <= high:

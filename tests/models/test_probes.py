@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.models import tiny_checkpoint
-from tests.training import probes
-from tests.training.probes import by_category, in_words, missing, probe
+from tests.models import probes, tiny_checkpoint
+from tests.models.probes import by_category, in_words, missing, probe
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,7 @@ from random import Random
 
 import pytest
 
-from tests.training.probe_sentences import CHINESE, ENGLISH
-from visformer.errors import InputError
-from visformer.files import Pair
-from visformer.training.figures import (
+from tests.models.figures import (
     LANGUAGES,
     VALUES,
     Figures,
@@ -18,6 +15,8 @@ from visformer.training.figures import (
     sentences,
     whole,
 )
+from tests.models.probe_sentences import CHINESE, ENGLISH
+from visformer.files import Pair
 
 REAL = [
     Pair("I know Tom.", "Je connais Tom."),
@@ -56,7 +55,7 @@ def test_pairs_repeat_with_the_seed_and_differ_between_epochs() -> None:
     ("source", "target"), [("en", "de"), ("", "fr"), ("en", ""), ("fr", "fr")]
 )
 def test_other_languages_are_refused(source: str, target: str) -> None:
-    with pytest.raises(InputError, match="en, fr, zh"):
+    with pytest.raises(ValueError, match="en, fr, zh"):
         Figures(source, target, REAL, seed=1)
 
 

@@ -11,13 +11,14 @@ import string
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-from visformer.errors import InputError
 from visformer.files import Pair
-from visformer.paths import resource
 from visformer.training.prepare import NO_BREAK
+
+HERE = Path(__file__).parent
 
 
 class Translations(NamedTuple):
@@ -49,14 +50,11 @@ class Figures:
     def __init__(
         self, source: str, target: str, pairs: Sequence[Pair], *, seed: int
     ) -> None:
-        """``pairs`` are the training pairs. InputError for other languages."""
+        """``pairs`` are the training pairs. ValueError for other languages."""
         if not {source, target} <= set(LANGUAGES) or source == target:
-            raise InputError(
-                "--figures needs two different languages of {choices}, not “{source}” "
-                "and “{target}”.",
-                choices=", ".join(LANGUAGES),
-                source=source,
-                target=target,
+            raise ValueError(
+                f"Generated figures need two different languages of "
+                f"{', '.join(LANGUAGES)}, not “{source}” and “{target}”."
             )
         self._languages, self._seed = (source, target), seed
         self._names = tuple(zip(NAMES[source], NAMES[target], strict=True))
@@ -143,7 +141,7 @@ def sentences() -> list[tuple[str, ...]]:
     A placeholder is a name of ``VALUES`` in braces; a digit after it means a separate
     draw. A sentence without an equivalent in a language is empty there.
     """
-    lines = resource("figures/sentences.tsv").read_text("utf-8").splitlines()
+    lines = (HERE / "sentences.tsv").read_text("utf-8").splitlines()
     return [tuple(line.split("\t")) for line in lines[1:]]
 
 
@@ -192,9 +190,7 @@ _EMOJI = (
 
 @cache
 def _lists() -> dict[str, list[Any]]:
-    lists: dict[str, list[Any]] = json.loads(
-        resource("figures/words.json").read_bytes()
-    )
+    lists: dict[str, list[Any]] = json.loads((HERE / "words.json").read_bytes())
     return lists
 
 

@@ -12,15 +12,15 @@ import torch
 
 from tests.formats.folders import pieces
 from tests.models import tiny_model
-from visformer.errors import CheckpointError
-from visformer.files import Pair
-from visformer.tokenizers.tokenizer import SentencePieceSide
-from visformer.training.growth import (
+from tests.models.growth import (
     grow_model,
     grow_tokenizer,
     read_fields,
     write_fields,
 )
+from visformer.errors import CheckpointError
+from visformer.files import Pair
+from visformer.tokenizers.tokenizer import SentencePieceSide
 from visformer.training.prepare import required_signs, train_sentencepiece
 
 PAIRS = [

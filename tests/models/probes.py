@@ -1,6 +1,6 @@
 """Does a model carry figures and names across? A hundred sentences a language pair.
 
-Run it on a checkpoint: ``python -m tests.training.probes CHECKPOINT en-fr``.
+Run it on a checkpoint: ``python -m tests.models.probes CHECKPOINT en-fr``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import torch
 
-from tests.training.probe_sentences import CHINESE, ENGLISH
+from tests.models.probe_sentences import CHINESE, ENGLISH
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.translation import translate
 from visformer.formats.layouts.native import read_native
