@@ -31,10 +31,9 @@ torch.set_num_threads(1)
 @pytest.fixture(scope="session", autouse=True)
 def patience() -> None:
     """Let searches that are limited in time find, on a busy machine, what there is."""
-    from visformer.formats import fitting
-    from visformer.watching import comparing
+    from visformer.formats import fitting, switches
 
-    fitting._SECONDS = comparing._SECONDS = 60.0
+    fitting._SECONDS = switches._SECONDS = 60.0
 
 
 def pytest_collection_finish() -> None:

@@ -381,9 +381,9 @@ def compare(
     Traces are compared head by head up to the first that differs: a ``Comparison``.
     Modules and checkpoints are run on ids, int [B, S] ``source`` and [B, T]
     ``target``, or what a module takes instead; a model with a single input takes one of
-    them. Without ids, those of the other side are used. For a checkpoint, settings are
-    tried that may remove the difference; for a module, ``module.eval()`` (of two
-    modules ``a.eval()``, ``b.eval()``).
+    them. Without ids, those of the other side are used. If dropout alone makes the
+    difference, ``remedy`` is ``module.eval()`` (of two modules ``a.eval()`` or
+    ``b.eval()``).
 
     With a ``text``, which two checkpoints (or their paths) translate, or for runs in
     session files (paths of ``*.vis``, SavedRuns; of a session the run that was shown),

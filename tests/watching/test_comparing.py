@@ -64,30 +64,23 @@ def sound() -> visformer.Checkpoint:
 
 def test_a_sound_program_is_its_checkpoint() -> None:
     made = visformer.compare(Program(), sound(), *IDS)
-    assert (made.kind, made.remedies) == (None, ())
+    assert (made.kind, made.remedy) == (None, "")
     assert str(made) == (
         "Attention is the same in every head, and so is what follows it."
     )
 
 
 @pytest.mark.parametrize(
-    ("fault", "kind", "remedy"),
-    [
-        ("causal", "decoder", "causal off"),
-        ("scale", "encoder", "embedding_scale=True"),
-        ("norm_first", "encoder", "norm_first=True"),
-    ],
+    ("fault", "kind"),
+    [("causal", "decoder"), ("scale", "encoder"), ("norm_first", "encoder")],
 )
-def test_a_fault_is_placed_and_its_switch_found(
-    fault: str, kind: str, remedy: str
-) -> None:
+def test_a_fault_is_placed(fault: str, kind: str) -> None:
     program = Program(fault)
     made = visformer.compare(program, opened(program), *IDS)
     assert (made.kind, made.layer, made.head) == (kind, 0, 0)
     assert made.difference > 1e-3
-    assert remedy in made.remedies
+    assert made.remedy == ""
     assert f"first in {kind} attention, layer 1, head 1, by" in str(made)
-    assert f"It vanishes with {', '.join(made.remedies)}." in str(made)
 
 
 PADDED = [[3, 4, 5, 6, 7], [8, 9, 4, 0, 0], [4, 4, 3, 0, 0]]
@@ -99,26 +92,21 @@ def opened_scratch(module: nn.Module, rule: str = "keys") -> visformer.Checkpoin
 
 
 @pytest.mark.parametrize(
-    ("fault", "rule", "remedies"),
+    ("fault", "rule", "remedy"),
     [
-        ("mask-multiplied", "keys", ("multiply",)),
-        ("mask-multiplied", "rows_and_keys", ("multiply + mask_rule=keys",)),
-        ("not-scaled", "keys", ("scale off",)),
-        ("not-causal", "keys", ("causal off",)),
-        ("positions-along-batch", "keys", ("position_axis=batch",)),
-        ("dropout-on", "keys", ("module.eval()",)),
-        ("dropout-on", "rows_and_keys", ("module.eval() + mask_rule=keys",)),
-        ("softmax-axis", "keys", ()),
+        ("mask-multiplied", "keys", ""),
+        ("dropout-on", "keys", "module.eval()"),
+        ("dropout-on", "rows_and_keys", ""),  # not alone
+        ("softmax-axis", "keys", ""),
     ],
 )
-def test_students_faults_and_pairs_of_them(
-    fault: str, rule: str, remedies: tuple[str, ...]
-) -> None:
+def test_dropout_that_is_on_is_named(fault: str, rule: str, remedy: str) -> None:
     module = built(fault)
     torch.manual_seed(0)  # dropout
     made = visformer.compare(module, opened_scratch(module, rule), PADDED, SHIFTED)
-    assert made.remedies == remedies
-    assert ("No switch makes it vanish" in str(made)) is (not remedies)
+    assert made.kind is not None
+    assert made.remedy == remedy
+    assert (f"It vanishes with {remedy}." in str(made)) is bool(remedy)
 
 
 def test_what_differs_after_the_last_attention_is_said() -> None:
@@ -141,8 +129,6 @@ def test_another_number_of_heads_is_found() -> None:
     checkpoint = opened(program, heads=8)
     made = visformer.compare(program, checkpoint, *IDS)
     assert made.heads == (4, 8)
-    assert "heads=4" in made.remedies
-    assert checkpoint.config.heads == 8  # as it was
 
 
 def test_what_has_no_attention_is_refused() -> None:
@@ -152,18 +138,6 @@ def test_what_has_no_attention_is_refused() -> None:
 
     with pytest.raises(InputError):
         visformer.compare(Plain(), sound(), *IDS)
-
-
-def test_what_no_switch_mends_is_bounded_and_said() -> None:
-    program = Program()
-    with torch.no_grad():
-        torch.manual_seed(3)
-        weight = program.transformer.encoder.layers[0].self_attn.in_proj_weight
-        weight.copy_(weight + torch.randn(48, 16))
-    made = visformer.compare(program, sound(), *IDS)
-    assert (made.kind, made.layer, made.remedies) == ("encoder", 0, ())
-    assert 15 < made.tried < 150
-    assert f"No switch makes it vanish: {made.tried} runs were tried." in str(made)
 
 
 ROW = IDS[0][1:], IDS[1][1:]
@@ -210,6 +184,3 @@ def test_every_pair_of_sides_tells_the_same(pair: tuple[str, str]) -> None:
     assert (made.kind, made.layer, made.head, made.heads) == ("encoder", 0, 0, (4, 4))
     apart = first_weights(1.0) - first_weights(math.sqrt(WIDTH))
     assert made.difference == pytest.approx(apart.abs().max().item(), abs=1e-5)
-    settings = {0: "embedding_scale=True", 1: "embedding_scale=False"}
-    wanted = [settings[at] for at in (1, 0) if pair[at] == "checkpoint"]
-    assert [*made.remedies] == wanted[:1]

@@ -29,12 +29,7 @@ from visformer.core.passes import run_without_steps
 from visformer.errors import CheckpointError, VisformerError
 from visformer.files import listed, read_regular, refuse_foreign, short
 from visformer.formats.given_options import GivenOptions, possible_heads
-from visformer.formats.tutorial_files import TutorialFiles
-from visformer.language import _
-from visformer.values.finding import Finding, Severity
-from visformer.values.trace import Trace
-from visformer.watching.compared_runs import Comparison, compared
-from visformer.watching.comparing import (
+from visformer.formats.switches import (
     Attempt,
     Switch,
     attempts,
@@ -44,6 +39,11 @@ from visformer.watching.comparing import (
     switches_of,
     words_of,
 )
+from visformer.formats.tutorial_files import TutorialFiles
+from visformer.language import _
+from visformer.values.finding import Finding, Severity
+from visformer.values.trace import Trace
+from visformer.watching.compared_runs import Comparison, compared
 from visformer.watching.module_calls import same_chances
 from visformer.watching.watcher import watch
 
@@ -161,7 +161,7 @@ class _Call(NamedTuple):
             for one in switches_of(checkpoint.config, found.heads)
             if one.name not in (*given, "mask_rule", "masked_value")  # about padding
         ]
-        mended, _tried = remedies(switches, attempt, found)
+        mended = remedies(switches, attempt, found)
         whole = [chosen for chosen in mended if _vanishes(attempt(chosen))]
         plainest = min(
             whole, key=lambda x: sum(_setting(one) is None for one in x), default=None

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from visformer.language import _, ngettext
+from visformer.language import _
 from visformer.values.arrays import Floats, Ids, log_softmax
 from visformer.values.step import Step
 from visformer.values.trace import Trace
@@ -327,7 +327,7 @@ def _largest(array: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The first difference between the attention of two runs, and its remedies.
+    """The first difference between the attention of two runs.
 
     ``kind`` is None if nothing differs. ``layer``, ``head`` and ``row`` (the row of the
     batch with the largest difference) count from 0. ``difference`` is the largest
@@ -335,9 +335,8 @@ class Comparison:
     ``problem`` explains. With ``in_values`` the weights agree, but the values that they
     are applied to do not. ``heads`` are the numbers of heads of both.
 
-    ``remedies`` are the changes of a run, or the settings, each of which removes the
-    difference; if no single one does, combinations of two or three, joined by " + ".
-    ``tried`` is the number of runs tried. ``log_probabilities`` is the largest
+    ``remedy`` is the call that disables dropout, such as ``"a.eval()"``, if that alone
+    removes the difference. ``log_probabilities`` is the largest
     difference between log-probabilities of the next token, ``output`` between the
     outputs of two watched models, relative to max(1, row magnitude); both are NaN if
     unknown for either run.
@@ -349,23 +348,17 @@ class Comparison:
     difference: float = 0.0
     heads: tuple[int, int] = (0, 0)
     log_probabilities: float = math.nan
-    remedies: tuple[str, ...] = ()
+    remedy: str = ""
     row: int = 0
     in_values: bool = False
     problem: str = ""
     output: float = math.nan
-    tried: int = 0
     certifiable: bool = False  # at least one side is a module
 
     @property
     def same_output(self) -> bool:
         """Whether the next tokens' probabilities agree, or are unknown."""
         return not self.log_probabilities > SAME_OUTPUT
-
-    @property
-    def comparable(self) -> bool:
-        """Whether another setting could remove the difference."""
-        return not math.isinf(self.difference) or self.heads[0] != self.heads[1]
 
     @property
     def progress(self) -> tuple[float, ...]:
@@ -382,19 +375,9 @@ class Comparison:
         said = [self.problem or self._place()]
         if self.row and not self.problem:
             said.append(_("It is largest in row {row} of the batch.", row=self.row + 1))
-        if self.remedies:
-            said.append(
-                _("It vanishes with {remedies}.", remedies=", ".join(self.remedies))
-            )
-        elif self.tried:
-            said.append(
-                ngettext(
-                    "No switch makes it vanish: {n:,} run was tried.",
-                    "No switch makes it vanish: {n:,} runs were tried.",
-                    self.tried,
-                )
-            )
-        if self.certifiable and not self.remedies and self.kind is not None:
+        if self.remedy:
+            said.append(_("It vanishes with {remedy}.", remedy=self.remedy))
+        if self.certifiable and not self.remedy and self.kind is not None:
             said.append(
                 _(
                     "visformer.watch(module).certify(source, target) looks for faults "
