@@ -56,19 +56,6 @@ def test_three_rows_by_hand(checkpoint: Checkpoint) -> None:
     found = near_words(checkpoint, "source", 5)
     assert found.ids.tolist() == [5, 6, 8]
     assert found.cosines.tolist() == pytest.approx([1, math.sqrt(0.5), 0], abs=1e-6)
-    assert sum(found.shares) == pytest.approx(1)  # three points lie in a plane
-    apart = np.linalg.norm(found.places[0] - found.places[2])
-    assert apart == pytest.approx(math.sqrt(2), abs=1e-6)  # of rows of length 1
-
-
-def test_the_map_is_the_same_each_time(checkpoint: Checkpoint) -> None:
-    one, other = (near_words(checkpoint, "source", 9).places for _time in range(2))
-    assert np.array_equal(one, other)
-    with torch.no_grad():
-        checkpoint.model.source_embedding.weight.mul_(3)  # lengths do not matter
-    third = near_words(checkpoint, "source", 9).places
-    assert np.allclose(one, third, atol=1e-5)
-    assert abs(one.mean(0)).max() < 1e-6  # a principal component has mean 0
 
 
 def test_a_text_names_a_token_or_none(checkpoint: Checkpoint) -> None:
@@ -96,5 +83,4 @@ def test_numbers_that_are_none_break_nothing(checkpoint: Checkpoint) -> None:
         checkpoint.model.source_embedding.weight[6] = math.nan
     found = near_words(checkpoint, "source", 5)
     assert 6 not in found.ids
-    assert np.isfinite(found.places).all()
     assert near_words(checkpoint, "source", 6).ids.tolist() == [6]

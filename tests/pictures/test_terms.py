@@ -17,7 +17,7 @@ from visformer.analysis.head_measures import entropy, maximum, place_correlation
 from visformer.pictures.output import known_rows
 from visformer.pictures.selection import ORDERS, SUMMARIES, Look, Order
 from visformer.pictures.words.terms import TERMS, term_words
-from visformer.words import number, percent
+from visformer.words import number
 
 
 @pytest.mark.parametrize("term", TERMS)
@@ -117,10 +117,9 @@ def test_no_limit_is_claimed_that_the_model_may_not_have() -> None:
     assert term_words("limit", replace(looked, limit=7)) == "At most 7 target tokens."
 
 
-def test_cosine_and_component_have_the_numbers_of_the_map() -> None:
+def test_a_cosine_has_the_number_of_the_list() -> None:
     ask = tiny_checkpoint().extras.nearest
     assert ask is not None
     near = ask("source", 5)
     looked = replace(scene(), near=near)
     assert number(float(near.cosines[1])) in term_words("cosine", looked)
-    assert percent(sum(near.shares)) in term_words("component", looked)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -77,20 +78,9 @@ def test_the_sentences_longest_token_comes_first(pair: Pair) -> None:
     )
     assert page.table.numbers is not None
     assert len(page.table.numbers.rows) == 20
-    assert page.map.labels
 
 
-def test_labels_lie_beside_each_other(pair: Pair) -> None:
-    window, _engine = pair
-    page = page_of(window)
-    give(window)
-    boxes = [label.sceneBoundingRect() for label in page.map.labels]
-    for at, box in enumerate(boxes):
-        inner = box.adjusted(5, 5, -5, -5)  # what TextItem keeps free around a text
-        assert not any(inner.intersects(o.adjusted(5, 5, -5, -5)) for o in boxes[:at])
-
-
-def test_typing_clicking_and_the_keys_walk(pair: Pair, qtbot: QtBot) -> None:
+def test_typing_and_clicking_walk(pair: Pair, qtbot: QtBot) -> None:
     window, _engine = pair
     page = page_of(window)
     give(window)
@@ -101,14 +91,6 @@ def test_typing_clicking_and_the_keys_walk(pair: Pair, qtbot: QtBot) -> None:
     near = window.session.state.near
     assert near is not None
     assert near.ids[0] == 9
-    page.map.widget.setFocus()
-    for _time in range(2):
-        qtbot.keyClick(page.map.widget, Qt.Key.Key_Down)
-    assert page.map.at == 2
-    assert page.table.marked == (1, None)
-    assert f"id {near.ids[2]}" in page.hover.text()
-    qtbot.keyClick(page.map.widget, Qt.Key.Key_Return)
-    assert asked(window).asked == near.ids[2]
     page.table.picked.emit(MapCell(4, 0))
     assert asked(window).asked == near.ids[5]
     page.sentence.activated.emit(0)
@@ -137,7 +119,7 @@ def test_what_is_looked_up_is_kept_in_places_and_sessions(pair: Pair) -> None:
     window, _engine = pair
     page = page_of(window)
     give(window)
-    page.map.chosen.emit(9)
+    window.session.set(views=replace(window.session.state.views, token=9))
     page.side.activated.emit(1)
     give(window)
     recipe = recipe_of(window.session.state)
@@ -163,17 +145,6 @@ def test_a_run_of_another_model_has_one_sentence(pair: Pair) -> None:
     )
     assert page.main_picture() is None
     assert not page.field.isVisible()
-
-
-def test_the_map_is_exported_with_ids_and_cosines(pair: Pair) -> None:
-    window, _engine = pair
-    page = page_of(window)
-    assert page.map.export.table() is None
-    give(window)
-    table = page.map.export.table()
-    assert table is not None
-    assert table.columns == ("id", "cosine", "x", "y")
-    assert len(table.rows) == 21
 
 
 def test_the_engine_answers_beside_a_decode() -> None:

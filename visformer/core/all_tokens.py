@@ -83,32 +83,11 @@ def near_words(
     ids = best[cosines[best] >= -1.5]
     rows = table[ids].cpu().double()  # [N, D]
     units = rows / rows.norm(dim=1, keepdim=True)
-    places, shares = _projected(units)
     return NearWords(
         side=side,
         ids=read_only(ids.cpu().numpy()),
         tokens=tuple(map(names.token, ids.tolist())),
         cosines=host((units @ units[0]).clamp(-1, 1).float()),
-        places=places,
-        shares=shares,
         vocabulary=size,
         width=width,
     )
-
-
-def _projected(units: Tensor) -> tuple[Floats, tuple[float, float]]:
-    """Project rows [N, D] on their first two principal components -> [N, 2], shares.
-
-    The sign of a component is that of its largest loading, which is made positive. A
-    row that is not a number is in the middle.
-    """
-    centred = (units - units.nanmean(0)).nan_to_num(0.0, 0.0, 0.0)
-    _u, sizes, loadings = torch.linalg.svd(centred, full_matrices=False)
-    axes = loadings[:2]  # [2, D], or fewer
-    largest = axes.abs().argmax(1, keepdim=True)
-    axes = axes * axes.gather(1, largest).sign()
-    places = torch.zeros(len(units), 2, dtype=units.dtype)
-    places[:, : len(axes)] = centred @ axes.T
-    variances = sizes.square()[:2] / sizes.square().sum().clamp_min(1e-30)
-    shares: list[float] = [*variances.tolist(), 0.0, 0.0]
-    return host(places.float()), (shares[0], shares[1])

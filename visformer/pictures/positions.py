@@ -13,9 +13,7 @@ from visformer.pictures.picture import (
     Label,
     Matrix,
     Numbers,
-    Table,
     largest,
-    saved_labels,
     signed_shade,
 )
 from visformer.pictures.token_names import candidate, names, placed
@@ -26,7 +24,7 @@ from visformer.values.facts import ModelFacts, SentenceSide
 from visformer.values.measured import NearWords
 from visformer.values.pieces import marks_of
 from visformer.values.trace import Trace
-from visformer.words import dimension_words, number, percent, position_words
+from visformer.words import dimension_words, number, position_words
 
 Likeness = Literal["dot product", "cosine"]
 Waves = Literal["interleaved", "halves", "none"]  # the layout of sines and cosines
@@ -392,19 +390,9 @@ def _numbers(first: int, count: int) -> tuple[str, ...]:
 
 
 def near_labels(near: NearWords | None) -> tuple[Label, ...]:
-    """Return the labels of the map's tokens: the one asked for, then its nearest."""
+    """Return the labels of tokens: the one asked for, then its nearest."""
     tokens = () if near is None else near.tokens
     return tuple(candidate(token, marks_of(tokens)) for token in tokens)
-
-
-def point_words(near: NearWords, at: int) -> str:
-    """Say which token a point is, and how near."""
-    return _(
-        "“{token}”, id {id}, cosine {cosine}",
-        token=near_labels(near)[at],
-        id=int(near.ids[at]),
-        cosine=number(float(near.cosines[at])),
-    )
 
 
 def cosine_table(near: NearWords | None) -> Numbers | None:
@@ -418,19 +406,6 @@ def cosine_table(near: NearWords | None) -> Numbers | None:
     )
 
 
-def map_table(near: NearWords | None) -> Table | None:
-    """Return the map's numbers for export."""
-    if near is None:
-        return None
-    numbers = zip(near.cosines.tolist(), *near.places.T.tolist(), strict=True)
-    values = [
-        (id, *map(number, row))
-        for id, row in zip(near.ids.tolist(), numbers, strict=True)
-    ]
-    columns = "id", _("cosine"), "x", "y"
-    return Table(saved_labels(near_labels(near)), columns, tuple(values))
-
-
 def sentence_tokens(trace: Trace | None, side: SentenceSide) -> dict[int, str]:
     """Return the labels of a sentence's tokens by their ids."""
     if trace is None:
@@ -440,28 +415,15 @@ def sentence_tokens(trace: Trace | None, side: SentenceSide) -> dict[int, str]:
 
 
 def near_words_text(near: NearWords | None) -> str:
-    """Say what is listed and drawn."""
+    """Say what is listed."""
     if near is None:
-        return _("Type a token, or click one on the map.")
+        return _("Type a token, or choose one of the sentence.")
     return _(
         "“{token}” (id {id}): the {near} nearest of {size:,} tokens, by the cosine of "
-        "their embeddings, {width} numbers each. The map keeps {first} + {second} of "
-        "the variance, so tokens far apart on it are far apart, but neighbours on it "
-        "need not be near.",
+        "their embeddings, {width} numbers each.",
         token=near_labels(near)[0],
         id=int(near.ids[0]),
         near=len(near.tokens) - 1,
         size=near.vocabulary,
         width=near.width,
-        first=percent(near.shares[0]),
-        second=percent(near.shares[1]),
-    )
-
-
-def axis_words(near: NearWords | None) -> tuple[str, str]:
-    """Name the map's axes."""
-    first, second = map(percent, (0.0, 0.0) if near is None else near.shares)
-    return (
-        _("component 1 ({share})", share=first),
-        _("component 2 ({share})", share=second),
     )

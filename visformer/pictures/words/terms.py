@@ -22,7 +22,7 @@ from visformer.pictures.token_names import chosen_name
 from visformer.pictures.words.scene import Scene
 from visformer.values.arrays import SUMS_TO_ONE, Floats
 from visformer.values.facts import Kind
-from visformer.words import decimals, head_words, number, percent, probability
+from visformer.words import decimals, head_words, number, probability
 
 Term = Literal[
     "summary",
@@ -38,7 +38,6 @@ Term = Literal[
     "key",
     "value",
     "cosine",
-    "component",
 ]
 _SUMMARISED = {
     "head": N_(
@@ -277,17 +276,6 @@ def _cosine(scene: Scene) -> str:
     return sentences((said, _("Of the nearest token it is {value}.", value=value)))
 
 
-def _component(scene: Scene) -> str:
-    said = _(
-        "Principal component: a direction along which points vary. The first has the "
-        "largest variance, the second that of what is left."
-    )
-    if scene.near is None:
-        return said
-    share = percent(sum(scene.near.shares))
-    return sentences((said, _("Both hold {share} of it here.", share=share)))
-
-
 TERMS: dict[Term, str | Callable[[Scene], str]] = {
     "summary": _summary,
     "order": _order,
@@ -308,5 +296,4 @@ TERMS: dict[Term, str | Callable[[Scene], str]] = {
         "of all values, each times its weight."
     ),
     "cosine": _cosine,
-    "component": _component,
 }
