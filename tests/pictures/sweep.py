@@ -395,7 +395,7 @@ def _output(run: SweptRun, trace: Trace, scene: Scene) -> None:
 
 def _search(run: SweptRun, trace: Trace, scene: Scene) -> None:
     if run.search is not None:
-        beam_tree.penalty_words(run.search)
+        beam_tree.score_words(run.search)
         tree = beam_tree.beam_tree(run.search, trace)
         for column in tree.columns:
             for node in column:

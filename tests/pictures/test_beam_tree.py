@@ -12,7 +12,7 @@ from visformer.pictures.beam_tree import (
     hypotheses,
     hypotheses_table,
     node_words,
-    penalty_words,
+    score_words,
     step_words,
 )
 from visformer.values.beam_search import BeamSearch, EarlyStopping, EndedBeam
@@ -110,17 +110,15 @@ def test_a_step_is_counted() -> None:
     assert step_words(TREE, 4).startswith("Each column is a step")
 
 
-def test_another_penalty_ranks_what_has_finished() -> None:
+def test_what_has_finished_is_ranked() -> None:
     search = searched()
-    ranked = {p: [h.text for h in hypotheses(search, p)] for p in (None, 0.0, 3.0)}
-    assert ranked == {None: ["a", "a d"], 0.0: ["a", "a d"], 3.0: ["a d", "a"]}
-    first = hypotheses(search, 3.0)[0]
-    assert first.words == ("−0.08333", "−2.25", "3")
-    table = hypotheses_table(hypotheses(search, None))
+    assert [line.text for line in hypotheses(search)] == ["a", "a d"]
+    assert hypotheses(search)[1].words == ("−0.75", "−2.25", "3")
+    table = hypotheses_table(hypotheses(search))
     assert table.rows == ("a", "a d")
     assert np.array_equal(table.values, [[-0.5, -1, 2], [-0.75, -2.25, 3]])
 
 
-def test_whether_the_penalty_binds_is_said() -> None:
-    assert "stops by numbers" in penalty_words(searched())
-    assert "with penalty 1, and" in penalty_words(searched("never"))
+def test_what_a_score_is() -> None:
+    said = score_words(searched())
+    assert said.startswith("score = sum of log p / length^1; log is natural")

@@ -161,21 +161,6 @@ def test_a_node_is_described_and_a_click_runs_its_history(
     assert page.canvas.own[-1] == node
 
 
-def test_the_length_penalty_ranks_at_once(page: SearchPage, engine: Engine) -> None:
-    found(page, engine)
-    before = [line.one for line in page.list.lines]
-    asked = len(engine.asked)
-    page.penalty.setValue(-3.0)
-    lines = page.list.lines
-    scores = [line.one.logprob * (line.one.step + 1) ** 3.0 for line in lines]
-    assert [line.one.score for line in lines] == pytest.approx(scores)
-    assert scores == sorted(scores, reverse=True)
-    assert len(engine.asked) == asked
-    page.penalty.setValue(1.0)
-    assert [line.one for line in page.list.lines] == before
-    assert page.session.state.views.penalty is None
-
-
 def test_a_hypothesis_of_the_list_is_run(
     page: SearchPage, engine: Engine, qtbot: QtBot
 ) -> None:

@@ -208,8 +208,8 @@ class Hypothesis(NamedTuple):
     words: tuple[str, str, str]  # score, sum, length
 
 
-def hypotheses(search: BeamSearch, penalty: float | None) -> tuple[Hypothesis, ...]:
-    """Rank what has finished, by the model's own length penalty or another one."""
+def hypotheses(search: BeamSearch) -> tuple[Hypothesis, ...]:
+    """Rank the hypotheses that have finished, best first."""
     texts = dict(zip((o[:3] for o in search.finished), search.texts, strict=False))
     return tuple(
         Hypothesis(
@@ -217,7 +217,7 @@ def hypotheses(search: BeamSearch, penalty: float | None) -> tuple[Hypothesis, .
             texts.get(one[:3], ""),
             (number(one.score), number(one.logprob), f"{one.step + 1:,}"),
         )
-        for one in search.ranked(penalty)
+        for one in search.ranked()
     )
 
 
@@ -231,23 +231,13 @@ def hypotheses_table(lines: Sequence[Hypothesis]) -> Table:
     )
 
 
-def penalty_words(search: BeamSearch) -> str:
-    """Say what a score is, and what another length penalty changes."""
+def score_words(search: BeamSearch) -> str:
+    """Say what a score is."""
     said = _(
-        "score = sum of log p / length^penalty; log is natural, and what ends the "
-        "sentence counts."
+        "score = sum of log p / length^{penalty}; log is natural, and what ends the "
+        "sentence counts.",
+        penalty=number(search.length_penalty),
     )
-    if search.early_stopping is True or search.beams == 1:
-        then = _(
-            "Another penalty only ranks what has finished anew: this search stops by "
-            "numbers, not by scores."
-        )
-    else:
-        then = _(
-            "Another penalty ranks what has finished anew; this search also stops by "
-            "scores, with penalty {own}, and by another might stop elsewhere.",
-            own=number(search.length_penalty),
-        )
     if len(search.given) > search.prompt:
         said = sentences((said, _("What was forced before does not count.")))
-    return sentences((said, then))
+    return said

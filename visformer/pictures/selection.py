@@ -75,7 +75,6 @@ class ViewOptions:
     lens: str = ""  # what the cells of the lens of all steps show
     embedding: str = ""  # the side whose table of embeddings is looked up
     beams: int = 4  # that a sentence is searched by, where others choose its tokens
-    penalty: float | None = None  # that ranks hypotheses; None: the model's own
     token: int | str = ""  # looked up, by id or name; "": the longest of the sentence
     compare_all: bool = False  # also what does not differ between two runs
     aligned: By = "characters"  # how tokens of two sources are compared

@@ -65,17 +65,9 @@ class BeamSearch:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def ranked(self, penalty: float | None = None) -> list[EndedBeam]:
-        """Return the finished hypotheses, best first; of equals the earlier is first.
-
-        Their scores have another length penalty where one is given.
-        """
-        used = self.length_penalty if penalty is None else penalty
-        scored = [
-            one._replace(score=score(one.logprob, one.step + 1, used))
-            for one in self.finished
-        ]
-        return sorted(scored, key=lambda one: -one.score)
+    def ranked(self) -> list[EndedBeam]:
+        """Return the finished hypotheses, best first; of equals the earlier first."""
+        return sorted(self.finished, key=lambda one: -one.score)
 
     @property
     def best(self) -> list[int]:

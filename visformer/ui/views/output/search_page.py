@@ -1,7 +1,6 @@
 """The Search page: a beam search as a tree, and the hypotheses that it finished."""
 
 import math
-from dataclasses import replace
 from typing import NamedTuple
 
 from PySide6.QtCore import (
@@ -42,7 +41,7 @@ from visformer.pictures.beam_tree import (
     hypotheses,
     hypotheses_table,
     node_words,
-    penalty_words,
+    score_words,
 )
 from visformer.pictures.picture import Table
 from visformer.session.searches import (
@@ -57,7 +56,7 @@ from visformer.session.state import Session, State
 from visformer.ui.layout import LeastColumn, fill, scrolled
 from visformer.ui.look.theme import FONT_PALETTE, Dressed, sized
 from visformer.ui.views.view import View
-from visformer.ui.widgets.controls import number_field, titled, whole_field, word_button
+from visformer.ui.widgets.controls import titled, whole_field, word_button
 from visformer.ui.widgets.export import CSV, Export
 from visformer.ui.widgets.number_table import Role, TableModel
 from visformer.ui.widgets.plain_label import cut_to_room, paragraph, plain_tip, written
@@ -381,9 +380,6 @@ class SearchPage(Dressed, View):
         super().__init__(session)
         self.beams = whole_field(_("number of beams"), 1, MOST_FIELD)
         self.beams.valueChanged.connect(lambda n: session.do(choose_beams, n))
-        self.penalty = number_field(_("length penalty"), -9, 9)
-        self.penalty.setSingleStep(0.1)
-        self.penalty.valueChanged.connect(self._rank)
         self.again = word_button(_("Search"), _("Search this sentence now"))
         self.again.clicked.connect(lambda: session.do(search, again=True))
         self.canvas = TreeCanvas()
@@ -399,9 +395,7 @@ class SearchPage(Dressed, View):
         self.list.picked.connect(self._follow)
         self.how = paragraph(_("how hypotheses are ranked"))
         self._searched = QWidget()
-        penalty = titled(_("&length penalty"), self.penalty)
-        ranking = fill(QHBoxLayout(), penalty, self.penalty, (self.how, 1))
-        parts = (self.area, 3), ranking, (self.list, 1), None
+        parts = (self.area, 3), self.how, (self.list, 1), None
         fill(LeastColumn(self._searched), *parts)
         beams = titled(_("&beams"), self.beams)
         line = fill(QHBoxLayout(), beams, self.beams, self.again, (self.about, 1))
@@ -447,13 +441,10 @@ class SearchPage(Dressed, View):
             self.canvas.go(current, shown)
             self._see(current)
             self._tell(None)
-        if self._changed("list", found, state.views.penalty, own):
+        if self._changed("list", found, own):
             mine = own[-1] if own and len(own) == len(ids) else None
-            self.list.draw(hypotheses(found, state.views.penalty), mine)
-            self.how.setText(penalty_words(found))
-            chosen, own_one = state.views.penalty, found.length_penalty
-            with QSignalBlocker(self.penalty):
-                self.penalty.setValue(own_one if chosen is None else chosen)
+            self.list.draw(hypotheses(found), mine)
+            self.how.setText(score_words(found))
 
     def found_search(self) -> BeamSearch | None:
         """Return the search of what is on screen, once it is known."""
@@ -497,12 +488,6 @@ class SearchPage(Dressed, View):
         found = self.found_search()
         if found is not None:
             self.session.do(follow, found.line_of(one.one).ids)
-
-    def _rank(self, penalty: float) -> None:
-        found = self.found_search()
-        own = found is not None and penalty == round(found.length_penalty, 2)
-        views = replace(self._state.views, penalty=None if own else penalty)
-        self.session.set(views=views)
 
 
 class HypothesisTable(Dressed, QTableView):
