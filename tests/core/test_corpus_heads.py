@@ -16,7 +16,7 @@ from torch import Tensor
 import visformer
 from tests.core.test_attribution import attention, double, hooked, passed
 from tests.models import tiny_checkpoint
-from visformer.core.corpus_heads import gold_beside, heads_of_pairs
+from visformer.core.corpus_heads import gold_file, heads_of_pairs
 from visformer.core.decoding import Decoding
 from visformer.core.importance import by_gradient
 from visformer.core.models import Model, WorkDone
@@ -194,13 +194,12 @@ def test_the_alignment_error_rate_is_that_of_loops_by_hand(tmp_path: Path) -> No
     model = visformer.load(BUNDLED)
     texts = ("Where is the station?", "Où est la gare ?"), ("I'm unlikely.", "Je suis.")
     gold = "0-0 1-1 2-2 3-3 3p4", "0-0 1p1"
-    path = tmp_path / "pairs.tsv"
-    path.with_suffix(".talp").write_text("\n".join(gold), "utf-8")
-    told: list[str] = []
+    path = tmp_path / "pairs.talp"
+    path.write_text("\n".join(gold), "utf-8")
     pairs = [PairLine(at, *pair) for at, pair in enumerate(texts, 1)]
-    read = gold_beside(path, told.append)
+    read = gold_file(path)
     found, skipped = measured(model, pairs, gold=read)
-    assert told == skipped == []
+    assert skipped == []
     for name, later in (("awo", 0), ("awi", 1)):
         right = of = 0
         for (source, reference), line in zip(texts, gold, strict=True):
@@ -233,12 +232,10 @@ def test_the_alignment_error_rate_is_that_of_loops_by_hand(tmp_path: Path) -> No
 
 
 def test_a_gold_file_that_does_not_fit_is_told(tmp_path: Path) -> None:
-    path, told = tmp_path / "pairs.tsv.gz", list[str]()
-    assert gold_beside(path, told.append) is None
-    (tmp_path / "pairs.talp").write_text("0-0 1:1\n", "utf-8")
-    assert gold_beside(path, told.append) is None
-    assert "“1:1” is neither" in told.pop()
-    (tmp_path / "pairs.talp").write_text("0-0\n5-0\n", "utf-8")
-    gold = gold_beside(path, told.append)
-    _found, skipped = measured(CHECKPOINT, gold=gold)
+    path = tmp_path / "pairs.talp"
+    path.write_text("0-0 1:1\n", "utf-8")
+    with pytest.raises(InputError, match="“1:1” is neither"):
+        gold_file(path)
+    path.write_text("0-0\n5-0\n", "utf-8")
+    _found, skipped = measured(CHECKPOINT, gold=gold_file(path))
     assert skipped == ["Line 2: its gold alignment does not fit its words."]

@@ -19,7 +19,7 @@ from visformer.ui.views.diagnosis.diagnosis import DiagnosisView
 from visformer.ui.views.diagnosis.heads_page import HeadsPage
 from visformer.ui.window.window import MainWindow
 from visformer.values.arrays import Floats
-from visformer.values.heads_of_pairs import AT, MEASURES, HeadsOfSome
+from visformer.values.heads_of_pairs import AT, HeadsOfSome
 from visformer.values.scanned import PairLine
 
 OWN = make_trace(seed=9)
@@ -31,7 +31,7 @@ def some(first: int, last: int, *left_out: str) -> HeadsOfSome:
     """Numbers of pairs: confidence grows with the line; a head has no data."""
     pairs, sums, counts = PAIRS[first:last], dict[str, Floats](), dict[str, Floats]()
     for kind in OWN.kinds:
-        shape = len(pairs), len(MEASURES), OWN.layers(kind), OWN.heads(kind)
+        shape = len(pairs), len(AT), OWN.layers(kind), OWN.heads(kind)
         sums[kind] = np.zeros(shape, np.float32)
         counts[kind] = np.full(shape, 4, np.float32)
         counts[kind][:, AT["awi"] :] = 0
@@ -106,7 +106,6 @@ def test_heads_are_points_and_rows_as_pairs_come(asked: Asked) -> None:
     row = np.asarray(table.values)[table.rows.index("cross L1 H1")]
     assert row[AT["confidence"]] == pytest.approx(sum(range(1, 13)) / 4 / 48)
     titles = [page.axes[0].itemData(at) for at in range(page.axes[0].count())]
-    assert "awi" not in titles  # there was no gold file
     assert "confidence" in titles
 
 

@@ -24,19 +24,18 @@ from visformer.core.attribution import KnownRun
 from visformer.core.decoding import Decoding
 from visformer.core.importance import by_gradient
 from visformer.core.models import Model, WorkDone
-from visformer.core.scanning import Skip, read_sentences
-from visformer.errors import InputError, VisformerError
-from visformer.files import is_file, read_regular, short
+from visformer.core.scanning import read_sentences
+from visformer.errors import InputError
+from visformer.files import read_regular, short
 from visformer.language import _
 from visformer.values.arrays import Bools, Floats
 from visformer.values.facts import SIDES, STACK_OF, Kind, SentenceSide
-from visformer.values.heads_of_pairs import AT, MEAN, MEASURES, HeadsOfSome
+from visformer.values.heads_of_pairs import AT, MEAN, HeadsOfSome
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.scanned import PairLine
 from visformer.values.trace import Trace
 
 MOST_AT_ONCE = 64  # pairs of a part; the first ones are smaller, to be seen soon
-GOLD = ".talp"
 HeadNumbers = dict[str, Floats]  # by kind [2, M, L, H]: sums and counts
 Golds = Mapping[int, Gold]  # by line
 Measuring = Generator[WorkDone | HeadsOfSome, None, None]
@@ -49,23 +48,10 @@ def gold_file(path: Path) -> Golds:
     return read_gold(lines, short(path.name))
 
 
-def gold_beside(pairs: Path, skip: Skip) -> Golds | None:
-    """Read the .talp of the same name, if there is one; its faults go to ``skip``."""
-    path = pairs.with_name(f"{pairs.name.partition('.')[0]}{GOLD}")
-    if not is_file(path):
-        return None
-    try:
-        return gold_file(path)
-    except VisformerError as error:
-        skip(str(error))
-        return None
-
-
 def heads_of_file(model: Model, path: Path, change: Intervention) -> Measuring:
-    """Measure every head in the pairs of a file, and against the .talp beside it."""
+    """Measure every head in the pairs of a file."""
     told = list[str]()
-    pairs, gold = read_sentences(path, told.append), gold_beside(path, told.append)
-    return heads_of_pairs(model, pairs, told, change, gold)
+    return heads_of_pairs(model, read_sentences(path, told.append), told, change)
 
 
 def heads_of_pairs(
@@ -155,13 +141,13 @@ class _PairMeasure:
             trace = decoding.feed(pair.reference)
         shapes = {kind: (trace.layers(kind), trace.heads(kind)) for kind in trace.kinds}
         made: HeadNumbers = {
-            kind: np.zeros((2, len(MEASURES), *shape), np.float32)
+            kind: np.zeros((2, len(AT), *shape), np.float32)
             for kind, shape in shapes.items()
         }
         if self._counts is not None:
             self._measure(trace, self._counts, made)
             self._importance(decoding.known, made)
-        if "cross" in made:
+        if "cross" in made and self._gold:
             made[MEAN] = np.zeros_like(made["cross"][..., :1])
             self._aligned(pair, trace, made)
         self.done += 1

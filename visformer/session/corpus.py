@@ -111,8 +111,7 @@ def words(state: State) -> str:
     if found is None:
         return _(
             "Choose a file with a source, a tab and a reference on each line: every "
-            "head of the open model becomes a point. Gold alignments of the same name "
-            "(.talp) give the alignment error rate."
+            "head of the open model becomes a point."
         )
     said = [
         ngettext(

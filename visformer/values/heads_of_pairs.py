@@ -86,22 +86,10 @@ MEASURES: dict[str, HeadMeasure] = {
             "the mean of the pairs' |change| (Michel et al. 2019)"
         ),
     ),
-    "awi": HeadMeasure(
-        N_("AER (word read)"),
-        N_(
-            "Alignment error rate against the file's .talp, each target word aligned "
-            "where it is read (AWI)"
-        ),
-    ),
-    "awo": HeadMeasure(
-        N_("AER (word written)"),
-        N_(
-            "Alignment error rate against the file's .talp, each target word aligned "
-            "where it is written (AWO)"
-        ),
-    ),
 }
-AT = {name: at for at, name in enumerate(MEASURES)}  # where it is along an axis
+# alignment error rates, each target word aligned where it is read and where written
+ERROR_RATES = "awi", "awo"
+AT = {name: at for at, name in enumerate((*MEASURES, *ERROR_RATES))}  # along an axis
 ROLES = {  # measure -> least share, and what the head is called then
     "previous": (POSITIONAL, N_("positional, −1: {share}")),
     "next": (POSITIONAL, N_("positional, +1: {share}")),
