@@ -172,10 +172,9 @@ def packaged(folder: Path) -> Path:
 
 
 def listed_packages() -> list[str]:
-    """Return README's packages of a bare Linux that a window needs."""
-    readme = (ROOT / "README.md").read_text("utf-8")
-    line = "^sudo apt-get install -y --no-install-recommends (.*)$"
-    return re.findall(line, readme, re.MULTILINE)[:2]
+    """Return .ci/run's packages of a bare Linux: without a screen, and with one."""
+    script = (ROOT / ".ci" / "run").read_text("utf-8")
+    return re.findall(r'^qt_\w+="(.*)"$', script, re.MULTILINE)
 
 
 def _needed(name: str, known: set[str]) -> set[str]:

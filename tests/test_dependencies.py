@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import tomllib
 from importlib import metadata
@@ -14,9 +13,12 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 ROOT = Path(__file__).parent.parent
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+PROJECT = PYPROJECT["project"]
 EXTRAS = PROJECT["optional-dependencies"].values()
-DIRECT = [Requirement(line) for line in sum(EXTRAS, PROJECT["dependencies"])]
+LISTED = [Requirement(line) for line in sum(EXTRAS, PROJECT["dependencies"])]
+# an extra takes others by the name of the project
+DIRECT = [one for one in LISTED if one.name != PROJECT["name"]]
 LINES = (ROOT / "resources" / "constraints.txt").read_text("utf-8").splitlines()
 PINS = [Requirement(line) for line in LINES if line and line[0] != "#"]
 PINNED = {canonicalize_name(one.name): one for one in PINS}
@@ -50,6 +52,13 @@ def test_they_are_what_readmes_command_has_installed() -> None:
     assert {"torch", "numpy", "pytest"} <= set(found)
 
 
+def test_each_is_listed_once() -> None:
+    """PySide6 alone has a line for each Python."""
+    named = [(one.name, str(one.marker or "")) for one in DIRECT]
+    assert len(named) == len(set(named))
+    assert "dependency-groups" not in PYPROJECT
+
+
 def test_an_installed_torch_is_kept_and_pyside_stays_sound() -> None:
     """PySide6 6.12 drops references on Python 3.11, until the process aborts."""
     (torch,) = (one for one in DIRECT if one.name == "torch")
@@ -58,10 +67,3 @@ def test_an_installed_torch_is_kept_and_pyside_stays_sound() -> None:
     for one in DIRECT:
         if one.name == "PySide6-Essentials" and one.marker and one.marker.evaluate(old):
             assert not one.specifier.contains("6.12.0")
-
-
-def test_readmes_two_commands_use_them() -> None:
-    text = (ROOT / "README.md").read_text("utf-8")
-    commands = re.findall(r"^python3 -m venv .*$", text, re.MULTILINE)
-    assert len(commands) == 2
-    assert all("pip install -c resources/constraints.txt " in one for one in commands)

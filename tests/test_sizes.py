@@ -15,7 +15,7 @@ ALONE = {  # pattern of such files -> why each is a file of its own
     "**/__init__.py": "makes a folder a package",
     "__main__.py": "python -m visformer",
     "commands/*.py": "a command, imported by its name when it is called",
-    "formats/layouts/*.py": "a layout: README's recipe is to add a file",
+    "formats/layouts/*.py": "a layout: developing.md's recipe is to add a file",
     "apart.py": "processes of our own, beside an interface without any",
     "analysis/checks/table.py": "the table of checks, which another room asks",
     "engine/reasons.py": "sentences alone, beside a handle full of threads",

@@ -1,4 +1,4 @@
-"""A change in one file: the recipe of README, at every point where a run asks for one.
+"""A change in one file: the recipe of developing.md, at each point of a run.
 
 Each class below is all that such a file holds; the fixture enters them in the table.
 """

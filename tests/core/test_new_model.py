@@ -1,4 +1,4 @@
-"""A model of one's own: the recipe of README. It reads letters and writes them back."""
+"""A model of one's own, by developing.md: it reads letters and writes them back."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Model: what ``Decoding``, the engine and the commands ask of a model.
 
-Native checkpoints, folders of transformers and wrapped modules are Models. README's
-recipe "a model" says how to add one.
+Native checkpoints, folders of transformers and wrapped modules are Models. The guide
+(developing.md, "A model of your own") says how to add one.
 """
 
 from __future__ import annotations
