@@ -64,10 +64,7 @@ COMMANDS = {
     "train": Command(
         "visformer.commands.train",
         N_("Train a tokenizer and a model on tab-separated sentence pairs."),
-        N_(
-            "The same command with the same --out continues where it stopped; under "
-            "torchrun, it uses every process."
-        ),
+        N_("The same command with the same --out continues where it stopped."),
     ),
     "desktop": Command(
         "visformer.program.desktop",

@@ -74,14 +74,8 @@ NAMED: dict[str, tuple[str, ...]] = {
         *("Jensen-Shannon divergence of the rows", "difference, linear, as far"),
         *("Below each run are those made of it", "Two runs side by side. Click"),
     ),
-    "it is of the nearest tokens, which the engine looks up: test_positions hears it": (
-        "Both hold {share} of it here.",
-    ),
     "it is of a block that has no number of its own in a run": (
         *("These numbers are trained parameters.", "It has no parameters."),
-    ),
-    "it says why play stops at a step: test_breakpoints hears it": (
-        "Stopped at step {n}",
     ),
     "it is of importance, which is computed beside the run: test_importance_maps hears "
     "it": (

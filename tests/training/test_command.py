@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -15,14 +14,12 @@ from typing import Any
 import pytest
 import torch
 
-from tests.models import tiny_model
 from tests.training.toys import TINY, TOY
 from visformer.core.decoding import Decoding
 from visformer.errors import InputError, VisformerError
 from visformer.files import Pair, read_pairs
 from visformer.formats.layouts.native import read_native
 from visformer.tokenizers.tokenizer import SentencePieceSide as Side
-from visformer.training import loop
 from visformer.training.prepare import SubwordData, split, train_sentencepiece
 from visformer.training.train_command import TrainCommand, check, options_for, train
 
@@ -187,50 +184,6 @@ def test_a_killed_run_goes_on_to_the_same_weights(tmp_path: Path) -> None:
     )
     assert one == other
     assert not list(tmp_path.rglob("*.part"))
-
-
-def free_port() -> str:
-    with socket.socket() as door:
-        door.bind(("127.0.0.1", 0))
-        return str(door.getsockname()[1])
-
-
-@pytest.mark.slow
-def test_two_processes_train_one_model(tmp_path: Path) -> None:
-    shared = {
-        "WORLD_SIZE": "2",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": free_port(),
-        "GLOO_SOCKET_IFNAME": "lo",
-    }
-    both = [start(tmp_path, RANK=str(i), LOCAL_RANK=str(i), **shared) for i in (0, 1)]
-    told = [process.communicate(timeout=100)[0] for process in both]
-    assert [process.returncode for process in both] == [0, 0]
-    assert "exact on 20 sentences" in told[0]
-    assert told[1] == ""
-    one, other = (torch.load(tmp_path / f"rank{i}.pt") for i in (0, 1))
-    assert all(torch.equal(one[name], other[name]) for name in one)
-    assert (
-        read_native(tmp_path / "checkpoint", torch.device("cpu")).config.d_model == 16
-    )
-
-
-def test_gradients_are_the_mean_over_all_tokens(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    model = tiny_model()
-    for parameter in model.parameters():
-        parameter.grad = torch.full_like(parameter, 2.0)
-
-    def add_the_other(flat: torch.Tensor) -> None:
-        flat += torch.cat([torch.full_like(flat[:-1], 30 * 6.0), torch.tensor([30.0])])
-
-    monkeypatch.setattr(loop, "world", lambda: 2)
-    monkeypatch.setattr(torch.distributed, "all_reduce", add_the_other)
-    loop.average_gradients(model, 10)  # (10 * 2 + 30 * 6) / 40
-    assert all(
-        bool((p.grad == 5).all()) for p in model.parameters() if p.grad is not None
-    )
 
 
 def test_sampling_differs_by_epoch_and_is_repeatable() -> None:

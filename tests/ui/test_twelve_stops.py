@@ -187,7 +187,7 @@ def _units(one: Lecturer) -> None:
 
 
 def _teaching(one: Lecturer) -> None:
-    one.button("Reference, sampling, limit, speed, breakpoints (Ctrl+D)")
+    one.button("Reference, sampling, limit, speed (Ctrl+D)")
     one.write(REFERENCE)
 
 

@@ -220,29 +220,6 @@ def test_play_goes_to_the_end_and_stops(translated: Pair, qtbot: QtBot) -> None:
     assert not transport.playing
 
 
-def test_play_stops_at_a_breakpoint_and_says_why(
-    translated: Pair, qtbot: QtBot
-) -> None:
-    window, _ = translated
-    state, fields = window.session.state, window.breakpoints
-    assert state.trace is not None
-    window.session.set(step=1)
-    fields.token.setText(state.trace.steps[2].token)
-    assert window.drawer.button.text() == "breakpoints"
-    qtbot.keyClick(window.tabs, Qt.Key.Key_Space)
-    window.transport._timer.timeout.emit()
-    assert window.transport.playing
-    window.transport._timer.timeout.emit()
-    assert not window.transport.playing
-    assert window.session.state.step == 3
-    assert window.session.state.notice.startswith("Stopped at step 3: “")
-    qtbot.keyClick(window.tabs, Qt.Key.Key_Space)  # goes on from there
-    window.transport._timer.timeout.emit()
-    assert (window.session.state.step, window.transport.playing) == (4, True)
-    fields.token.clear()
-    assert not window.drawer.button.text()
-
-
 def test_a_row_of_the_table_forces_that_token(translated: Pair, qtbot: QtBot) -> None:
     window, engine = translated
     window.session.set(step=3)

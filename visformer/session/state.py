@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol
 
 from visformer.engine.messages import Asked, Nearest, Open, Opened, Request, TokensFound
-from visformer.pictures.breakpoints import Breakpoints
 from visformer.pictures.picture import Axis
 from visformer.pictures.selection import (
     AT_FIRST,
@@ -218,7 +217,6 @@ class State:
     scan: ScannedFile | None = None  # the pairs that the Diagnosis tab lists
     heads: HeadsOfPairs | None = None  # of a file, on the Diagnosis tab
     series: Series | None = None  # the training that the Diagnosis tab follows
-    breakpoints: Breakpoints = field(default_factory=Breakpoints)  # of play
     silence: str = ""  # how long the engine has not answered, in words
     busy: str = ""  # what the engine is doing, in words; empty when idle
     step_ms: float | None = None  # milliseconds per step of the last decode

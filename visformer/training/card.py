@@ -174,18 +174,16 @@ def _measured(scores: Scores, beam: int) -> dict[str, str]:
     return rows
 
 
-def hardware(device: torch.device, processes: int) -> str:
+def hardware(device: torch.device) -> str:
     """Describe the hardware that a model is trained on."""
     if device.type == "cuda":
-        what = torch.cuda.get_device_name(device)
-    else:
-        what = _(
-            "{processor}, {threads} of {cores} cores",
-            processor=_processor(),
-            threads=torch.get_num_threads(),
-            cores=os.cpu_count(),
-        )
-    return f"{processes} x {what}" if processes > 1 else what
+        return torch.cuda.get_device_name(device)
+    return _(
+        "{processor}, {threads} of {cores} cores",
+        processor=_processor(),
+        threads=torch.get_num_threads(),
+        cores=os.cpu_count(),
+    )
 
 
 def _processor() -> str:

@@ -2,18 +2,15 @@
 
 import io
 import math
-import os
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
 from visformer.core.mask_rules import padded
@@ -166,7 +163,6 @@ class TrainingState:
     worse: int = 0  # epochs since the best
     history: list[float] = field(default_factory=list)  # held-out loss by epoch
     seconds: float = 0.0  # of training, summed over all runs
-    world: int = 1  # number of processes that ``batch`` was counted for
 
 
 def learning_rate(step: int, total: int, options: TrainingOptions) -> float:
@@ -205,12 +201,8 @@ class Trainer:
             model.parameters(), options.learning_rate, betas=(0.9, 0.98), eps=1e-9
         )
         self.state = TrainingState()
-        state = from_first(self._read)
-        if state:
+        if state := self._read():
             self._restore(state)
-        else:
-            weights = {name: p.cpu() for name, p in model.state_dict().items()}
-            model.load_state_dict(from_first(lambda: weights))
 
     def run(self, report: Callable[[Progress], None]) -> float:
         """Train to the last epoch or until the held-out loss stops falling.
@@ -257,32 +249,26 @@ class Trainer:
                     self.state.step,
                     steps,
                     loss_sum / tokens,
-                    tokens * world() / seconds,
+                    tokens / seconds,
                 )
                 started, tokens, loss_sum = time.monotonic(), 0, 0.0
 
     def _keep_one(self) -> None:
         every, step = self.options.keep_every, self.state.step
-        if self._keep is not None and every and step % every == 0 and not rank():
+        if self._keep is not None and every and step % every == 0:
             self._keep(step, cast("Transformer", self.average.module))
 
     def _batches(self, examples: Sequence[Example]) -> list[list[int]]:
-        """Return this process's batches of the epoch, as many as in every other one."""
+        """Return the batches of the epoch."""
         seed = self.options.seed + self.state.epoch
         planned = batches(examples, tokens=self.options.batch_tokens, seed=seed)
-        if len(planned) < world():
-            raise InputError(
-                "There are too few training pairs ({n:,}) for {processes} processes. "
-                "Use fewer processes or more pairs.",
-                n=len(examples),
-                processes=world(),
-            )
-        planned = planned[: len(planned) - len(planned) % world()]
-        return planned[rank() :: world()]
+        if not planned:
+            raise InputError("There are no training pairs: use more of them.")
+        return planned
 
     def _dropout_seed(self) -> int:
-        """Return a seed for this step and process, so that a resumed run repeats it."""
-        mixed = (self.options.seed * 1_000_003 + self.state.step) * 65_537 + rank()
+        """Return a seed for this step, so that a resumed run repeats it."""
+        mixed = (self.options.seed * 1_000_003 + self.state.step) * 65_537
         return mixed % 2**63
 
     def step(self, examples: list[Example], rate: float) -> tuple[float, int]:
@@ -290,7 +276,6 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         loss, count = self._loss(self.model, examples, self.options.smoothing)
         (loss / count).backward()
-        average_gradients(self.model, count)
         nn.utils.clip_grad_norm_(self.model.parameters(), self.options.clip)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
@@ -340,11 +325,10 @@ class Trainer:
         model.eval()
         sums = torch.zeros(2, dtype=torch.float64)
         planned = batches(self.data.valid, tokens=self.options.batch_tokens)
-        for batch in planned[rank() :: world()]:
+        for batch in planned:
             loss, tokens = self._loss(model, [self.data.valid[i] for i in batch], 0.0)
             sums += torch.tensor([loss.item(), tokens], dtype=torch.float64)
-        precise = torch.float32 if self.device.type == "mps" else torch.float64
-        loss_sum, count = total(sums.to(self.device, precise)).tolist()
+        loss_sum, count = sums.tolist()
         return float(loss_sum / max(1, count))
 
     def _finish_epoch(self) -> Progress:
@@ -357,16 +341,12 @@ class Trainer:
         state.worse = 0 if valid < state.best else state.worse + 1
         if valid < state.best:
             state.best = valid
-            if rank() == 0:
-                replace_file(self.folder / BEST, self.average.module.state_dict())
+            replace_file(self.folder / BEST, self.average.module.state_dict())
         state.seconds += time.monotonic() - started
         self._save()
         return Progress(state.epoch, state.step, steps, math.nan, 0.0, valid)
 
     def _save(self) -> None:
-        if rank():
-            return
-        self.state.world = world()
         state = {
             "place": {
                 name: getattr(self.state, name) for name in TrainingState.__slots__
@@ -390,13 +370,15 @@ class Trainer:
             self.model.load_state_dict(state["model"])
             self.average.load_state_dict(state["average"])
             self.optimizer.load_state_dict(state["optimizer"])
-            self.state = TrainingState(**state["place"])
+            place = dict(state["place"])
+            processes = place.pop("world", 1)  # of an older version
+            self.state = TrainingState(**place)
+            self.state.batch *= processes
         except (RuntimeError, KeyError, TypeError, ValueError) as error:
             raise InputError(
                 "{path} belongs to another model. Choose another folder.",
                 path=self.folder / STATE,
             ) from error
-        self.state.batch = self.state.batch * self.state.world // world()
 
 
 def _running_mean(decay: float) -> Callable[[Any, Any, Any], None]:
@@ -415,10 +397,8 @@ def _running_mean(decay: float) -> Callable[[Any, Any, Any], None]:
 
 
 def default_device() -> torch.device:
-    """Return this process's GPU, or the CPU if there is none."""
-    if not torch.cuda.is_available():
-        return torch.device("cpu")
-    return torch.device("cuda", local_rank())
+    """Return the GPU, or the CPU if there is none."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def fast_bfloat16(device: str) -> bool:
@@ -521,71 +501,3 @@ def read_file(path: Path) -> dict[str, Any]:
             "{path} is not a training state. Choose another folder.", path=path
         )
     return state
-
-
-T = TypeVar("T")
-_PATIENCE = timedelta(hours=2)  # while process 0 trains the tokenizer, the others wait
-
-
-def rank() -> int:
-    """Return the number of this process; only process 0 writes and reports."""
-    return int(os.environ.get("RANK", 0))
-
-
-def world() -> int:
-    """Return the number of processes."""
-    return int(os.environ.get("WORLD_SIZE", 1))
-
-
-def local_rank() -> int:
-    """Return the number of this process on its machine, which is its GPU's number."""
-    return int(os.environ.get("LOCAL_RANK", 0))
-
-
-@contextmanager
-def group(device: torch.device) -> Iterator[None]:
-    """Join the processes that ``torchrun`` started; does nothing for a single one."""
-    if world() == 1:
-        yield
-        return
-    if device.type == "cuda":
-        torch.cuda.set_device(device)
-    backend = "nccl" if device.type == "cuda" else "gloo"
-    distributed.init_process_group(backend, timeout=_PATIENCE)
-    try:
-        yield
-    finally:
-        distributed.destroy_process_group()
-
-
-def from_first(make: Callable[[], T]) -> T:
-    """Compute a value in process 0 and send it to all: they may not share files."""
-    if world() == 1:
-        return make()
-    box = [make() if rank() == 0 else None]
-    distributed.broadcast_object_list(box)
-    value: T = box[0]  # type: ignore[assignment]
-    return value
-
-
-def total(numbers: Tensor) -> Tensor:
-    """Return the sum over all processes; it is the same in each."""
-    if world() > 1:
-        distributed.all_reduce(numbers)
-    return numbers
-
-
-def average_gradients(model: nn.Module, count: int) -> None:
-    """Give every process the mean gradient over all tokens, by one flat all-reduce.
-
-    Each process contributes the mean over its own ``count`` tokens.
-    """
-    if world() == 1:
-        return
-    gradients = [p.grad for p in model.parameters() if p.grad is not None]
-    tokens = gradients[0].new_full((1,), float(count))
-    flat = torch.cat([*(g.flatten() * count for g in gradients), tokens])
-    distributed.all_reduce(flat)
-    parts = (flat[:-1] / flat[-1]).split([g.numel() for g in gradients])
-    for gradient, part in zip(gradients, parts, strict=True):
-        gradient.copy_(part.view_as(gradient))

@@ -38,12 +38,7 @@ from visformer.training.loop import (
     Progress,
     Trainer,
     TrainingOptions,
-    default_device,
-    from_first,
-    group,
-    rank,
     read_file,
-    world,
 )
 from visformer.training.prepare import SPECIAL, Prepared, Task, TaskName
 from visformer.values.config import ModelConfig
@@ -61,49 +56,35 @@ def train(
     """Train with these options, or continue a run that was stopped in the same folder.
 
     ``generate`` makes pairs that are added to those of each epoch. Creates
-    ``checkpoint/`` in the folder, with a model card, and the held-out pairs. Under
-    ``torchrun`` every process calls this; only process 0 writes and reports. Raises
+    ``checkpoint/`` in the folder, with a model card, and the held-out pairs. Raises
     InputError for invalid options or data, or an unusable folder.
     """
     check(options)
     if options.threads:
         torch.set_num_threads(options.threads)
-    device = _device(options.device)
-    tell: Report = report if rank() == 0 else _silence
-    with group(device):
-        if from_first(lambda: _claim(options)):
-            tell(
-                _(
-                    "{folder} is already complete: there is nothing left to train.",
-                    folder=options.out,
-                )
-            )
-            return
-        start = read_start(options.start) if options.start else None
-        prepared = _prepare(options, start, tell, generate)
-        trainer = _trainer(options, prepared, start, device)
-        tell(
+    device = choose_device(options.device)
+    if _claim(options):
+        report(
             _(
-                "Training {sizes} on {hardware}",
-                sizes=sizes(trainer.model.config),
-                hardware=hardware(device, world()),
+                "{folder} is already complete: there is nothing left to train.",
+                folder=options.out,
             )
         )
-        if trainer.state.step:
-            tell(_("Continuing after step {n:,}", n=trainer.state.step))
-        trainer.run(progress_reporter(trainer, tell))
-    if rank() == 0:
-        _finish(options, prepared, trainer, tell)
-
-
-def _device(name: str | None) -> torch.device:
-    if world() > 1 and name in (None, "cuda"):
-        return default_device()  # a different one for each process
-    return choose_device(name)
-
-
-def _silence(line: str) -> None:
-    """Report nothing."""
+        return
+    start = read_start(options.start) if options.start else None
+    prepared = _prepare(options, start, report, generate)
+    trainer = _trainer(options, prepared, start, device)
+    report(
+        _(
+            "Training {sizes} on {hardware}",
+            sizes=sizes(trainer.model.config),
+            hardware=hardware(device),
+        )
+    )
+    if trainer.state.step:
+        report(_("Continuing after step {n:,}", n=trainer.state.step))
+    trainer.run(progress_reporter(trainer, report))
+    _finish(options, prepared, trainer, report)
 
 
 def _claim(options: TrainCommand) -> bool:
@@ -193,9 +174,8 @@ def _prepare(
         )
     else:
         prepared = _prepare_pairs(options, start, tell, generate)
-    if rank() == 0:
-        for path, content in prepare.parts(options.out, prepared).items():
-            write_whole(path, content)
+    for path, content in prepare.parts(options.out, prepared).items():
+        write_whole(path, content)
     tell(_("Pairs: {counts}", counts=counted_pairs(options, prepared)))
     if prepared.dropped:
         tell(
@@ -234,7 +214,7 @@ def _prepare_pairs(
     )
     positions = start.model.config.max_positions if start else options.max_positions
     return prepare.subword(
-        from_first(lambda: _sentencepiece(options, split.train, start, tell)),
+        _sentencepiece(options, split.train, start, tell),
         split,
         longest=min(positions, options.batch_tokens),
         alpha=options.sampling,
@@ -441,7 +421,7 @@ def card_of(
                 steps=state.step,
                 epochs=state.epoch,
                 duration=duration(state.seconds),
-                hardware=hardware(trainer.device, world()),
+                hardware=hardware(trainer.device),
             ),
             _("held-out loss"): _(
                 "{loss:.4f} nats per token, after epoch {epoch}",

@@ -8,23 +8,20 @@ from collections.abc import Sequence
 from PySide6.QtCore import QSignalBlocker, Qt, QTimer, Signal
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import (
-    QCheckBox,
     QDoubleSpinBox,
     QFormLayout,
     QFrame,
     QHBoxLayout,
-    QLineEdit,
     QSlider,
     QSpinBox,
     QWidget,
 )
 
 from visformer.language import N_, _
-from visformer.pictures.breakpoints import Breakpoints
 from visformer.pictures.words.absent import has_target
 from visformer.pictures.words.modified_run import is_taught
 from visformer.session.state import State
-from visformer.ui.layout import Flow, fill, in_line
+from visformer.ui.layout import fill, in_line
 from visformer.ui.look import icons, theme
 from visformer.ui.look.icons import dress
 from visformer.ui.look.theme import FONT_PALETTE, Dressed, letter_width
@@ -55,7 +52,6 @@ class Transport(Dressed, QWidget):
     dressed_at = FONT_PALETTE
 
     moved = Signal(int)  # to this step
-    played = Signal()  # a step on: a breakpoint may pause it there
 
     def __init__(self) -> None:
         super().__init__()
@@ -187,7 +183,6 @@ class Transport(Dressed, QWidget):
             self.pause()
         else:
             self.moved.emit(self._state.step + 1)
-            self.played.emit()
 
     def _speed_changed(self) -> None:
         speed = SPEEDS[self.speed.value()]
@@ -209,51 +204,6 @@ def _where(step: int, last: int, prompt: int) -> str:
     return _(
         "step {step} of {last}, prompt {prompt}", step=step, last=last, prompt=prompt
     )
-
-
-class BreakpointFields(QWidget):
-    """What play stops at."""
-
-    changed = Signal(object)  # Breakpoints
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.token = QLineEdit()
-        self.token.setPlaceholderText(_("token"))
-        self.token.setAccessibleName(_("Stop where this token is chosen"))
-        self.below = _number(0.0, 1.0, 0.0, _("Stop below this probability"), "p <")
-        self.above = _number(
-            0.0, 32.0, 0.0, _("Stop above this entropy, in bits"), _("entropy >")
-        )
-        for box in (self.below, self.above):
-            # i18n: a limit at which play stops, where there is none
-            box.setSpecialValueText(f"{box.prefix()}{_('off')}")
-        self.other = QCheckBox(_("not the best"))
-        self.other.setToolTip(
-            _("Stop where a token is not the model's best, such as a reference's")
-        )
-        self.faults = QCheckBox(_("fault"))
-        self.faults.setToolTip(
-            _("Stop at NaN, and where a token is read that must not be")
-        )
-        for field in (self.token, self.other, self.faults):
-            field.setToolTip(field.toolTip() or field.accessibleName())
-        self.token.textChanged.connect(self._report)
-        for box in (self.below, self.above):
-            box.valueChanged.connect(self._report)
-        for check in (self.other, self.faults):
-            check.toggled.connect(self._report)
-        Flow(self, self.token, self.below, self.above, self.other, self.faults)
-
-    def _report(self) -> None:
-        wanted = Breakpoints(
-            token=self.token.text().strip(),
-            below=self.below.value(),
-            above=self.above.value(),
-            other=self.other.isChecked(),
-            faults=self.faults.isChecked(),
-        )
-        self.changed.emit(wanted)
 
 
 class StrategyControls(QWidget):
@@ -377,9 +327,7 @@ class Drawer(Dressed, QFrame):
         self.setAutoFillBackground(True)
         self.setFrameShape(QFrame.Shape.StyledPanel)
         self.setAccessibleName(_("how the run is made and played"))
-        self.button = tool_button(
-            _("Reference, sampling, limit, speed, breakpoints (Ctrl+D)")
-        )
+        self.button = tool_button(_("Reference, sampling, limit, speed (Ctrl+D)"))
         self.button.setCheckable(True)
         self.button.setAccessibleName(_("how the run is made and played"))
         self.button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
@@ -436,6 +384,4 @@ def _in_use(state: State) -> list[str]:
         words.append(_("limit {n}", n=state.wish.limit))
     if state.wish.reference and not is_taught(state.trace):  # the transport says it
         words.append(_("reference"))
-    if state.breakpoints != Breakpoints():
-        words.append(_("breakpoints"))
     return words

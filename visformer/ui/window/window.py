@@ -41,7 +41,6 @@ from visformer.ui.bars.source_line import SourceBox, SourceLine
 from visformer.ui.bars.status import Sentence, StatusLine
 from visformer.ui.bars.strips import Strips
 from visformer.ui.bars.transport import (
-    BreakpointFields,
     Drawer,
     StrategyControls,
     Transport,
@@ -137,12 +136,7 @@ class MainWindow(WindowParts):
         self.sentence = Sentence()
         self.transport = Transport()
         self.transport.moved.connect(lambda step: self.session.set(step=step))
-        self.transport.played.connect(self._stop_at)
         self.strategy = StrategyControls()
-        self.breakpoints = BreakpointFields()
-        self.breakpoints.changed.connect(
-            lambda wanted: self.session.set(breakpoints=wanted)
-        )
         self.strategy.changed.connect(self._choose_tokens)
         self.candidates = CandidatesPanel()
         self.notice = Notice()
@@ -206,7 +200,6 @@ class MainWindow(WindowParts):
             (_("Beams"), self.strategy.beams),
             (_("Length"), self.strategy.limit),
             (_("Speed"), in_line(self.transport.speed, self.transport.rate)),
-            (_("Play stops at"), self.breakpoints),
         ]
 
     # ---- drawing ---------------------------------------------------------------
@@ -287,15 +280,6 @@ class MainWindow(WindowParts):
             self.lessons.begin(found)
         else:
             self.show_file(found, path)
-
-    def _stop_at(self) -> None:
-        """Stop playing at a breakpoint, and say which."""
-        state = self.session.state
-        shown = state.visible
-        reason = "" if shown is None else state.breakpoints.reason(shown)
-        if reason:
-            self.transport.pause()
-            self.session.set(notice=reason)
 
     def _leave_form(self) -> None:
         self._engine.abandon()
