@@ -11,15 +11,17 @@ harm.
 import functools
 import sys
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from types import FunctionType
 from typing import Any
+from weakref import WeakSet
 
 from PySide6.QtCore import QObject, QSize
 
 from visformer.errors import VisformerError
 
 ROOM = "visformer."
+_contained_classes = WeakSet[type]()
 ANSWERS: dict[str, Callable[[], object]] = {  # of overrides that return something
     "event": bool,
     "eventFilter": bool,
@@ -33,12 +35,19 @@ ANSWERS: dict[str, Callable[[], object]] = {  # of overrides that return somethi
 def contain_overrides() -> None:
     """Contain every override of Qt's methods in the classes of this program.
 
-    May be called again: what is contained already stays as it is.
+    May be called again, after imports: only classes that are new are looked at.
     """
-    for kind in _subclasses(QObject):
+    new = _subclasses(QObject).difference(_contained_classes)
+    _contained_classes.update(new)
+    for kind in new:
+        bases = [vars(base) for base in kind.__mro__[1:] if _is_qts(base)]
         for part in kind.__mro__:  # a mixin overrides only what its heirs have from Qt
             if part.__module__.startswith(ROOM):
-                _contain(part, _qt_names(kind))
+                _contain(part, bases)
+
+
+def _is_qts(kind: type) -> bool:
+    return kind.__module__.startswith("PySide6.")
 
 
 def separately(actions: Iterable[Callable[[], object]]) -> str:
@@ -95,15 +104,9 @@ def _subclasses(kind: type) -> set[type]:
     return found
 
 
-def _contain(kind: type, overrides: frozenset[str]) -> None:
+def _contain(kind: type, bases: Iterable[Mapping[str, object]]) -> None:
     for name, method in list(vars(kind).items()):
         is_new = isinstance(method, FunctionType) and not hasattr(method, "__wrapped__")
-        if is_new and name in overrides:
+        # a lookup for each method of ours: Qt's classes have thousands of names
+        if is_new and name[:2] != "__" and any(name in base for base in bases):
             setattr(kind, name, _contained(method, ANSWERS.get(name, _nothing)))
-
-
-@functools.cache
-def _qt_names(kind: type) -> frozenset[str]:
-    bases = [b for b in kind.__mro__[1:] if b.__module__.startswith("PySide6.")]
-    names = (name for base in bases for name in vars(base))
-    return frozenset(name for name in names if not name.startswith("__"))
