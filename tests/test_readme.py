@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import re
 import shlex
-import shutil
 from pathlib import Path
 
 import pytest
@@ -31,7 +30,6 @@ def command_lines() -> list[str]:
 def test_the_python_snippets_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shutil.copytree(ROOT / "checkpoints", tmp_path / "checkpoints")
     monkeypatch.chdir(tmp_path)
     shown: list[Trace] = []
 

@@ -61,6 +61,7 @@ def test_whatever_holds_a_run_is_drawn(tmp_path: Path) -> None:
     visformer.render(ONE, figure, width="8.5cm", kind="encoder")
     assert 'width="8.5cm"' in figure.read_text()
     assert visformer.render(tiny_checkpoint(), text="abc", size=SMALL)._repr_png_()
+    assert visformer.render("reverse", text="abc", size=SMALL)._repr_png_()
 
 
 def test_a_name_in_html_is_a_web_page(tmp_path: Path) -> None:

@@ -309,7 +309,7 @@ def _given_file(
 ) -> Path:
     """Return the path of a run or of a checkpoint; a run is written to ``folder``."""
     if isinstance(trace, str | Path):
-        return as_path("trace", trace).resolve()
+        return paths.model(as_path("trace", trace)).resolve()
     if hasattr(trace, "begin"):
         refused = {"change", "force", "reference"} & options.keys()
         if refused:

@@ -211,9 +211,10 @@ def serve() -> int:
 
 def draw(options: argparse.Namespace) -> None:
     """Draw the picture that is asked for, in a window that can draw the next one."""
-    first = options.file or checkpoint_paths(options.checkpoint)[0]
     if options.file and options.checkpoint:
         raise InputError("Give the checkpoint once: as a file, or with --checkpoint.")
+    given = [options.file] if options.file else options.checkpoint
+    first = checkpoint_paths(given)[0]
     if not holds_runs(Path(first)):
         check_text(options.text)
     elif options.text or options.reference or options.change or options.force:
