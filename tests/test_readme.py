@@ -27,6 +27,7 @@ def command_lines() -> list[str]:
     return [line for line in lines if line.startswith("visformer ")]
 
 
+@pytest.mark.filterwarnings("ignore:visformer.render now counts")
 def test_the_python_snippets_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

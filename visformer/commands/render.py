@@ -150,6 +150,7 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--head", type=int, help=_("head, from 1 (default, with a kind or a layer: 1)")
     )
+    parser.set_defaults(first=1)
     parser.add_argument("--form", default="map", help=_choice(FORMS))
     parser.add_argument("--summary", default="head", help=_choice(SUMMARIES))
     parser.add_argument(
@@ -199,7 +200,8 @@ def serve() -> int:
     for line in sys.stdin:
         said = ""
         try:
-            draw(command_parser("render").parse_args(json.loads(line)))
+            options = argparse.Namespace(first=0)  # of layers and heads in Python
+            draw(command_parser("render").parse_args(json.loads(line), options))
         except (VisformerError, OSError) as error:
             said = str(error)
         print(json.dumps(said), file=answers, flush=True)

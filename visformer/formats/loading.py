@@ -230,10 +230,8 @@ def load(
     device: str | torch.device | None = None,
     **config: Any,
 ) -> Checkpoint:
-    """Open a checkpoint: a folder, a weight file, or an encoder's and a decoder's file.
+    """Open a checkpoint: a folder, a file, its two halves, or a bundled model's name.
 
-    A bundled model has a name, such as "tatoeba-en-fr", which opens it anywhere; what
-    exists at that path comes first.
     Folders in the format of transformers are run by transformers itself (extra ``hf``),
     except for ordinary Marian ones: the result is a ``FolderModel``. A module or a
     state dict is opened as it is now: its tensors are copied, a copy of a module is
