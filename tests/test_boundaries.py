@@ -56,8 +56,9 @@ ARROWS = {  # room -> all of ours that it may import
         *("trace_file", "values"),  # a training's recorded runs
     ),
     "formats": (
-        *("arguments", "core", "errors", "file_kinds", "files", "language", "text"),
-        *("tokenizers", "trace_file", "values", "watching"),
+        *("arguments", "core", "errors", "file_kinds", "files", "language"),
+        "paths",  # of the bundled models, which load opens by name
+        *("text", "tokenizers", "trace_file", "values", "watching"),
     ),
     "training": (
         *("core", "errors", "files", "formats", "language", "paths", "text"),

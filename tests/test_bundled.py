@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import random
+import shutil
 import string
+import subprocess
+import sys
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import visformer
 from visformer import paths
+from visformer.cli import command_parser, main
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
 from visformer.core.translation import translate
@@ -118,3 +125,63 @@ def test_the_lessons_have_a_model_of_each_tutorial(layout: str) -> None:
 def test_the_models_of_the_lessons_are_small() -> None:
     files = paths.checkpoint("lessons").rglob("*.*")
     assert sum(file.stat().st_size for file in files) <= 5_000_000
+
+
+def test_a_bundled_model_opens_by_its_name_from_any_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert load("lessons/d2l").digest == load(paths.checkpoint("lessons/d2l")).digest
+    assert load("tatoeba-en-fr").name == load(paths.checkpoint()).name
+    assert visformer.translate("abc", "reverse") == ["cba"]
+    assert visformer.Decoding("reverse", "abc").finish().text == "cba"
+    assert visformer.compare("reverse", "blackboard", text="ab").names == (
+        "reverse",
+        "blackboard",
+    )
+    assert visformer.inspect("lessons/labml")["problem"] is None
+    (pair,) = visformer.scan("reverse", [("abc", "cba")])
+    assert pair.translation == "cba"
+    Path("pairs.tsv").write_text("abc\tcba\n")
+    for command in (
+        ["inspect", "reverse"],
+        ["compare", "reverse", "reverse", "--text", "abc"],
+        ["scan", "pairs.tsv", "--checkpoint", "reverse", "--against", "reverse"],
+    ):
+        assert main(command) == 0, capsys.readouterr().err
+    words = ["train", "--out", "x", "--start", "tatoeba-zh-en"]
+    start = command_parser("train").parse_args(words).start
+    assert start == paths.checkpoint("tatoeba-zh-en")
+    monkeypatch.setattr("visformer.cli.check_screen", lambda: None)
+    d2l = str(paths.checkpoint("lessons/d2l"))
+    monkeypatch.setattr("visformer.app.run", lambda path, *_rest: int(path != d2l))
+    assert main(["lessons/d2l"]) == 0
+
+
+def test_what_exists_wins_over_a_bundled_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(paths.checkpoint("blackboard"), tmp_path / "reverse")
+    assert load("reverse").digest == load(paths.checkpoint("blackboard")).digest
+    for name in ("lessons", "../checkpoints/reverse", "README.md", ""):
+        assert paths.model(name) == Path(name)
+
+
+def test_an_installed_package_finds_its_models_by_name(tmp_path: Path) -> None:
+    """A wheel has them inside the package."""
+    package, empty = tmp_path / "site" / "visformer", tmp_path / "empty"
+    package.mkdir(parents=True)
+    empty.mkdir()
+    for entry in Path(visformer.__file__).parent.iterdir():
+        (package / entry.name).symlink_to(entry)
+    shutil.copytree(paths.checkpoint("blackboard"), package / "checkpoints" / "mine")
+    code = "import visformer; print(visformer.translate('abc', 'mine'))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=empty,
+        env={**os.environ, "PYTHONPATH": str(package.parent)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == "['abc']\n", done.stderr

@@ -17,6 +17,7 @@ RECIPES = re.findall(r"```(bash|python)\n(.*?)```", GUIDE.read_text("utf-8"), re
 STARTS = {".pdf": b"%PDF", ".png": b"\x89PNG", ".svg": b"<?xml", ".npz": b"PK"}
 
 
+@pytest.mark.filterwarnings("ignore:visformer.render now counts")
 @pytest.mark.slow
 @pytest.mark.parametrize(("language", "recipe"), RECIPES)
 def test_a_recipe_makes_what_it_names(

@@ -42,6 +42,7 @@ def command_lines(page: str) -> list[str]:
 
 
 @pytest.mark.parametrize("page", ["README.md", CHINESE, f"{GUIDE}/python.md"])
+@pytest.mark.filterwarnings("ignore:visformer.render now counts")
 def test_the_python_snippets_run(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

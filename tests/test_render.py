@@ -20,6 +20,7 @@ from visformer import InputError, SavedRun, SavedSession, VisformerError
 from visformer.apart import painter
 from visformer.paths import checkpoint
 
+pytestmark = pytest.mark.filterwarnings("ignore:visformer.render now counts")
 SMALL = "700x600"
 ONE, TWO = make_trace(), make_trace(seed=5)
 
@@ -32,7 +33,7 @@ def test_pictures_are_those_of_the_command_whatever_was_drawn_before(
     ONE.save(path)
     options: dict[str, Any] = {
         "kind": "cross",
-        "layer": 2,
+        "layer": 1,
         "raw_pieces": True,
         "size": SMALL,
     }
@@ -61,6 +62,7 @@ def test_whatever_holds_a_run_is_drawn(tmp_path: Path) -> None:
     visformer.render(ONE, figure, width="8.5cm", kind="encoder")
     assert 'width="8.5cm"' in figure.read_text()
     assert visformer.render(tiny_checkpoint(), text="abc", size=SMALL)._repr_png_()
+    assert visformer.render("reverse", text="abc", size=SMALL)._repr_png_()
 
 
 def test_a_name_in_html_is_a_web_page(tmp_path: Path) -> None:
@@ -83,7 +85,9 @@ def test_what_cannot_be_drawn_is_one_sentence(tmp_path: Path) -> None:
     kept = tmp_path / "kept.png"
     kept.write_bytes(b"mine")
     wrong: tuple[tuple[dict[str, Any], str], ...] = (
-        ({"layer": 9}, "--layer is 9"),
+        ({"layer": 2}, "layer is 2, but must be a whole number from -2 to 1"),
+        ({"head": "mean"}, "--head: invalid int value: 'mean'"),
+        ({"layer": [0, 1]}, r"--layer: invalid int value: '\[0, 1\]'"),
         ({"nosuch": 1}, "--nosuch"),
         ({"view": "nosuch"}, "choose architecture"),
         ({"view": "diagnosis", "page": "checks", "over": "x.tsv"}, "--over is for"),
@@ -106,10 +110,8 @@ def test_a_page_is_drawn_over_a_file(tmp_path: Path) -> None:
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("abc\tcba\nab\tba\n")
     page: dict[str, Any] = {"view": "diagnosis", "page": "sentences", "size": SMALL}
-    empty, full = (
-        visformer.render(checkpoint("reverse"), text="abc", **page, **over)
-        for over in ({}, {"over": pairs})
-    )
+    empty = visformer.render(checkpoint("reverse"), text="abc", **page)
+    full = visformer.render(checkpoint("reverse"), text="abc", over=pairs, **page)
     assert (empty == full) is False
     with pytest.raises(InputError, match="No such file"):
         visformer.render(checkpoint("reverse"), text="abc", over="none.tsv", **page)

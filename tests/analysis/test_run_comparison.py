@@ -163,13 +163,17 @@ def test_targets_are_aligned_as_far_as_both_read_the_same() -> None:
     found = compare_runs(one, other)
     assert found.target.groups == (((0,), (0,)), ((1,), (1,)), ((2,), (2,)))
     assert found.target.rest == ((3,), (3, 4))
-    assert found.parted == (3, 3)
+    assert found.parted == (2, 2)
     assert not found.equal
     # another tokenizer: the third piece ends where the other's second does
     cut = writing("l", "e", " chat", " mange")
     joined = align_targets(one, cut)
     assert joined.groups == (((0,), (0,)), ((1,), (1, 2)), ((2,), (3,)))
-    assert compare_runs(one, cut).parted == (3, 4)
+    assert compare_runs(one, cut).parted == (2, 3)
+    assert [step.steps for step in found.steps] == [(0, 0), (1, 1), (2, 2)]
+    plain = found.plain()  # as the command prints it: from 1
+    assert plain["parted"] == (3, 3)
+    assert [step["steps"] for step in plain["steps"]] == [(1, 1), (2, 2), (3, 3)]
     assert compare_runs(one, one).parted is None
     short = replace(one.until(2), steps=one.steps[:2])
     assert compare_runs(one, short).parted is None  # it was stopped, and does not part
@@ -212,7 +216,7 @@ def test_a_reference_that_was_fed_is_known_to_its_end() -> None:
     one, other = writing("a", "b"), writing("c", "d")
     fed = writing("le", " chat"), writing("le", " chat", p=0.25)
     found = compare_runs(one, other, fed=fed)
-    assert found.parted == (1, 1)
+    assert found.parted == (0, 0)
     assert [token.tokens for token in found.reference] == [
         ("le",),
         (" chat",),

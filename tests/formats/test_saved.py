@@ -233,6 +233,7 @@ def test_files_of_other_programs_are_named(tmp_path: Path, name: str) -> None:
     [
         ("Helsinki-NLP/opus-mt-en-fr", "“hf download Helsinki-NLP/opus-mt-en-fr "),
         ("https://huggingface.co/google/t5", "“hf download google/t5 --local-dir t5”"),
+        ("runs/best", "“runs/best” does not exist. If it is on the Hugging Face Hub"),
         ("https:/hf.co/a/b/tree/main", "“hf download a/b --local-dir b”"),
         ("https://example.org/model.pt", "is an address, and nothing is downloaded"),
         ("checkpoints/typo", ""),

@@ -114,7 +114,7 @@ class SweptRun:
     def effect(self, step: int) -> ChangeReport | None:
         """Return what its change did to a step; None where it has none."""
         made = self.both_ways
-        return None if made is None or not step else change_report(*made, step)
+        return None if made is None or not step else change_report(*made, step - 1)
 
     @cached_property
     def both_ways(self) -> tuple[Trace, Trace] | None:

@@ -271,6 +271,15 @@ Text
     assert made.stops[1].setting.looked == Looked(view="masks")
 
 
+def test_what_lies_beside_a_lesson_wins_over_a_bundled_name(tmp_path: Path) -> None:
+    body = "## A\n<!-- view: masks; checkpoint reverse -->"
+    bundled = lesson(body, folder=tmp_path).stops[0].setting.path
+    assert bundled == str(paths.checkpoint("reverse"))
+    (tmp_path / "reverse").mkdir()
+    beside = lesson(body, folder=tmp_path).stops[0].setting.path
+    assert beside == str(tmp_path / "reverse")
+
+
 def test_files_beside_a_lesson_are_used(tmp_path: Path) -> None:
     make_trace().save(tmp_path / "run.vis")
     head = "---\nvisformer-lesson: 1\ntitle: a\ntrace: run.vis\n---\n"

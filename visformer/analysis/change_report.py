@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from visformer.arguments import whole_number, wrong_value
+from visformer.arguments import place, wrong_value
 from visformer.language import _
 from visformer.values.arrays import Floats, equal, later, log_softmax
 from visformer.values.changes.patch import Patch
@@ -14,17 +14,14 @@ from visformer.values.measured import ChangeReport
 from visformer.values.trace import Trace
 
 
-def change_report(
-    original: Trace, changed: Trace, step: int | None = None
-) -> ChangeReport:
+def change_report(original: Trace, changed: Trace, step: int = -1) -> ChangeReport:
     """Compare two runs that consumed the same tokens, at a step, or at the last one.
 
-    Steps count from 1. Both runs need their logits: raises InputError for Traces that
-    are apart from their model, and for runs of other tokens.
+    Steps count from 0, or from the end where they are negative. Both runs need their
+    logits: raises InputError for Traces that are apart from their model, and for runs
+    of other tokens.
     """
-    most = min(len(original), len(changed))
-    step = whole_number("step", most if step is None else step, least=1, most=most)
-    row = step - 1
+    row = place("step", step, min(len(original), len(changed)))
     read = [
         (*one.source_ids, *one.target_ids[: row + 1]) for one in (original, changed)
     ]

@@ -150,15 +150,17 @@ class Decoding:
         self._fed = self._warned = False
         self.search = None
 
-    def change_report(self, step: int | None = None) -> ChangeReport:
-        """Tell what the change does to a step, from 1, or to the current one.
+    def change_report(self, step: int = -1) -> ChangeReport:
+        """Tell what the change does to a step, or to the current one.
 
-        It is what ``visformer.change_report`` returns for two passes over the tokens of
-        this run, without the change and with it. Raises InputError before a step.
+        Steps count from 0, or from the end where they are negative. It is what
+        ``visformer.change_report`` returns for two passes over the tokens of this run,
+        without the change and with it. Raises InputError before a step.
         """
-        most = self.rows
-        step = whole_number("step", most if step is None else step, least=1, most=most)
-        chosen = self._made[: max(0, step - len(self._prompt))]
+        if not self.rows:
+            raise InputError("Nothing was decoded.")
+        step = place("step", step, self.rows)
+        chosen = self._made[: max(0, step + 1 - len(self._prompt))]
 
         def passed(change: Intervention) -> Trace:
             made = Decoding(self.checkpoint, self._source.ids, limit=self.limit)
