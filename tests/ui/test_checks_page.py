@@ -107,10 +107,13 @@ def test_a_refusal_is_said(qtbot: QtBot, tmp_path: Path) -> None:
     assert not page.table.isVisible()
 
 
-def test_evidence_of_several_lines_is_whole(qtbot: QtBot, tmp_path: Path) -> None:
+@pytest.mark.parametrize("width", [969, 1130, 1280])
+def test_evidence_of_several_lines_is_whole(
+    qtbot: QtBot, tmp_path: Path, width: int
+) -> None:
     """Some just fit into a line until there is a scroll bar."""
     window, _engine, page = turned(qtbot, tmp_path)
-    window.resize(1280, 800)
+    window.resize(width, 800)
     window.show()
     QApplication.processEvents()
     results = [PASSED._replace(what="i" * 3 * n + " end.") for n in range(10, 90)]

@@ -37,7 +37,9 @@ class ChecksPage(View):
         self.table.setWordWrap(True)
         header = self.table.horizontalHeader()
         header.setDefaultAlignment(TOP)
-        header.sectionResized.connect(lambda: self.table.resizeRowsToContents())
+        # not while Qt still stretches columns: it measures what is in sight then
+        later = Qt.ConnectionType.QueuedConnection
+        header.sectionResized.connect(self.table.resizeRowsToContents, later)
         self.table.picked.connect(self._look)
         present_whole(self.table)
         fill(LeastColumn(self), self.words, (self.table, 1))

@@ -108,9 +108,9 @@ class SentencesPage(View):
         for box in (self.kinds, self.buckets):
             box.activated.connect(lambda: self._list())
         self.words = paragraph(_("what is scanned"))
-        self.table = self.main = TableView(
-            _("scanned pairs"), _columns(), by=FAULT, least=LEAST
-        )
+        name, columns = _("scanned pairs"), _columns()
+        self.table = TableView(name, columns, by=FAULT, least=LEAST, high=1.6)
+        self.main = self.table
         present_whole(self.table)
         self.table.setItemDelegate(_TintedTokens(self.table))
         self.table.opened.connect(self._open)
