@@ -43,11 +43,8 @@ ENGINE = (
     "engine.mirror",
 )  # its client's side
 ARROWS = {  # room -> all of ours that it may import
-    # Trace.save writes files, a notebook and Trace.plot show pictures
-    "values": (
-        *("arguments", "errors", "files", "language", "pictures.notebook", "text"),
-        "trace_file",
-    ),
+    # Trace.save writes files
+    "values": ("arguments", "errors", "files", "language", "text", "trace_file"),
     "trace_file": ("errors", "file_kinds", "files", "language", "text", "values"),
     "tokenizers": ("errors", "files", "language", "text", "values"),
     "analysis": ("arguments", "errors", "language", "values"),
