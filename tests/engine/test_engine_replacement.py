@@ -432,6 +432,20 @@ def test_there_is_no_spare_process_where_memory_is_short(
     assert len(Mortal.made) == 3  # it is opened all the same, in a fresh process
 
 
+def test_what_waits_for_the_first_model_follows_it_into_another_process(
+    events: list[Event],
+) -> None:
+    handle = Engine(events.append)
+    handle.open(Open(path="one"))
+    handle.ask(Decode(source="abc"))
+    working(handle).answer(None)  # before it has started: another one is
+    handle.open(Open(path="two"))
+    assert [sent.number for sent in working(handle).sent] == [3, 2]
+    working(handle).answer(opened(3))
+    working(handle).answer(Finished(number=2, step_ms=None))
+    assert [type(event) for event in events] == [Opened, Finished]
+
+
 def test_an_opening_that_is_given_up_leaves_the_working_process(
     events: list[Event],
 ) -> None:

@@ -203,6 +203,30 @@ def test_a_text_follows_its_opening_through_the_questions(
     assert state.error == "It is gone."
 
 
+def test_a_sentence_that_waits_for_a_model_outlasts_questions_and_refusals(
+    session: Session, engine: Engine
+) -> None:
+    session.do(runs.show_trace, TRACE)
+    session.do(openings.open_checkpoint, "/m.pt")
+    session.do(runs.translate, "typed")
+    form = Questionnaire(layout="l", sizes="s", introduction="i", questions=())
+    take(session, Asked(number=1, path="/m.pt", form=form))
+    assert take(session, Refused(number=2, reason="No model is open.")).error == ""
+    session.do(openings.answer, {"heads": 2})
+    take(session, opened_model(OTHER, number=3, path="/m.pt"))
+    assert engine.last == Decode(source="typed")
+
+
+def test_a_sentence_that_waited_in_vain_hides_no_reason(session: Session) -> None:
+    session.do(runs.show_trace, TRACE)
+    session.do(openings.open_checkpoint, "/m", given=())
+    session.do(runs.translate, "typed")
+    take(session, Refused(number=1, reason="It is broken."))
+    state = take(session, Refused(number=2, reason="No model is open."))
+    assert state.error == "It is broken."
+    assert not state.awaiting.decoding
+
+
 def test_the_open_model_is_asked_about_and_opened_anew_on_its_device(
     session: Session, engine: Engine
 ) -> None:

@@ -123,8 +123,14 @@ class Engine:
             self._timers = [*filter(threading.Timer.is_alive, self._timers), timer]
             self._opening = _Opening(worker, numbered.number, request, timer)
             timer.start()
-            worker.send(numbered)
+            self._send_opening(worker, numbered)
             return numbered.number
+
+    def _send_opening(self, worker: Worker, numbered: Numbered) -> None:
+        """Let a process open a checkpoint; what waits for a first model follows."""
+        worker.send(numbered)
+        if self._opened is None and self._newest is not None:
+            worker.send(self._newest)
 
     def abandon(self) -> None:
         """Abandon an opening; the open model stays."""
@@ -276,10 +282,12 @@ class Engine:
             self._current = fresh if alone else self._current
         if started_again:
             self._opening = _Opening(fresh, number, request, timer)
-            fresh.send(Numbered(number, request))
+            self._send_opening(fresh, Numbered(number, request))
             return
         timer.cancel()
         self._opening = None
+        if alone:
+            self._settle()  # what waited for the model will not be answered
         self._down = self._down or (alone and not worker.heard)
         reason = reasons.not_opened(request, worker)
         self._listener(Refused(number=number, reason=reason))

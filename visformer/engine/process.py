@@ -229,9 +229,11 @@ class Server:
                 self.send(Progressed(number=number, done=done, of=of, part=part))
 
         def look(share: float | None) -> None:
-            if share is not None and not request.is_side_request:
+            if _stands_alone(request):
+                return
+            if share is not None:
                 tell(round(100 * share), 100, "")
-            if not request.is_side_request and self._interrupted():
+            if self._interrupted():
                 raise InterruptedPass
 
         try:

@@ -160,16 +160,28 @@ def _send(state: State, opening: OpenWish) -> Next:
 
 def asked(state: State, event: Asked) -> Next:
     """Show the questions."""
+    state = _holding(state)
     return Next(replace(state, asked=event, asked_for=state.opening, busy=""))
 
 
 def refused(state: State, event: Refused) -> Next:
     """Say why; if earlier answers no longer fit, ask: the file may have changed."""
+    state = _holding(state)
     opening = state.opening
     if opening is not None and opening.certain is not None:
         request = replace(opening.request, overrides=opening.certain, ask="open")
         return _send(state, OpenWish(request=request, then=opening.then))
     return Next(state.answered(event.number, opening=None, error=event.reason))
+
+
+def _holding(state: State) -> State:
+    """Let the opening hold the sentence that waits: the engine has no model for it."""
+    opening = state.opening
+    if state.opened is not None or opening is None or not state.awaiting.decoding:
+        return state
+    opening = replace(opening, then=state.wish.sentence)
+    awaiting = state.awaiting.without(is_question)
+    return picture_again(replace(state, opening=opening, awaiting=awaiting))
 
 
 def opened(state: State, event: Opened) -> Next:
@@ -202,7 +214,7 @@ def opened(state: State, event: Opened) -> Next:
         asked=state.asked if superseded else None,
         asked_for=state.asked_for if superseded else None,
         awaiting=awaiting,
-        busy=state.busy if waiting else "",
+        busy=_("decoding") if waiting else "",
         notice=sentences(said),
         runs=state.without("batch").runs,
         parameters=(),
