@@ -41,6 +41,7 @@ from visformer.engine.messages import (
     Numbered,
     Open,
     Opened,
+    OpenProgressed,
     Parameters,
     ParametersDone,
     Passed,
@@ -184,14 +185,17 @@ def test_nothing_that_comes_after_an_opening_ends_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(checkpoint, "warm_up", lambda packed: pause())
+    folder = write_letters(tmp_path)
     pipe = Pipe(
-        Numbered(1, Open(path=str(write_letters(tmp_path)))),
+        Numbered(1, Open(path=str(folder))),
         Numbered(2, Decode(source="ab", limit=1)),
     )
     server = Server(pipe)  # type: ignore[arg-type]
     while pipe.poll():
         server.answer(server.newest())
     assert (pipe.of(Opened), pipe.of(Finished)) == ([1], [2])
+    size = (folder / "model.safetensors").stat().st_size
+    assert pipe.sent[0] == OpenProgressed(number=1, size=size)
 
 
 def test_it_is_told_how_much_of_a_source_is_encoded(

@@ -21,7 +21,7 @@ from tests.session.sessions import (
 )
 from tests.traces import make_trace
 from visformer.core.decoding import Decoding
-from visformer.engine.messages import Asked, Decode, Open, Refused
+from visformer.engine.messages import Asked, Decode, Open, OpenProgressed, Refused
 from visformer.engine.mirror import Decoded
 from visformer.pictures.words.scene import telling_head
 from visformer.session import openings, runs, side_requests, tree
@@ -225,6 +225,21 @@ def test_a_sentence_that_waited_in_vain_hides_no_reason(session: Session) -> Non
     state = take(session, Refused(number=2, reason="No model is open."))
     assert state.error == "It is broken."
     assert not state.awaiting.decoding
+
+
+def test_it_is_said_how_far_an_opening_is(session: Session, engine: Engine) -> None:
+    session.do(openings.open_checkpoint, "/m/big", given=())
+    told = OpenProgressed(number=1, seconds=12)
+    assert take(session, told).busy == "opening big: 12 s"
+    told = replace(told, read=3_400_000, size=1_200_000_000)
+    assert take(session, told).busy == "opening big: 12 s, 3.4 MB of 1.2 GB read"
+    take(session, opened_model(TRACE.model))
+    assert take(session, told).busy == ""  # too late
+    session.do(openings.open_checkpoint, "/m/other", given=())
+    session.do(runs.translate, "one")  # by the model that is open
+    assert take(session, replace(told, number=2)).busy == "decoding"
+    answer(session, engine)
+    assert take(session, replace(told, number=2, size=0)).busy == "opening other: 12 s"
 
 
 def test_the_open_model_is_asked_about_and_opened_anew_on_its_device(
