@@ -49,8 +49,8 @@ def start(does: str) -> subprocess.Popen[str]:
     [
         ("print('read')", 3, ""),
         ("os.write(2, b'panic'); sys.stderr.write('ours')", 3, "ours"),
-        ("os.write(2, b'panic'); os.abort()", 2, "visformer: The reader ended"),
-        ("os.abort()", 2, "visformer: The reader ended (signal 6): the file is dam"),
+        ("os.write(2, b'panic'); os.abort()", 2, "visformer: The reader was killed"),
+        ("os.abort()", 2, "visformer: The reader was killed by signal 6. Try again"),
         ("bytearray(1 << 50)", 2, "visformer: There is not enough memory: close"),
     ],
 )

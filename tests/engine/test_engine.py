@@ -90,7 +90,7 @@ def test_a_reader_that_dies_leaves_the_open_model_alone(
         opening.worker._threads[0].join(SECONDS)
     refused = listener.wait_for(Refused)
     assert isinstance(refused, Refused)
-    assert "the engine does not start (signal 9)" in refused.reason
+    assert "the engine does not start (killed by signal 9)" in refused.reason
     assert process_id(handle) == working
 
 

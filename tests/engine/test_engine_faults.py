@@ -36,6 +36,24 @@ from visformer.engine.wire import Wire
 from visformer.formats.loading import load
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="asked of Linux")
+def test_an_opening_whose_process_is_stopped_is_given_up(folder: Path) -> None:
+    now, listener = [0.0], Listener()
+    handle = Engine(listener, clock=lambda: now[0])
+    try:
+        handle.open(Open(path=str(folder)))
+        os.kill(process_id(handle), signal.SIGSTOP)
+        while handle.beat() and now[0] < 1000:
+            now[0] += 1
+        refused = listener.wait_for(Refused)
+        assert isinstance(refused, Refused)
+        assert "neither computed nor read" in refused.reason
+        handle.open(Open(path=str(folder)))  # in another process
+        listener.wait_for(Opened)
+    finally:
+        handle.close()
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="needs SIGSTOP")
 def test_a_hung_engine_is_ended_by_stop_and_never_holds_who_asks(
     engine: tuple[Engine, Listener], folder: Path

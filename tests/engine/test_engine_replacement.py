@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -21,6 +24,7 @@ from visformer.engine.messages import (
     Finished,
     Open,
     Opened,
+    OpenProgressed,
     Parameters,
     Passed,
     Progressed,
@@ -36,6 +40,7 @@ from visformer.engine.messages import (
     Stopped,
 )
 from visformer.engine.mirror import Decoded, Mirror
+from visformer.engine.opening import STILL_SECONDS, Usage, usage_of
 from visformer.engine.worker import ROOM
 from visformer.values.intervention import parse
 from visformer.values.step import Choice, Strategy
@@ -56,7 +61,7 @@ class Mortal:
     ) -> None:
         self.spare = spare
         self.process = types.SimpleNamespace(
-            exitcode=-11, join=bool, kill=bool, is_alive=bool
+            pid=0, exitcode=-11, join=bool, kill=bool, is_alive=bool
         )
         self.how_it_ended = lambda: "signal 11"
         self.sent: list[Any] = []
@@ -78,7 +83,7 @@ def events(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Event]]:
     begin, handles = Engine.__init__, list[Engine]()
 
     def begun(handle: Engine, *given: Any, **named: Any) -> None:
-        begin(handle, *given, **named)
+        begin(handle, *given, **{"clock": lambda: 0.0, **named})
         handles.append(handle)
 
     monkeypatch.setattr(Engine, "__init__", begun)
@@ -404,6 +409,87 @@ def test_a_reader_that_ends_leaves_the_open_model_alone(events: list[Event]) -> 
     (_opened, refused) = events
     assert isinstance(refused, Refused)
     assert "other could not be opened: its reader ended (signal 11)" in refused.reason
+    assert "memory" not in refused.reason  # nothing says that it was short
+
+
+def usage(monkeypatch: pytest.MonkeyPatch, used: Callable[[], Usage | None]) -> None:
+    """Let the processes have used what a test says."""
+    monkeypatch.setattr("visformer.engine.opening.usage_of", lambda _process: used())
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_an_opening_that_does_nothing_for_a_minute_is_given_up(
+    events: list[Event], monkeypatch: pytest.MonkeyPatch, alone: bool
+) -> None:
+    now, ticks = [0.0], [7]
+    usage(monkeypatch, lambda: Usage(ticks[0], 1, 1))
+    handle = Engine(events.append, clock=lambda: now[0])
+    if not alone:
+        Mortal.made[0].answer(opened(handle.open(Open(path="model"))))
+    before = working(handle)
+    number = handle.open(Open(path="/a/other"))
+    if alone:
+        handle.ask(Decode(source="abc"))
+    for now[0] in range(1, 400):
+        if now[0] == 59:
+            ticks[0] += 1
+        assert handle.beat()
+        if isinstance(events[-1], Refused):
+            break
+    assert now[0] == 59 + STILL_SECONDS
+    refused = events[-1]
+    assert isinstance(refused, Refused)
+    assert refused.number == number
+    assert "other was given up: for 60 s its process neither com" in refused.reason
+    assert (working(handle) is before) is not alone
+    assert not handle.beat()
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_an_opening_that_goes_on_is_never_given_up_and_tells_how_far_it_is(
+    events: list[Event], monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    now = [0.0]
+    usage(monkeypatch, lambda: Usage(5, 10 + int(now[0]), 0) if known else None)
+    handle = Engine(events.append, clock=lambda: now[0])
+    number = handle.open(Open(path="model"))
+    handle.ask(Decode(source="abc"))  # whose silence is not the engine's
+    working(handle).answer(OpenProgressed(number=number, size=1000))
+    for now[0] in range(1, 2000):
+        assert handle.beat()
+    assert len(events) == 1999
+    parts = {"read": 7, "size": 1000} if known else {}
+    assert events[6] == OpenProgressed(number=number, seconds=7, **parts)
+    working(handle).answer(opened(number))
+    assert handle.beat()
+    assert isinstance(events[-1], Opened)
+
+
+def test_a_computer_that_slept_has_not_stood_still(
+    events: list[Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    usage(monkeypatch, lambda: Usage(5, 1, 1))
+    handle = Engine(events.append, clock=lambda: now[0])
+    handle.open(Open(path="model"))
+    for now[0] in (1.0, 9e3, 9e3 + 1):
+        handle.beat()
+    assert not any(isinstance(event, Refused) for event in events)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asked of Linux")
+def test_what_a_process_computes_and_reads_is_seen(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(bytes(1 << 20))
+    before = usage_of(os.getpid())
+    file.read_bytes()
+    while (now := usage_of(os.getpid())) is not None:
+        if before is None or now.ticks > before.ticks:
+            break
+    assert before is not None
+    assert now is not None
+    assert now.asked - before.asked >= 1 << 20
+    assert usage_of(0) is None
 
 
 def test_the_second_process_is_told_that_it_is_spare(events: list[Event]) -> None:
@@ -430,6 +516,20 @@ def test_there_is_no_spare_process_where_memory_is_short(
     assert working(handle) is only
     handle.open(Open(path="other"))
     assert len(Mortal.made) == 3  # it is opened all the same, in a fresh process
+
+
+def test_what_waits_for_the_first_model_follows_it_into_another_process(
+    events: list[Event],
+) -> None:
+    handle = Engine(events.append)
+    handle.open(Open(path="one"))
+    handle.ask(Decode(source="abc"))
+    working(handle).answer(None)  # before it has started: another one is
+    handle.open(Open(path="two"))
+    assert [sent.number for sent in working(handle).sent] == [3, 2]
+    working(handle).answer(opened(3))
+    working(handle).answer(Finished(number=2, step_ms=None))
+    assert [type(event) for event in events] == [Opened, Finished]
 
 
 def test_an_opening_that_is_given_up_leaves_the_working_process(

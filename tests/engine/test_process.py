@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -18,9 +19,11 @@ import torch
 from torch import Tensor
 
 import visformer
+from tests.formats.folders import write_letters
 from tests.models import count_encodings, tiny_checkpoint
-from visformer.core import parts, threads
+from visformer.core import checkpoint, parts, threads
 from visformer.core.decoding import Decoding
+from visformer.core.pauses import pause
 from visformer.core.search import exhausted
 from visformer.core.vocabulary import named
 from visformer.engine import process
@@ -37,6 +40,8 @@ from visformer.engine.messages import (
     NearestDone,
     Numbered,
     Open,
+    Opened,
+    OpenProgressed,
     Parameters,
     ParametersDone,
     Passed,
@@ -174,6 +179,23 @@ def test_encoding_stops_between_layers_and_between_blocks_of_queries(
     assert server.newest() == (3, Stop())
     server.answer(Numbered(4, Decode(source="abcdef", limit=3)))
     assert pipe.of(Stepped) == [4, 4, 4]
+
+
+def test_nothing_that_comes_after_an_opening_ends_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(checkpoint, "warm_up", lambda packed: pause())
+    folder = write_letters(tmp_path)
+    pipe = Pipe(
+        Numbered(1, Open(path=str(folder))),
+        Numbered(2, Decode(source="ab", limit=1)),
+    )
+    server = Server(pipe)  # type: ignore[arg-type]
+    while pipe.poll():
+        server.answer(server.newest())
+    assert (pipe.of(Opened), pipe.of(Finished)) == ([1], [2])
+    size = (folder / "model.safetensors").stat().st_size
+    assert pipe.sent[0] == OpenProgressed(number=1, size=size)
 
 
 def test_it_is_told_how_much_of_a_source_is_encoded(

@@ -51,7 +51,7 @@ class Asking:
     def __init__(self, folder: Path) -> None:
         self.pipe = Pipe()
         self.server = Server(self.pipe)  # type: ignore[arg-type]
-        (self.opened,) = self.ask(Open(path=str(folder), device="cpu"))
+        _begun, self.opened = self.ask(Open(path=str(folder), device="cpu"))
 
     def ask(self, request: Request) -> list[Any]:
         self.pipe.sent.clear()
@@ -193,6 +193,6 @@ def test_prompts_make_no_batch(folders: dict[str, Path]) -> None:
 def test_nothing_is_asked_of_one_language(folders: dict[str, Path]) -> None:
     asking = Asking(folders["T5"])
     opening = Open(path=str(folders["T5"]), device="cpu", ask="open")
-    (opened,) = asking.ask(opening)
+    _begun, opened = asking.ask(opening)
     assert isinstance(opened, Opened)
     assert not isinstance(opened, Asked)

@@ -21,7 +21,7 @@ from tests.session.sessions import (
 )
 from tests.traces import make_trace
 from visformer.core.decoding import Decoding
-from visformer.engine.messages import Asked, Decode, Open, Refused
+from visformer.engine.messages import Asked, Decode, Open, OpenProgressed, Refused
 from visformer.engine.mirror import Decoded
 from visformer.pictures.words.scene import telling_head
 from visformer.session import openings, runs, side_requests, tree
@@ -201,6 +201,45 @@ def test_a_text_follows_its_opening_through_the_questions(
     assert session.state.error == ""
     state = take(session, Refused(number=5, reason="It is gone."))
     assert state.error == "It is gone."
+
+
+def test_a_sentence_that_waits_for_a_model_outlasts_questions_and_refusals(
+    session: Session, engine: Engine
+) -> None:
+    session.do(runs.show_trace, TRACE)
+    session.do(openings.open_checkpoint, "/m.pt")
+    session.do(runs.translate, "typed")
+    form = Questionnaire(layout="l", sizes="s", introduction="i", questions=())
+    take(session, Asked(number=1, path="/m.pt", form=form))
+    assert take(session, Refused(number=2, reason="No model is open.")).error == ""
+    session.do(openings.answer, {"heads": 2})
+    take(session, opened_model(OTHER, number=3, path="/m.pt"))
+    assert engine.last == Decode(source="typed")
+
+
+def test_a_sentence_that_waited_in_vain_hides_no_reason(session: Session) -> None:
+    session.do(runs.show_trace, TRACE)
+    session.do(openings.open_checkpoint, "/m", given=())
+    session.do(runs.translate, "typed")
+    take(session, Refused(number=1, reason="It is broken."))
+    state = take(session, Refused(number=2, reason="No model is open."))
+    assert state.error == "It is broken."
+    assert not state.awaiting.decoding
+
+
+def test_it_is_said_how_far_an_opening_is(session: Session, engine: Engine) -> None:
+    session.do(openings.open_checkpoint, "/m/big", given=())
+    told = OpenProgressed(number=1, seconds=12)
+    assert take(session, told).busy == "opening big: 12 s"
+    told = replace(told, read=3_400_000, size=1_200_000_000)
+    assert take(session, told).busy == "opening big: 12 s, 3.4 MB of 1.2 GB read"
+    take(session, opened_model(TRACE.model))
+    assert take(session, told).busy == ""  # too late
+    session.do(openings.open_checkpoint, "/m/other", given=())
+    session.do(runs.translate, "one")  # by the model that is open
+    assert take(session, replace(told, number=2)).busy == "decoding"
+    answer(session, engine)
+    assert take(session, replace(told, number=2, size=0)).busy == "opening other: 12 s"
 
 
 def test_the_open_model_is_asked_about_and_opened_anew_on_its_device(

@@ -90,10 +90,15 @@ def test_type_step_and_see_what_the_model_makes(
     """One program is asked it all, as it takes seconds to start and to open models."""
     app.start(str(folder))
     window = app.window
-    qtbot.waitUntil(lambda: not window.session.state.busy, timeout=WAIT)
+    # the model takes its time: its process has just been started
     qtbot.keyClicks(window.source, "hello")
     qtbot.keyClick(window.source, Qt.Key.Key_Return)
+    assert window.session.state.busy == f"opening {folder.name}"
     qtbot.waitUntil(lambda: finished(app), timeout=WAIT)
+    state = window.session.state
+    assert state.about is not None
+    assert state.positions is not None
+    assert window.memory.texts("recent") == [str(folder)]
     expected = Decoding(load(folder), "hello").finish()
     trace = window.session.state.trace
     assert trace is not None

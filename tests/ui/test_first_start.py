@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import random
@@ -16,7 +17,8 @@ from PySide6.QtWidgets import QApplication, QLabel
 from pytestqt.qtbot import QtBot
 
 from tests.ui.windows import FakeEngine, make_window
-from visformer import language, paths
+from visformer import app, language, paths
+from visformer.errors import InputError
 from visformer.program.memory import Memory
 from visformer.trace_file.trace_file import read_session
 from visformer.ui.bars.first_steps import show_first_steps
@@ -125,6 +127,39 @@ def test_it_starts_without_a_home_and_without_a_language() -> None:
     assert done.stdout == "0\n"
     reason = "cannot be used (No such file or directory)."
     assert done.stderr == f"visformer: /proc/none {reason}\n"
+
+
+def test_whatever_raises_while_the_program_starts_is_told(tmp_path: Path) -> None:
+    """In each function that the start calls: in the window, or in a box and a line."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.ui.failing_starts"],
+        env={**os.environ, "HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    starts = [json.loads(line) for line in done.stdout.splitlines()]
+    words = "Unexpected error, written to the log: RuntimeError: boom"
+    for name, code, told in starts:
+        line = [f"visformer: {words}\n"] if code else []
+        assert (code in (0, 1), told) == (True, [words, *line]), name
+    codes = {name: code for name, code, _told in starts}
+    assert codes["Engine.__init__"] == codes["MainWindow.__init__"] == 1
+    assert codes["App.start"] == codes["Worker.send"] == codes["read_lesson"] == 0
+
+
+def test_without_a_screen_it_is_told_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def no_screen() -> None:
+        raise InputError("There is no screen here.")
+
+    monkeypatch.setattr(app, "check_screen", no_screen)
+    monkeypatch.setattr(app, "log_qt", bool)
+    assert app.run_served(str(tmp_path / "nobody"), "00", "model") == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("visformer: Unexpected error, written to the log: FileNotFo")
 
 
 @pytest.fixture(params=["en", "zh"])

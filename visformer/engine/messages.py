@@ -333,6 +333,15 @@ class Progressed(Answer):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OpenProgressed(Answer):
+    """How far an opening is; from the process: that it begins to read."""
+
+    seconds: int = 0  # since it was asked for
+    read: int = 0  # bytes of ``size``
+    size: int = 0  # bytes of its files of weights; 0 where that is not known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finished(Answer):
     """The decode is over: end of sentence, limit, or end of the reference."""
 

@@ -52,6 +52,7 @@ from visformer.engine.messages import (
     OfRun,
     Open,
     Opened,
+    OpenProgressed,
     PairsScanned,
     Parameters,
     ParametersDone,
@@ -229,9 +230,11 @@ class Server:
                 self.send(Progressed(number=number, done=done, of=of, part=part))
 
         def look(share: float | None) -> None:
-            if share is not None and not request.is_side_request:
+            if _stands_alone(request):
+                return
+            if share is not None:
                 tell(round(100 * share), 100, "")
-            if not request.is_side_request and self._interrupted():
+            if self._interrupted():
                 raise InterruptedPass
 
         try:
@@ -276,11 +279,12 @@ def _stands_alone(request: Request) -> bool:
 def _open(server: Server, number: int, request: Open) -> None:
     from visformer.core.checkpoint import choose_device
     from visformer.formats.layouts.native import dropout_rates, label_smoothing
-    from visformer.formats.loading import checkpoint_files
+    from visformer.formats.loading import checkpoint_files, size_of_weights
 
     if server.is_serving:
         server.send(_opened(server, number, request))
         return
+    server.send(OpenProgressed(number=number, size=size_of_weights(request.path)))
     files = checkpoint_files(request.path, request.overrides)
     if request.ask != "never":
         asked = files.questionnaire(every=request.ask == "always")

@@ -244,12 +244,19 @@ class Faults(QObject):
         if self.counts[place] > 1:
             return
         self.last.append(f"{time.strftime('%H:%M:%S')} {place}")
-        sentence = _(
-            "Unexpected error, written to the log: {kind}: {error}",
-            kind=kind.__name__,
-            error=error,
-        )
-        self.told.emit(brief(sentence))
+        self.told.emit(fault_words(error))
+
+
+def fault_words(error: BaseException) -> str:
+    """Say what nobody handled, in one sentence."""
+    if isinstance(error, VisformerError):
+        return str(error)
+    words = _(
+        "Unexpected error, written to the log: {kind}: {error}",
+        kind=type(error).__name__,
+        error=error,
+    )
+    return brief(words)
 
 
 def _place(trace: TracebackType | None) -> str:
