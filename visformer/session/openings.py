@@ -23,6 +23,7 @@ from visformer.session.recipe import Recipe, runs_of_tree
 from visformer.session.run import History, with_run
 from visformer.session.runs import decode, leave_other_model, picture_again, translate
 from visformer.session.state import Next, State
+from visformer.text import visible
 from visformer.values.facts import ModelFacts
 from visformer.values.intervention import NO_CHANGES
 from visformer.values.layer_weights import same_model
@@ -150,7 +151,7 @@ def cancel(state: State) -> Next:
 
 def _send(state: State, opening: OpenWish) -> Next:
     path = opening.request.path
-    busy = _("opening {name}", name=PurePath(path).name or path)
+    busy = _("opening {name}", name=visible(PurePath(path).name or path))
     state = replace(state, opening=opening, busy=busy, error="", notice="")
     return Next(state, (opening.request,))
 
