@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, NoReturn
 from visformer.commands.load_options import add_overrides, checkpoint_paths, overrides
 from visformer.commands.shared import check_text, complain, explained_qt
 from visformer.errors import InputError, VisformerError, is_memory
-from visformer.files import exists, short
+from visformer.files import exists, real_path, short
 from visformer.formats.foreign import remote_words
 from visformer.language import LANGUAGES, N_, _, sentences, use
 from visformer.screen import check_screen
@@ -254,6 +254,7 @@ def _window(options: argparse.Namespace) -> int:
     path = checkpoint_paths(options.path)[0] if options.path else None
     for given in options.path:
         if not exists(Path(given)):
+            real_path(Path(given))
             raise InputError(
                 remote_words(given)
                 or _(

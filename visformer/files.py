@@ -1,7 +1,6 @@
 """Untrusted files and names: read whole, with limits, and refused in one sentence."""
 
 import contextlib
-import errno
 import gzip
 import json
 import os
@@ -14,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TextIO
 
-from visformer.errors import CheckpointError, InputError
+from visformer.errors import CheckpointError, InputError, VisformerError
 from visformer.language import N_, _, ngettext
 
 MAX_JSON = 1 << 20
@@ -75,6 +74,7 @@ def read_regular(path: Path, limit: int) -> bytes:
     """Read a regular file of at most ``limit`` bytes; CheckpointError otherwise."""
     name = short(path.name)
     try:
+        real_path(path, CheckpointError)
         facts = path.stat()  # before opening, which would block on a pipe
         _check_kind(facts, name, limit)
         with path.open("rb") as file:
@@ -236,7 +236,7 @@ def inside(folder: Path, name: str, *, key: str, of: str = "config.json") -> Pat
             key=key,
             name=short(name),
         )
-    if not _is_within(path, folder):
+    if not real_path(path, CheckpointError).is_relative_to(folder.resolve()):
         raise CheckpointError(
             "{file} is a link that leads out of its folder. Copy the file itself "
             "into the folder.",
@@ -258,30 +258,25 @@ def _is_plain(name: str) -> bool:
     return not odd and 0 < len(bare) <= 128 and not _DEVICES.fullmatch(bare)
 
 
-def _is_within(path: Path, folder: Path) -> bool:
-    try:
-        return followed(path).is_relative_to(folder.resolve())
-    except (OSError, RuntimeError):  # a link that leads to itself
-        return False
-
-
-def followed(path: Path) -> Path:
-    """Return where links lead; RuntimeError where they lead in a circle.
-
-    Python's own does not raise it from 3.13 on.
-    """
-    found = path.resolve()
-    if found.is_symlink():
-        raise RuntimeError(os.strerror(errno.ELOOP))
-    return found
+def real_path(path: Path, error: type[VisformerError] = InputError) -> Path:
+    """Return where links lead; ``error`` where they lead back to themselves."""
+    with contextlib.suppress(RuntimeError):  # from 3.13 on such a link is left there
+        found = path.resolve()
+        if not any(map(os.path.islink, (found, *found.parents))):
+            return found
+    words = N_(
+        "{name} is, or is behind, a link that leads back to itself. Choose another "
+        "file or folder."
+    )
+    raise error(words, name=short(path.name))
 
 
 @contextlib.contextmanager
 def saving(path: Path) -> Iterator[Path]:
     """Give the path to write to, links followed; InputError where writing fails."""
     try:
-        yield followed(path)  # a link stays a link
-    except (OSError, ValueError, RuntimeError) as error:
+        yield real_path(path)  # a link stays a link
+    except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(
             "{path} cannot be written ({reason}): choose another folder or name.",
@@ -424,7 +419,9 @@ def pair_lines(path: Path) -> Iterator[tuple[int, Pair | InputError]]:
                     )
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(
-            "{path} cannot be read as UTF-8 text: {reason}.", path=path, reason=error
+            "{path} cannot be read as UTF-8 text: {reason}.",
+            path=short(str(path), 90),
+            reason=error,
         ) from error
 
 

@@ -260,7 +260,10 @@ def test_links_lead_nowhere_else(folder: Path, name: str) -> None:
     assert refused_folder(folder) == sentence
     (folder / name).unlink()
     (folder / name).symlink_to(folder / name)  # leads to itself
-    assert refused_folder(folder) == sentence
+    assert refused_folder(folder) == (
+        f"{name} is, or is behind, a link that leads back to itself. Choose another "
+        "file or folder."
+    )
 
 
 def test_vocabulary_of_another_model(folder: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from visformer import paths
 from visformer.errors import InputError, VisformerError
-from visformer.files import exists, read_regular, short
+from visformer.files import exists, read_regular, real_path, short
 from visformer.session.expectation import Expectation
 from visformer.session.looked import PAGES, Looked
 from visformer.session.recipe import Recipe, WantedRun
@@ -448,7 +448,7 @@ class _LessonReader:
         ):
             return paths.checkpoint(name)
         folder = self._path.parent.resolve()
-        found = (folder / name).resolve()
+        found = real_path(folder / name)
         if "\\" in name or not found.is_relative_to(folder) or found == folder:
             raise InputError(
                 "“{name}” is outside the lesson's folder: copy it there.",
