@@ -16,7 +16,7 @@ import pytest
 import visformer
 from tests.traces import make_trace
 from visformer.cli import main
-from visformer.files import write_whole, written_whole
+from visformer.files import read_pairs, write_whole, written_whole
 
 if sys.platform != "win32":
     import fcntl
@@ -139,7 +139,7 @@ def test_links_that_lead_to_themselves_have_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    names = "ck", "loop.vis", "b.lesson.md", "out.png", "out.html"
+    names = "ck", "loop.vis", "a.tsv", "b.lesson.md", "out.png", "out.html"
     for name in names:
         os.symlink(name, name)
     Path("a.lesson.md").write_text(LESSON, encoding="utf-8")
@@ -151,6 +151,7 @@ def test_links_that_lead_to_themselves_have_one_sentence(
         partial(visformer.render, make_trace(), "out.png"),
         partial(visformer.to_html, make_trace(), "out.html"),
         partial(make_trace().save, "loop.vis"),
+        partial(read_pairs, Path("a.tsv")),
     ]
     for call in calls:
         with pytest.raises(visformer.VisformerError, match=BACK):
@@ -159,12 +160,14 @@ def test_links_that_lead_to_themselves_have_one_sentence(
     for command in (
         ["ck"],
         ["inspect", "ck"],
+        ["scan", "a.tsv"],
         ["compare", "loop.vis", "loop.vis"],
         ["lesson", "check", "a.lesson.md"],
         ["lesson", "check", "b.lesson.md"],
         ["lesson", "print", "a.lesson.md", "-o", "out.html"],
         ["render", "ck", "--text", "a", "-o", "a.png"],
         ["render", "--text", "a", "-o", "out.png"],
+        ["train", "a.tsv", "--out", "trained"],
     ):
         assert main(command) == 2
         said = capsys.readouterr().err

@@ -86,7 +86,7 @@ def recognised(path: Path) -> Recognised:
     """
     try:
         if is_folder(path):
-            return _promised(path)
+            return Recognised("model")
         if not exists(path):
             real_path(path)
             return _promised(path)

@@ -116,6 +116,14 @@ def no_file_words(mode: int) -> str:
     return _NO_FILE.get(stat.S_IFMT(mode), device)
 
 
+def check_regular(path: Path) -> None:
+    """Raise InputError for what is no regular file: reading it may never end."""
+    real_path(path)
+    mode = path.stat().st_mode
+    if not stat.S_ISREG(mode):
+        raise InputError(no_file_words(mode), name=short(path.name))
+
+
 def available_memory() -> int:
     """Return how many bytes of memory are available without swapping."""
     try:
@@ -404,8 +412,7 @@ def pair_lines(path: Path) -> Iterator[tuple[int, Pair | InputError]]:
     room, name = available_memory() // 2, short(path.name)
     try:
         with _opened_lines(path) as lines:
-            read = iter(lambda: lines.readline(MOST_LINE), "")
-            for number, line in enumerate(read, 1):
+            for number, line in enumerate(_line_starts(lines), 1):
                 if not line.strip():
                     continue
                 yield number, _pair(line, number, path.name)
@@ -427,15 +434,20 @@ def pair_lines(path: Path) -> Iterator[tuple[int, Pair | InputError]]:
 
 def _opened_lines(path: Path) -> TextIO:
     given: Path | int = os.dup(0) if str(path) == "-" else path
-    if given == path and not stat.S_ISREG(path.stat().st_mode):
-        raise InputError(
-            "{path} cannot be read: it is no file. Give a file of pairs, one per line.",
-            path=short(str(path)),
-        )
+    if given == path:
+        check_regular(path)
     opener: Callable[..., Any] = gzip.open if path.suffix == ".gz" else open
     # what is not UTF-8 is found out line by line
     lines: TextIO = opener(given, "rt", encoding="utf-8-sig", errors="surrogateescape")
     return lines
+
+
+def _line_starts(file: TextIO) -> Iterator[str]:
+    """Yield the lines of a file; of one that is too long, as much as shows it."""
+    while line := file.readline(MOST_LINE):
+        yield line
+        while len(line) == MOST_LINE and not line.endswith("\n"):
+            line = file.readline(MOST_LINE)
 
 
 def _pair(line: str, number: int, file: str) -> Pair | InputError:
