@@ -50,7 +50,7 @@ ARROWS = {  # room -> all of ours that it may import
     "analysis": ("arguments", "errors", "language", "values"),
     "core": (
         *("analysis", "arguments", "errors", "files", "language", "tokenizers"),
-        *("trace_file", "values"),  # a training's recorded runs
+        *("text", "trace_file", "values"),  # a training's recorded runs
     ),
     "formats": (
         *("arguments", "core", "errors", "file_kinds", "files", "language"),
@@ -67,7 +67,7 @@ ARROWS = {  # room -> all of ours that it may import
     ),
     "watching": (
         *("analysis", "arguments", "core", "engine.messages", "errors", "language"),
-        "values",
+        *("text", "values"),
     ),
     "pictures": (
         *("analysis", "engine.messages", "errors", "language", "paths", "text"),

@@ -7,17 +7,21 @@ import os
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import visformer
 from tests.traces import make_trace
-from visformer.files import write_whole, written_whole
+from visformer.cli import main
+from visformer.files import read_pairs, write_whole, written_whole
 
 if sys.platform != "win32":
     import fcntl
 
+BACK = "is, or is behind, a link that leads back to itself"
 posix = pytest.mark.skipif(sys.platform == "win32", reason="links and locks of POSIX")
 
 WRITER = """
@@ -117,8 +121,58 @@ def test_a_trace_that_is_saved_through_a_link_leaves_it_one(tmp_path: Path) -> N
     assert visformer.open_trace(real).target == make_trace().target
     link.unlink()
     link.symlink_to(link)
-    with pytest.raises(visformer.InputError, match="cannot be written"):
+    with pytest.raises(visformer.InputError, match=BACK):
         make_trace().save(link)
+
+
+LESSON = """---
+visformer-lesson: 1
+title: a
+trace: loop.vis
+---
+## A
+"""
+
+
+@posix
+def test_links_that_lead_to_themselves_have_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = "ck", "loop.vis", "a.tsv", "b.lesson.md", "out.png", "out.html"
+    for name in names:
+        os.symlink(name, name)
+    Path("a.lesson.md").write_text(LESSON, encoding="utf-8")
+    calls: list[Callable[[], object]] = [
+        *(partial(visformer.load, path) for path in (*names, "ck/a", Path("ck/a.pt"))),
+        partial(visformer.load, ("ck", "ck")),
+        partial(visformer.open_trace, "loop.vis"),
+        partial(visformer.render, "ck", "a.png", text="a"),
+        partial(visformer.render, make_trace(), "out.png"),
+        partial(visformer.to_html, make_trace(), "out.html"),
+        partial(make_trace().save, "loop.vis"),
+        partial(read_pairs, Path("a.tsv")),
+    ]
+    for call in calls:
+        with pytest.raises(visformer.VisformerError, match=BACK):
+            call()
+    assert BACK in visformer.inspect("ck")["problem"]
+    for command in (
+        ["ck"],
+        ["inspect", "ck"],
+        ["scan", "a.tsv"],
+        ["compare", "loop.vis", "loop.vis"],
+        ["lesson", "check", "a.lesson.md"],
+        ["lesson", "check", "b.lesson.md"],
+        ["lesson", "print", "a.lesson.md", "-o", "out.html"],
+        ["render", "ck", "--text", "a", "-o", "a.png"],
+        ["render", "--text", "a", "-o", "out.png"],
+        ["train", "a.tsv", "--out", "trained"],
+    ):
+        assert main(command) == 2
+        said = capsys.readouterr().err
+        assert BACK in said, (command, said)
+        assert len(said.splitlines()) == 1
 
 
 def test_an_error_leaves_the_old_file_alone(

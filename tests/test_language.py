@@ -5,7 +5,10 @@ from __future__ import annotations
 import gettext
 import io
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from babel.messages.catalog import Catalog
@@ -14,6 +17,9 @@ from tests.catalogue import compiled
 from visformer import language
 from visformer.commands.shared import complain
 from visformer.language import N_, _, listed, ngettext, p_
+from visformer.paths import resource
+
+VARIABLES = language.VARIABLE, "LC_ALL", "LC_MESSAGES", "LANG"
 
 
 class Backwards(gettext.NullTranslations):
@@ -77,6 +83,25 @@ def test_parts_are_listed_as_the_language_does(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_marked_sentence_is_itself() -> None:
     assert N_("{a} before {b}") == "{a} before {b}"
+
+
+@pytest.mark.usefixtures("english")
+@pytest.mark.parametrize("variable", [language.VARIABLE, "LC_ALL", "LANG"])
+def test_a_strangers_folder_is_no_language(tmp_path: Path, variable: str) -> None:
+    stranger = Catalog(locale="fr")
+    stranger.add("Keys", "Touches")
+    catalogue = tmp_path / "LC_MESSAGES" / "visformer.mo"
+    catalogue.parent.mkdir()
+    catalogue.write_bytes(compiled(stranger))
+    ours = os.path.relpath(tmp_path, resource("languages"))
+    said = "from visformer.language import _, tag; print(_('Keys'), tag())"
+    for name in (str(tmp_path), ours, f"zh/../{ours}"):
+        clean = {k: v for k, v in os.environ.items() if k not in VARIABLES}
+        environment = {**clean, variable: name}
+        command = [sys.executable, "-c", said]
+        assert subprocess.check_output(command, env=environment) == b"Keys en\n"
+    language.use(str(tmp_path))
+    assert (_("Keys"), language.tag()) == ("Keys", "en")
 
 
 @pytest.mark.usefixtures("english")

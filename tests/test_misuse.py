@@ -10,6 +10,7 @@ import io
 import math
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,10 @@ import visformer
 from tests.formats.folders import write_letters
 from tests.models import tiny_checkpoint, tiny_model
 from tests.traces import make_trace
+from visformer.cli import main
 from visformer.core.checkpoint import Checkpoint
 from visformer.errors import VisformerError
+from visformer.values.step import Candidates
 
 SOURCE = [4, 9, 7, 12, 3]
 NAN = math.nan
@@ -335,6 +338,31 @@ def test_reprs_are_short() -> None:
         assert words in repr(value)
         assert len(repr(value)) <= 160
     assert len(repr(step)) <= 400
+
+
+def test_no_repr_and_no_report_gives_a_terminal_orders(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    order = "\x1b]0;T\x07\x1b[2J\x9b"
+    trace = make_trace()
+    facts = replace(trace.model, name=order)
+    named = replace(trace, model=facts, source_text=order)
+    named.save(tmp_path / "a.vis")
+    read = visformer.open_session(tmp_path / "a.vis")
+    ones: Any = dict.fromkeys(
+        ("weights", "queries", "keys", "values"), np.ones((1, 1, 1, 1), np.float32)
+    )
+    numbers: Any = {"scale": 1.0, "added": None, "difference": 0.0, "tolerance": 0.0}
+    watched = visformer.WatchedAttention(module=order, kind="cross", **ones, **numbers)
+    candidates = Candidates(np.array([3]), [order], np.array([1.0]))
+    shown = read, read.shown, read.shown.trace, facts, watched, candidates
+    native = replace(checkpoint(), name=order)
+    for value in (*shown, native, visformer.Decoding(native, "ab")):
+        assert repr(value).isprintable(), value.__class__
+    assert main(["inspect", str(tmp_path / "a.vis")]) == 0
+    said = capsys.readouterr().out
+    assert "model: [U+001B]]0;T" in said
+    assert said.replace("\n", "").isprintable()
 
 
 def test_a_pickled_trace_is_no_larger_than_its_file(tmp_path: Path) -> None:

@@ -77,6 +77,13 @@ def test_texts_are_run_as_their_ids() -> None:
         visformer.run(REVERSE, ["a", "b"], "a")
 
 
+def test_control_characters_of_a_text_are_spaces() -> None:
+    odd = visformer.Decoding(REVERSE, "a\x1b b\rc")
+    assert odd.trace.source_text == "a  b c"
+    assert odd.trace.source == visformer.Decoding(REVERSE, "a b c").trace.source
+    assert odd.feed("c\x03b a").target == odd.feed("c b a").target
+
+
 def test_texts_tell_their_lengths_to_models_that_mask_by_length() -> None:
     checkpoint = tiny_checkpoint(mask_rule="lengths")
     trace = visformer.run(checkpoint, ["abcd", "a"], ["a", "b"])[1]

@@ -13,8 +13,10 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+import visformer
 from tests.formats.folders import edit_config, write_letters
 from tests.formats.hostile import STATE, refused_folder, saved
+from visformer.errors import InputError
 from visformer.files import short
 from visformer.formats.foreign import way_in
 from visformer.formats.loading import load
@@ -260,7 +262,24 @@ def test_links_lead_nowhere_else(folder: Path, name: str) -> None:
     assert refused_folder(folder) == sentence
     (folder / name).unlink()
     (folder / name).symlink_to(folder / name)  # leads to itself
-    assert refused_folder(folder) == sentence
+    assert refused_folder(folder) == (
+        f"{name} is, or is behind, a link that leads back to itself. Choose another "
+        "file or folder."
+    )
+
+
+def test_a_folder_is_a_model_whatever_its_name(folder: Path) -> None:
+    for name in ("x.vis", "x.lesson.md"):
+        moved = folder.rename(folder.parent / name)
+        assert load(moved, device="cpu").layout == "native"
+        assert visformer.inspect(moved)["problem"] is None
+        moved.rename(folder)
+        moved.mkdir()
+        sentence = f"{name} is not a Visformer checkpoint: it has no config.json."
+        assert refused_folder(moved).startswith(sentence)
+        assert visformer.inspect(moved)["problem"].startswith(sentence)
+        with pytest.raises(InputError, match="is a folder, not a file"):
+            visformer.open_trace(moved)
 
 
 def test_vocabulary_of_another_model(folder: Path) -> None:

@@ -261,7 +261,7 @@ def test_a_keeper_lives_on_after_what_nobody_expected(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     _recipe, state = kept_state(session, engine)
-    lost = replace(state, wish=replace(state.wish, sentence="\ud800"))  # no JSON
+    lost = replace(state, tab="\ud800")  # no JSON
     told: list[str] = []
     keeper = Keeper(tmp_path / "root", told.append)
     keeper.do(lambda: 1 / 0)  # type: ignore[arg-type]

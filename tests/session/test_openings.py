@@ -330,3 +330,12 @@ def test_nothing_is_being_opened_after_a_refusal(session: Session) -> None:
     session.do(openings.open_checkpoint, "/m", given=())
     state = take(session, Refused(number=1, reason="It is broken."))
     assert (state.opening, state.busy, state.error) == (None, "", "It is broken.")
+
+
+def test_a_path_is_opened_as_it_is_and_shown_without_orders(
+    session: Session, engine: Engine
+) -> None:
+    path = "/a\x1b/b\x1b[2J\u202e"
+    session.do(openings.open_checkpoint, path, "cpu")
+    assert engine.last.path == path
+    assert session.state.busy == "opening b[U+001B][2J[U+202E]"

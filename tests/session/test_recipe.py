@@ -72,6 +72,14 @@ def test_a_recipe_that_is_damaged_is_one_sentence(change: bytes) -> None:
         read_recipe(change)
 
 
+def test_a_recipe_wants_no_control_characters() -> None:
+    texts = b'"sentence":"a\\u0003\\ntouch b\\n","reference":"a\\u009bb"'
+    recipe = b'{"wanted":{%s},"undo":[{%s}]}' % (texts, texts)
+    read = read_recipe(recipe)
+    for wish in (read.wanted.wish, read.undo[0].wish):
+        assert (wish.sentence, wish.reference) == ("a \ntouch b\n", "a b")
+
+
 def test_a_session_is_made_again_from_its_recipe(
     session: Session, engine: Engine
 ) -> None:

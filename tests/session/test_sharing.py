@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import shlex
 from dataclasses import replace
@@ -134,6 +135,26 @@ def test_no_command_draws_tokens(folder: Path) -> None:
     state, _trace = made(folder, "drawn")
     with pytest.raises(InputError, match="Copy it as Python"):
         sharing.as_command(state, state.shown)
+
+
+CONTROLS = [*map(chr, (*range(0x20), *range(0x7F, 0xA0)))]
+
+
+def test_no_command_holds_a_control_character(folder: Path) -> None:
+    """A terminal obeys what is pasted, also between quotes: ^C ends them."""
+    ways = Strategy(), Strategy("beam", beams=3)
+    for character, way in itertools.product(CONTROLS, ways):
+        text = f"hello{character}\ntouch PWN\n"
+        for wish, path in (
+            (Wish(sentence=text, strategy=way), str(folder)),
+            (Wish(sentence="hello", reference=text), str(folder)),
+            (Wish(sentence="hello", strategy=way), f"{folder}{character}"),
+        ):
+            run = Run(trace=TRACE, wish=wish, path=path)
+            state = State(runs=(run,), shown=run.key, wish=wish)
+            with pytest.raises(InputError, match=r"control character\. Copy it as Py"):
+                sharing.as_command(state, run.key)
+            assert set(sharing.as_python(state, run.key)) & {*CONTROLS} == {"\n"}
 
 
 def test_a_run_of_a_file_is_not_copied() -> None:

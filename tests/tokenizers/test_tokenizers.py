@@ -71,7 +71,7 @@ def test_known_text_comes_back(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "unknown", ["猫", "😀", "שלום", "👩‍👩‍👧", "\u202e", "\x00", "é"]
+    "unknown", ["猫", "😀", "שלום", "👩‍👩‍👧", "\u202e", "\xad", "é"]
 )
 def test_unknown_characters_stay_visible(unknown: str) -> None:
     text = f"the {unknown} cat"

@@ -249,6 +249,16 @@ def test_folders_and_data_that_cannot_be_used(tmp_path: Path) -> None:
             run(options)
 
 
+@pytest.mark.timeout(60)  # they have no end
+@pytest.mark.skipif(os.name != "posix", reason="pipes and devices of POSIX")
+def test_what_has_no_end_is_not_trained_on(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for data in (tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(VisformerError, match=r"is a \w+, not a file"):
+            run({**TINY, "out": tmp_path / "out", "data": data})
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_word_is_the_same_piece_after_an_apostrophe() -> None:
     pairs = [Pair("the animal sleeps", "un animal dort"), Pair("a cat", "l'été")] * 50
     side = Side(train_sentencepiece(pairs, 1000), "test")

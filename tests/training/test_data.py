@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from visformer.core.mask_rules import padded
 from visformer.errors import InputError
-from visformer.files import Pair, read_pairs
+from visformer.files import MOST_LINE, Pair, pair_lines, read_pairs
 from visformer.training.loop import Example, batches, references, split_pairs
 
 WORDS = st.sampled_from([*"abcdefgh", *"ABCD"])
@@ -95,7 +95,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     flipped[60:90] = bytes(30)
     bad = tmp_path / "bad.tsv.gz"
     bad.write_bytes(flipped)
-    for missing in (cut, bad, tmp_path / "nowhere.tsv", tmp_path):
+    for missing in (cut, bad, tmp_path / "nowhere.tsv"):
         with pytest.raises(InputError, match="cannot be read"):
             read_pairs(missing)
 
@@ -104,9 +104,24 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.name != "posix", reason="pipes and devices of POSIX")
 def test_a_pipe_and_a_device_are_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    for path in (tmp_path / "pipe", Path("/dev/zero")):
-        with pytest.raises(InputError, match="cannot be read: it is no file"):
+    for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
+        with pytest.raises(InputError, match=r"is a \w+, not a file"):
             read_pairs(path)
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_a_line_that_is_too_long_is_one_bad_line(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"pairs.tsv{ending}"
+    for size in (MOST_LINE - 3, MOST_LINE, 2 * MOST_LINE - 3, 2 * MOST_LINE + 5):
+        data = f"a\tb\n{'x' * size}\tb\nc\td\n".encode()
+        path.write_bytes(gzip.compress(data) if ending else data)
+        read = list(pair_lines(path))
+        assert [number for number, _pair in read] == [1, 2, 3]
+        assert read[2][1] == ("c", "d")
+        if size > MOST_LINE - 3:
+            assert str(read[1][1]).startswith(f"Line 2 of {path.name} is not a pair.")
+            with pytest.raises(InputError, match="Line 2 of"):
+                read_pairs(path)
 
 
 def test_a_small_archive_does_not_eat_all_memory(

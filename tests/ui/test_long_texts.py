@@ -71,6 +71,19 @@ def test_editing_what_is_shown_drops_the_rest(qtbot: QtBot) -> None:
     assert line.text() == ""
 
 
+def test_what_is_pasted_or_typed_has_no_control_characters(qtbot: QtBot) -> None:
+    line = SourceLine("name", "hint")
+    qtbot.addWidget(line)
+    for length in (1, SHOWN):
+        QGuiApplication.clipboard().setText("a\x03b\x1b" * length)
+        line.setText("")
+        line.paste()
+        assert line.text() == "a b " * length
+    line.setText("")
+    line.insert("a\x03b\tc")  # as what is dropped there
+    assert line.text() == "a b\tc"
+
+
 def test_a_long_paste_goes_to_the_cursor(qtbot: QtBot) -> None:
     line = SourceLine("name", "hint")
     qtbot.addWidget(line)

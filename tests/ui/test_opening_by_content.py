@@ -220,8 +220,9 @@ def test_what_is_no_file_is_said_at_once(
             said = f"{file} is {what}, not a file. Choose a file."
             assert window.session.state.error == said
     os.symlink("round.pt", tmp_path / "round.pt")
-    window.open(str(tmp_path / "round.pt"))  # it leads nowhere: the engine says so
-    assert len(engine.opened) == 1
+    window.open(str(tmp_path / "round.pt"))
+    assert "a link that leads back to itself" in window.session.state.error
+    assert engine.opened == []
 
     def denied(*_: object, **__: object) -> int:
         raise PermissionError(13, "Permission denied")

@@ -136,7 +136,8 @@ def test_empty_text_is_one_sentence(pair: Pair, qtbot: QtBot, text: str) -> None
 def test_odd_text_is_asked_for_as_it_is(pair: Pair, text: str) -> None:
     window, engine = pair
     window.translate(text)
-    assert engine.decodes[-1].source == text.replace("\ud800", "\ufffd")
+    asked = text.replace("\ud800", "\ufffd").replace("\x00", " ")
+    assert engine.decodes[-1].source == asked
     assert window.source.text() == engine.decodes[-1].source
     answer(window, engine)
     window.grab()

@@ -220,6 +220,18 @@ def test_what_is_no_id_of_the_model_is_named() -> None:
         visformer.Decoding(shorter, "5 6").step()
 
 
+def test_encode_is_given_no_control_characters() -> None:
+    seen: list[str] = []
+
+    def noted(text: str) -> list[int]:
+        seen.append(text)
+        return encode("a")
+
+    wrapped = visformer.wrap(built("healthy"), bos=2, eos=1, encode=noted)
+    assert wrapped.vocabulary.read("a\x1bb\tc").text == "a b\tc"
+    assert seen == ["a b\tc"]
+
+
 def test_what_the_model_raises_is_its_own() -> None:
     def call(src: Tensor, tgt: Tensor) -> Tensor:
         raise ZeroDivisionError

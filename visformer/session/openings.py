@@ -32,6 +32,7 @@ from visformer.session.recipe import Recipe, runs_of_tree
 from visformer.session.run import History, with_run
 from visformer.session.runs import decode, leave_other_model, picture_again, translate
 from visformer.session.state import Next, State
+from visformer.text import visible
 from visformer.values.facts import ModelFacts
 from visformer.values.intervention import NO_CHANGES
 from visformer.values.layer_weights import same_model
@@ -165,7 +166,7 @@ def _send(state: State, opening: OpenWish) -> Next:
 
 def _name(opening: OpenWish) -> str:
     path = opening.request.path
-    return PurePath(path).name or path
+    return visible(PurePath(path).name or path)
 
 
 # ---- answers -------------------------------------------------------------------

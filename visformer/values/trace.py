@@ -197,7 +197,8 @@ class Trace:
     def __repr__(self) -> str:
         source = short(self.source_text or " ".join(self.source), 30)
         read, text = f"“{source}” to " if source else "", short(self.text, 30)
-        return f"<Trace of {self.model.name}: {read}“{text}”, {len(self)} rows>"
+        name = short(self.model.name)
+        return f"<Trace of {name}: {read}“{text}”, {len(self)} rows>"
 
     # ---- what the model has ----------------------------------------------------------
 
