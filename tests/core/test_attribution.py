@@ -151,7 +151,7 @@ def test_value_zeroing_of_a_layer_is_that_of_whole_runs(
     for change in ("", text):
         decoding = Decoding(model, source, intervention=parse([change]))
         decoding.feed(target)
-        for kind, layer in [("encoder", 1), ("decoder", 1), ("cross", 0)]:
+        for kind, layer in zip(KINDS, (1, 1, 0), strict=True):
             ways: list[Any] = [model, RunElsewhere(model)]
             found, expected = (
                 exhausted(attribution.value_zeroing(way, decoding.known, kind, layer))

@@ -123,13 +123,13 @@ def value_zeroing(model: Model, run: KnownRun, kind: Kind, layer: int) -> Workin
 
 def _zeroed_runs(
     model: Model, run: KnownRun, whole: Trace, kind: Kind, layer: int
-) -> Iterator[tuple[Floats, list[Floats]]]:
-    """Yield a layer's output, [Q, D], and the same of a run without a key's value."""
+) -> Iterator[tuple[Floats, Floats]]:
+    """Yield a layer's output, [Q, D], and that of a run without a value, [1, Q, D]."""
     stack = STACK_OF[kind]
     before = whole.hidden(stack, layer + 1)
     for key in range(len(whole.tokens(kind)[1])):
         one = _passed(model, run, ValueOff(kind=kind, key=key, layer=layer))
-        yield before, [one.hidden(stack, layer + 1)]
+        yield before, one.hidden(stack, layer + 1)[None]
 
 
 @dataclass(frozen=True)
