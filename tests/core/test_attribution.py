@@ -12,7 +12,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.models import tiny_checkpoint
+from tests.core.variants import ODD, small
+from tests.models import count_encodings, tiny_checkpoint
 from visformer.core import attribution
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
@@ -21,6 +22,7 @@ from visformer.core.model import Layer, StackRecord, Transformer
 from visformer.core.parts import Attention
 from visformer.core.search import exhausted
 from visformer.errors import InputError
+from visformer.formats.loading import presets
 from visformer.values.facts import KINDS, Kind
 from visformer.values.intervention import parse
 from visformer.values.measured import Attribution
@@ -113,6 +115,59 @@ def test_value_zeroing_is_the_turn_of_the_layers_output(
     close(found, (turned / turned.sum(1, keepdim=True)).numpy(), 1e-5)
     if kind == "decoder" and found.values is not None:
         assert not np.triu(found.values, 1).any()  # to the last bit
+
+
+class RunElsewhere:
+    """A native model of which only whole runs are known."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self.checkpoint = checkpoint
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.checkpoint, name)
+
+
+RUNS = {  # a source, a target and changes; the first has pads
+    "padded": ([4, 0, 5, 0], [8, 9, 0, 10], "head decoder * -2 @ L2H2; causal off"),
+    "whole": (
+        [4, 5, 6],
+        [8, 9, 10],
+        "head cross off @ L1H1; value decoder 2 off; cell cross 2 1 off @ L2; scale 2; "
+        "head encoder mean @ L2H1; layer decoder off @ L3; positions none",
+    ),
+}
+
+
+@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize("variant", [*presets(), *ODD])
+def test_value_zeroing_of_a_layer_is_that_of_whole_runs(
+    variant: str, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = {"d_model": 16, "heads": 4, **ODD.get(variant, {})}
+    model = small("paper" if variant in ODD else variant, **sizes)
+    source, target, text = RUNS[run]
+    monkeypatch.setattr(attribution, "LEAST_COPIES", 3)
+    monkeypatch.setattr(attribution, "ROWS_BLOCK", 1)
+    for change in ("", text):
+        decoding = Decoding(model, source, intervention=parse([change]))
+        decoding.feed(target)
+        for kind, layer in zip(KINDS, (1, 1, 0), strict=True):
+            ways: list[Any] = [model, RunElsewhere(model)]
+            found, expected = (
+                exhausted(attribution.value_zeroing(way, decoding.known, kind, layer))
+                for way in ways
+            )
+            np.testing.assert_allclose(found, expected, rtol=0, atol=2e-5)
+
+
+def test_value_zeroing_of_a_layer_encodes_once(
+    checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoding, encoded = decoded(checkpoint), count_encodings(monkeypatch)
+    for kind in KINDS:
+        encoded.clear()
+        exhausted(attribution.value_zeroing(checkpoint, decoding.known, kind, 0))
+        assert encoded == [5]  # a b c d and the end
 
 
 @pytest.mark.parametrize("kind", KINDS)

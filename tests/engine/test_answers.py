@@ -322,20 +322,22 @@ def test_the_effect_of_a_change_is_what_a_decoding_tells(
     asked = Effect(
         source=tuple(trace.source_ids.tolist()),
         chosen=tuple(step.choice for step in trace.steps),
+        step=1,
         fed=False,
         intervention=change,
     )
     handle.ask(asked)
     done = listener.wait_for(EffectDone)
     assert isinstance(done, EffectDone)
-    assert done.report == own.change_report()
-    assert done.report is not None
-    assert done.report.independent == done.report.equal > 0
+    assert done.reports is not None
+    assert [*done.reports] == [0, 1, 2]
+    assert done.reports[2] == own.change_report()
+    assert all(one.independent == one.equal > 0 for one in done.reports.values())
     listener.events.clear()
     handle.ask(replace(asked, source=(10**6,)))
     done = listener.wait_for(EffectDone)
     assert isinstance(done, EffectDone)
-    assert done.report is None
+    assert done.reports is None
 
 
 def test_a_run_is_checked_with_its_change(

@@ -214,6 +214,7 @@ def test_it_is_told_how_much_of_a_source_is_encoded(
 EFFECT = Effect(
     source=(5, 6, 3),
     chosen=(Choice(7, "forced"),),
+    step=0,
     fed=False,
     intervention=parse(["head cross off @ L1H1"]),
 )
@@ -248,9 +249,9 @@ def test_what_is_asked_aside_of_an_encoding_is_answered_and_stops_nothing(
     assert kinds[:3] == [Progressed, Progressed, kind]
     assert pipe.of(kind) == [2]
     if isinstance(aside, Effect):  # which encodes, too: the numbers are its own
-        alone = process.effect(CHECKPOINT, 2, aside).report
+        alone = process.effect(CHECKPOINT, 2, aside).reports
         assert alone is not None
-        assert [one.report for one in pipe.sent if isinstance(one, EffectDone)] == [
+        assert [one.reports for one in pipe.sent if isinstance(one, EffectDone)] == [
             alone
         ]
     assert set(pipe.of(Progressed)) == {1}
@@ -258,6 +259,17 @@ def test_what_is_asked_aside_of_an_encoding_is_answered_and_stops_nothing(
     assert shares == sorted(shares)
     whole = Decoding(CHECKPOINT, "abcdef", limit=5).finish()
     assert decoded(pipe, 1) == [step.id for step in whole.steps]
+
+
+@pytest.mark.usefixtures("told")
+def test_what_a_change_did_is_left_for_a_newer_request() -> None:
+    pipe = Pipe(Numbered(2, LENS), Numbered(3, Stop()))
+    server = server_on(pipe)
+    server.answer(Numbered(1, EFFECT))
+    assert [type(answer) for answer in pipe.sent] == [LensDone, EffectDone]
+    assert isinstance(pipe.sent[1], EffectDone)
+    assert pipe.sent[1].reports == {}
+    assert server.newest() == (3, Stop())
 
 
 @pytest.mark.usefixtures("told")

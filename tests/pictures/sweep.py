@@ -62,7 +62,7 @@ from visformer.pictures.words.explanations import EXPLAINED, explanation
 from visformer.pictures.words.scene import Scene
 from visformer.pictures.words.terms import TERMS, term_words
 from visformer.text import visible
-from visformer.values.measured import ATTRIBUTIONS, StepEffect
+from visformer.values.measured import ATTRIBUTIONS
 from visformer.values.not_finite import not_finite_words
 from visformer.values.trace import Trace
 
@@ -353,8 +353,7 @@ def _beside(run: SweptRun, trace: Trace, scene: Scene) -> None:
     if run.beside is not None:
         compared = compare_runs(run.beside, trace, names=("one", "other"))
         comparison.comparison_words(compared)
-    made = StepEffect(trace.storage, len(trace), True, run.effect(len(trace)))
-    modified_run.report_words(made, trace)
+    modified_run.report_words(run.effect(len(trace)), trace)
 
 
 def _shuffled(run: SweptRun, trace: Trace, scene: Scene) -> None:

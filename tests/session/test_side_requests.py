@@ -27,6 +27,7 @@ from visformer.engine.messages import (
     Attributed,
     Effect,
     EffectDone,
+    Finished,
     Lens,
     LensDone,
     Opened,
@@ -37,6 +38,7 @@ from visformer.engine.messages import (
     Shuffle,
     Shuffled,
 )
+from visformer.engine.mirror import Decoded
 from visformer.pictures.attention.reading import attention_map, reading, share_words
 from visformer.pictures.selection import Look
 from visformer.pictures.words.modified_run import report_words
@@ -48,9 +50,9 @@ from visformer.values.measured import (
     Attribution,
     AttributionPlace,
     ChangeReport,
-    StepEffect,
     WholeDistribution,
 )
+from visformer.values.trace import Trace
 
 ALL = WholeDistribution(
     ids=np.array([1, 0]), tokens=("b", "a"), probabilities=np.ones(2, np.float32)
@@ -160,53 +162,103 @@ REPORT = ChangeReport(
 )
 
 
-def test_the_effect_of_a_change_is_asked_for_at_each_step(
-    session: Session, engine: Engine
-) -> None:
+def changed_run(
+    session: Session, engine: Engine, passes: tuple[Trace, ...] = ()
+) -> Effect:
+    """Change a run that is shown at its second step; return what is asked about it."""
     take(session, opened_model(TRACE.model))
     changed = replace(TRACE, intervention=HIDDEN)
     translated(session, engine)
     session.set(step=2)
     assert not any(isinstance(one, Effect) for one in engine.asked)
     session.do(runs.change_run, HIDDEN)
-    answer(session, engine, changed)
-    count = len(engine.asked)
+    number = len(engine.asked)
+    take(session, Decoded(number=number, trace=changed, limit=9, passes=passes))
+    take(session, Finished(number=number, step_ms=2.0))
     request = engine.last
     assert isinstance(request, Effect)
     assert request.source == tuple(TRACE.source_ids.tolist())
-    assert (len(request.chosen), request.intervention) == (2, HIDDEN)
-    session.set(step=3)  # one step at a time
+    assert (request.step, request.intervention) == (1, HIDDEN)
+    return request
+
+
+def test_the_effects_of_a_change_are_asked_for_once(
+    session: Session, engine: Engine
+) -> None:
+    request = changed_run(session, engine)
+    assert len(request.chosen) == len(TRACE)
+    count = len(engine.asked)
+    session.set(step=3)  # one question at a time
     assert len(engine.asked) == count
-    take(session, EffectDone(number=count, report=REPORT))
+    state = take(session, EffectDone(number=count, reports={}))  # it was interrupted
+    assert state.report is None
+    assert len(engine.asked) == count + 1
+    reports = {row: REPORT._replace(independent=row) for row in range(len(TRACE))}
+    state = take(session, EffectDone(number=count + 1, reports=reports))
+    assert state.report is reports[2]
+    take(session, Replaced(reason="x"))
+    for step in (1, 3, 2, len(TRACE), 2):
+        session.set(step=step)
+        assert session.state.report is reports[step - 1]
+    session.set(step=0)
+    assert session.state.report is None
+    assert len(engine.asked) == count + 1  # the engine was asked nothing
+
+
+def test_effects_are_asked_for_by_step_where_each_changes_the_rows_before(
+    session: Session, engine: Engine
+) -> None:
+    passes = tuple(
+        replace(
+            TRACE.until(step),
+            intervention=HIDDEN,
+            decoder_rows=TRACE.decoder_rows[:step].copy(),
+        )
+        for step in range(len(TRACE) + 1)
+    )
+    request = changed_run(session, engine, passes)
+    assert len(request.chosen) == 2
+    count = len(engine.asked)
+    take(session, EffectDone(number=count, reports={1: REPORT}))
     state = session.state
-    assert report_words(state.effect, state.visible) == ""  # it is of step 2
-    state = take(session, EffectDone(number=count + 1, report=REPORT))
-    assert report_words(state.effect, state.visible).splitlines() == [
+    assert state.report is REPORT
+    session.set(step=3)
+    assert session.state.report is None
+    assert isinstance(engine.last, Effect)
+    assert len(engine.last.chosen) == 3
+    take(session, EffectDone(number=count + 1, reports=None))
+    session.set(step=2)
+    assert session.state.report is REPORT
+    session.set(step=3)
+    assert len(engine.asked) == count + 1  # it could not: not asked for ever
+
+
+def test_the_question_about_a_change_dies_with_the_engine(
+    session: Session, engine: Engine
+) -> None:
+    changed_run(session, engine)
+    count = len(engine.asked)
+    take(session, Replaced(reason="x"))
+    session.set(tab="masks")
+    assert len(engine.asked) == count + 1
+    assert isinstance(engine.last, Effect)
+
+
+def test_a_change_is_reported_in_words() -> None:
+    assert report_words(REPORT, TRACE).splitlines() == [
         "log p of “il”: −0.25 → −1.5, −1.25 nats; rank 1 → 3",
         "its logit less that of “elle”, the original's best other token: 2 → −0.5",
         "KL(original || changed): 0.125 nats",
         "22 of 22 rows that cannot depend on the change are equal to the last bit; "
         "rows of weights sum to 1; 2 rows stay: the other run has no such rows",
     ]
-    session.set(tab="masks")
-    assert len(engine.asked) == count + 1  # it is known
-    session.set(step=1)
-    take(session, Replaced(reason="x"))
-    session.set(step=1, tab="attention")
-    assert len(engine.asked) == count + 3  # the question died with the engine
-    state = take(session, EffectDone(number=count + 3, report=None))
-    assert report_words(state.effect, state.visible) == ""
-    session.set(tab="masks")
-    assert len(engine.asked) == count + 3  # not for ever
+    assert report_words(None, TRACE) == ""
 
 
 def test_what_moved_nothing_says_why() -> None:
     still = REPORT._replace(moved=False, reason="it acts from step 3 on", lacking=0)
     broken = still._replace(row_sums=0.5, equal=20, reason="")
-    first, second = (
-        report_words(StepEffect(TRACE.storage, len(TRACE), True, one), TRACE)
-        for one in (still, broken)
-    )
+    first, second = (report_words(one, TRACE) for one in (still, broken))
     assert first.splitlines() == [
         "nothing moved: it acts from step 3 on",
         "22 of 22 rows that cannot depend on the change are equal to the last bit; "

@@ -230,11 +230,11 @@ class Server:
                 self.send(Progressed(number=number, done=done, of=of, part=part))
 
         def look(share: float | None) -> None:
-            if _stands_alone(request):
-                return
-            if share is not None:
+            aside = _stands_alone(request)
+            if share is not None and not aside:
                 tell(round(100 * share), 100, "")
-            if self._interrupted():
+            ends = not aside or isinstance(request, Effect)
+            if ends and self._interrupted():
                 raise InterruptedPass
 
         try:
@@ -542,19 +542,21 @@ def all_tokens(model: Model | None, number: int, request: AllTokens) -> AllToken
 
 
 def effect(model: Model | None, number: int, request: Effect) -> EffectDone:
-    """Compare a step of a changed run with the original; None if it is another's."""
+    """Compare the steps of a changed run with the original."""
     from visformer.core.decoding import Decoding
 
-    def report() -> ChangeReport:
+    def reports() -> dict[int, ChangeReport]:
         limit, change = len(request.chosen) + 1, request.intervention
         run = Decoding(
             open_one(model), request.source, limit=limit, intervention=change
         )
         chosen = run.after_prompt(request.chosen)
-        run.feed([one.id for one in chosen]) if request.fed else run.follow(chosen)
-        return run.change_report()
+        try:
+            return run.change_reports(chosen, request.step, fed=request.fed)
+        except InterruptedPass:
+            return {}
 
-    return EffectDone(number=number, report=tried(report))
+    return EffectDone(number=number, reports=tried(reports))
 
 
 def nearest(model: Model | None, number: int, request: Nearest) -> NearestDone:

@@ -33,9 +33,10 @@ from visformer.values.measured import (
     ATTRIBUTIONS,
     Attribution,
     Attributions,
+    ChangeEffects,
+    ChangeReport,
     ImportanceAsked,
     RowDistribution,
-    StepEffect,
 )
 from visformer.values.memo import same
 from visformer.values.step import LensRows
@@ -370,32 +371,41 @@ def _every_token(state: State) -> Next:
 
 
 def _effect(state: State) -> Next:
-    """Request what the changes of the run do to the step that is shown."""
-    trace, known = state.visible, state.effect
-    if state.busy or trace is None or not trace.intervention or not trace.steps:
+    """Request what the changes of the run do to its steps, unless it is known."""
+    whole, shown, known = state.trace, state.visible, state.effects
+    if state.busy or whole is None or shown is None:
         return Next(state)
-    asked = known is not None and known.is_of(trace, len(trace))
+    step, reports = len(shown) - 1, dict[int, ChangeReport | None]()
+    asked = False
+    if known is not None and same(known.of, whole.storage):
+        asked, reports = known.step == step, {**known.reports}
+    told = step in reports or not (shown.intervention and shown.steps)
+    if told or not is_open(state, shown):
+        return Next(state)
     waiting = state.awaiting.newest(messages.Effect)
     if waiting is not None and (asked or not waiting.ended):
         return Next(state)  # as in _every_token
-    if (asked and known is not None and known.told) or not is_open(state, trace):
-        return Next(state)
+    trace = shown if state.passes else whole
     prompt = trace.target_ids[: trace.prompt]
     request = messages.Effect(
         source=tuple(map(int, trace.source_ids if trace.source else prompt)),
-        chosen=tuple(step.choice for step in trace.steps),
+        chosen=tuple(one.choice for one in trace.steps),
+        step=step,
         fed=is_taught(trace),
         intervention=trace.intervention,
     )
-    begun = StepEffect(of=trace.storage, step=len(trace))
-    return Next(replace(state, effect=begun), (request,))
+    begun = ChangeEffects(of=whole.storage, step=step, reports=reports)
+    return Next(replace(state, effects=begun), (request,))
 
 
 def effect_done(state: State, event: messages.EffectDone) -> Next:
-    """Keep it; it may be of a step that was left meanwhile."""
-    state, asked = _answered(state, event.number), state.effect
-    made = None if asked is None else asked._replace(told=True, report=event.report)
-    return Next(replace(state, effect=made))
+    """Keep it; it may be of a run that was left meanwhile."""
+    state, known = _answered(state, event.number), state.effects
+    if known is None:
+        return Next(state)
+    found = {known.step: None} if event.reports is None else event.reports
+    made = known._replace(reports={**known.reports, **found})
+    return Next(replace(state, effects=made))
 
 
 def _last_stream(trace: Trace, row: int) -> Floats:
