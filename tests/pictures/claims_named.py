@@ -45,7 +45,7 @@ NAMED: dict[str, tuple[str, ...]] = {
             "LayerNorm, va",
         ),
         *("{dimension} ({wave}): wavelength", "Maximum number of target"),
-        *("The same sentence with other"),
+        "The same sentence with other",
         *("inner = {activation}(x W₁)", "evaluation: y = FFN(x); training:"),
         *(
             "MultiHead(Q, K, V) = Concat(head 1, …, head {heads}) W_O, with Q",
