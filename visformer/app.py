@@ -45,7 +45,7 @@ from visformer.engine.starter import started
 from visformer.errors import InputError, VisformerError, stack_words
 from visformer.file_kinds import Recognised, recognised
 from visformer.files import short
-from visformer.language import N_, VARIABLE, _, use
+from visformer.language import N_, VARIABLE, _, tag, use
 from visformer.own_process import return_what_is_freed
 from visformer.program.diagnostics import Health, fault_words
 from visformer.screen import check_screen
@@ -126,7 +126,10 @@ class App:
         if bridge is None:
             return
         self.settings.setValue(LANGUAGE, language)
+        before = tag()
         use(language)
+        if tag() == before:
+            return
         forget_words()
         self.qt.setQuitOnLastWindowClosed(False)
         old.close()
