@@ -101,10 +101,19 @@ class Export(QObject):
         return replace(table, about=clauses((table.about, words)))
 
     def popup(self, place: QPoint) -> None:
-        """Show the menu at a point of the screen."""
+        """Show the menu at a point of the screen; nothing is pointed at meanwhile."""
         menu = self.menu(place)
         menu.aboutToHide.connect(menu.deleteLater)
+        self._point_at_nothing(place)
         menu.popup(place)
+
+    def _point_at_nothing(self, place: QPoint) -> None:
+        """End what the mouse on its way to the menu has marked: it is not exported."""
+        whole = self._widget
+        part: QWidget | None = whole.childAt(whole.mapFromGlobal(place)) or whole
+        while part is not None and part is not whole.parentWidget():
+            part.leaveEvent(QEvent(QEvent.Type.Leave))
+            part = part.parentWidget()
 
     def menu(self, place: QPoint | None = None) -> QMenu:
         """Build the menu; disabled while there is nothing to copy."""
