@@ -45,9 +45,10 @@ from visformer.engine.starter import started
 from visformer.errors import InputError, VisformerError, stack_words
 from visformer.file_kinds import Recognised, recognised
 from visformer.files import short
-from visformer.language import N_, VARIABLE, _, use
+from visformer.language import N_, VARIABLE, _, tag, use
 from visformer.own_process import return_what_is_freed
 from visformer.program.diagnostics import Health, fault_words
+from visformer.program.turns import NextEvent
 from visformer.screen import check_screen
 from visformer.session.lesson import read_lesson
 from visformer.session.runs import NO_MODEL
@@ -126,7 +127,10 @@ class App:
         if bridge is None:
             return
         self.settings.setValue(LANGUAGE, language)
+        before = tag()
         use(language)
+        if tag() == before:
+            return
         forget_words()
         self.qt.setQuitOnLastWindowClosed(False)
         old.close()
@@ -145,15 +149,20 @@ class App:
             self.bridge.receive(event)  # type: ignore[arg-type]
 
     def _collect_garbage(self) -> None:
-        """Collect only on the window's thread: other threads must not free widgets."""
+        """Collect only on the window's thread: other threads must not free widgets.
+
+        Nothing becomes garbage while the loop sleeps, and nothing wakes it then.
+        """
         self._collections = itertools.count(1)
-        self._timer = QTimer(self.qt)
+        self._timer = QTimer(self.qt, singleShot=True, interval=GARBAGE_MS)
         self._timer.timeout.connect(self._collect)
-        self._timer.start(GARBAGE_MS)
+        self._next = NextEvent(self.qt, self._timer.start)
+        self._next.wait()
 
     def _collect(self) -> None:
         """Collect; what got old before it became garbage, now and then."""
         gc.collect(1 if next(self._collections) % FULL_EVERY else 2)
+        self._next.wait()
 
     def start(
         self,
@@ -211,6 +220,7 @@ class App:
         """End the engine and the window."""
         if self.health is not None:
             self.health.close()
+        self._next.leave()
         self._timer.stop()
         self.engine.close()
         self.window.close()

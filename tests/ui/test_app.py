@@ -14,7 +14,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PySide6.QtCore import QMimeData, QPointF, QSettings, Qt, QTimer, QUrl
+from PySide6.QtCore import (
+    QCoreApplication,
+    QEvent,
+    QMimeData,
+    QPointF,
+    QSettings,
+    Qt,
+    QTimer,
+    QUrl,
+)
 from PySide6.QtGui import QDropEvent
 from PySide6.QtWidgets import QApplication, QLineEdit, QMessageBox
 from pytestqt.qtbot import QtBot
@@ -143,6 +152,14 @@ def test_what_is_garbage_when_it_is_old_is_collected(app: App) -> None:
     for _second in range(2 * FULL_EVERY):
         app._timer.timeout.emit()
     assert gone() is None
+
+
+def test_garbage_is_collected_only_after_something_has_happened(
+    app: App, qtbot: QtBot
+) -> None:
+    qtbot.waitUntil(lambda: not app._timer.isActive(), timeout=WAIT)
+    QCoreApplication.sendEvent(app.window, QEvent(QEvent.Type.User))
+    assert app._timer.isActive()
 
 
 class Ring:

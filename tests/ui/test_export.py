@@ -8,16 +8,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PySide6.QtGui import QContextMenuEvent, QGuiApplication
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtGui import QContextMenuEvent, QGuiApplication, QImage
 from PySide6.QtWidgets import QApplication, QFileDialog, QMenu, QWidget
+from pytestqt.qtbot import QtBot
 
+from tests.ui.windows import Pair, decoded
 from visformer.errors import InputError
 from visformer.files import save_result
 from visformer.pictures.attention.strips import Chip
 from visformer.pictures.picture import Label, Table
+from visformer.pictures.selection import AttentionCell
+from visformer.session.state import State
 from visformer.ui.bars.strips import TokenStrip
+from visformer.ui.views.attention.attention import AttentionView
 from visformer.ui.widgets import export as exports
-from visformer.ui.widgets.export import CSV, MODIFIED, PNG, Export, Format
+from visformer.ui.widgets.export import CSV, MODIFIED, PNG, Export, Format, picture
 from visformer.ui.window.large import LargePlace
 
 TABLE = Table(("a",), ("b", "c"), np.array([[1, 0.1]], np.float32), "")
@@ -155,10 +161,75 @@ def test_a_right_click_on_a_strip_copies_its_tokens_or_their_ids(qtbot: Any) -> 
     assert copied == ["▁t7 ▁t12", "7 12"]
     strip.resize(300, 40)
     strip.show()
-    at = strip.viewport().rect().center()
-    spot = strip.viewport().mapToGlobal(at)
+    right_click(qtbot, strip.viewport(), strip.viewport().rect().center()).close()
+
+
+def right_click(qtbot: QtBot, part: QWidget, at: QPoint) -> QMenu:
+    """Click as a computer does: the mouse comes first, the menu with the button."""
+    qtbot.mouseMove(part, at)
+    qtbot.mouseClick(part, Qt.MouseButton.RightButton, pos=at)
     mouse = QContextMenuEvent.Reason.Mouse
-    QGuiApplication.sendEvent(strip.viewport(), QContextMenuEvent(mouse, at, spot))
+    event = QContextMenuEvent(mouse, at, part.mapToGlobal(at))
+    QGuiApplication.sendEvent(part, event)
     menu = QApplication.activePopupWidget()
     assert isinstance(menu, QMenu)
+    return menu
+
+
+def test_a_right_click_on_a_map_exports_what_was_on_the_screen(
+    pair: Pair, qtbot: QtBot
+) -> None:
+    window = decoded(pair)
+    window.session.set(tab="attention", kind="cross")
+    QApplication.processEvents()
+    before, view = chosen(window.session.state), window.tabs.view("attention")
+    assert isinstance(view, AttentionView)
+    heat_map = view.maps["cross"]
+    shown = as_compared(picture(heat_map))
+    at = heat_map.canvas.box(1, 2).center()
+    qtbot.mouseMove(heat_map.canvas, at)
+    assert window.session.state.hovered == AttentionCell("cross", 1, 2)
+    assert as_compared(picture(heat_map)) != shown
+    menu = right_click(qtbot, heat_map.canvas, at)
+    assert chosen(window.session.state) == before
+    titles = {entry.text(): entry for entry in menu.actions()}
+    titles["Copy &picture"].trigger()
+    assert as_compared(QGuiApplication.clipboard().image()) == shown
+    titles["&Forbid this cell in this head"].trigger()
+    assert str(window.session.state.intervention) == "cell cross 2 3 off @ L1H1"
     menu.close()
+
+
+def chosen(state: State) -> tuple[object, ...]:
+    """Return what a click may change."""
+    focus = state.step, state.locked, state.hovered
+    dimensions = state.locked_dimensions, state.hovered_dimensions
+    run = state.intervention, state.wish, len(state.runs)
+    return state.selection, state.look, state.views, *focus, *dimensions, *run
+
+
+def as_compared(image: QImage) -> QImage:
+    return image.convertToFormat(QImage.Format.Format_RGB32)
+
+
+def test_a_right_click_selects_nothing_anywhere(pair: Pair, qtbot: QtBot) -> None:
+    window = decoded(pair)
+    for tab in ("attention", "computation", "masks", "output", "positions"):
+        window.session.set(tab=tab)
+        QApplication.processEvents()
+        before = chosen(window.session.state)
+        pictures = [
+            part
+            for part in window.findChildren(QWidget)
+            if part.isVisible() and part.findChildren(Export, options=exports.DIRECT)
+        ]
+        rows = [strip.row for strip in window.strips.sides.values()]
+        for part in (*pictures, *rows):
+            places = [part.rect().center()]
+            if part in rows:
+                places = [box.center() for box in part.boxes]
+            for at in places:
+                child = part.childAt(at) or part
+                at = child.mapFrom(part, at)
+                right_click(qtbot, child, at).close()
+                assert chosen(window.session.state) == before, (tab, part)

@@ -5,18 +5,21 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
+from itertools import chain
 from types import TracebackType
 
 import pytest
-from PySide6.QtCore import QObject
+from PySide6.QtCore import QAbstractEventDispatcher, QObject, QTimer
 from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from tests.opened import opened_model
-from tests.ui.windows import Pair, answer
+from tests.ui.windows import Pair, answer, decoded
 from visformer.errors import InputError, brief, stack_words
 from visformer.program.diagnostics import Faults, Health, Watchdog, diagnostics
 from visformer.ui.window import actions
+from visformer.ui.window.window import MainWindow
 
 Caught = tuple[type[BaseException], BaseException, TracebackType | None]
 SECRET = "my private sentence"
@@ -82,29 +85,96 @@ def test_faults_of_threads_are_told_on_the_windows_thread(
 def test_stalls_are_counted_and_long_ones_noted_with_their_stack(
     qtbot: QtBot, caplog: pytest.LogCaptureFixture
 ) -> None:
-    now = [0.0]
-    dog = Watchdog(QObject(), clock=lambda: now[0])
-    for at in (0.025, 0.060, 0.160, 0.185):  # 35 ms and 100 ms after the last
-        now[0] = at
-        dog.beat()
+    now, parent = [0.0], QObject()
+    dog = Watchdog(parent, clock=lambda: now[0])
+    for took in (0.035, 0.075, 0.020):
+        dog.begin()
+        now[0] += took
+        dog.look()
+        dog.end()
+        now[0] += 1  # the loop sleeps
         dog.look()
     assert (dog.stalls, round(dog.longest_ms)) == (1, 75)
     assert not dog.stacks
-    now[0] = 0.6
+    dog.begin()
+    now[0] += 0.39
     dog.look()
     dog.look()  # of one stand there is one stack
     assert len(dog.stacks) == 1
     assert "test_stalls_are_counted" in dog.stacks[0]
     assert "stood still for 390 ms" in caplog.text
-    dog.beat()
+    dog.end()
     assert dog.stalls == 2
+    dog.close()
+
+
+def test_what_wakes_the_loop_is_watched_from_its_beginning(
+    qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, noted, parent = [0.0], threading.Event(), QObject()
+    dog = Watchdog(parent, clock=lambda: now[0])
+    monkeypatch.setattr(
+        "visformer.program.diagnostics.log.warning", lambda *_: noted.set()
+    )
+
+    def stand() -> None:
+        now[0] += 0.6
+        assert noted.wait(10)  # for the thread
+
+    def wake() -> None:
+        before = dog.stalls
+        noted.clear()
+        QTimer.singleShot(0, stand)
+        qtbot.waitUntil(lambda: dog.stalls > before)
+
+    dog.start()
+    wake()
+    wake()
+    dog.close()
+    assert dog.stalls == 2
+    assert round(dog.longest_ms) == 600
+    assert len(dog.stacks) == 2
+    assert all("in stand" in stack for stack in dog.stacks)
+
+
+def test_an_idle_window_sleeps(
+    pair: Pair, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No timer runs, and the thread waits without a timeout: nothing wakes either."""
+    window, asleep = decoded(pair), threading.Event()
+
+    class Watched(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            if timeout is None:
+                asleep.set()
+            woken = super().wait(timeout)
+            if timeout is None:
+                asleep.clear()
+            return woken
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading, "Event", Watched)
+        dog = Watchdog(window)
+    dog.start()
+    window.session.set(step=1)
+    qtbot.waitUntil(lambda: running_timers(window) == [])
+    assert asleep.wait(10)
+    dog.close()
+
+
+def running_timers(window: MainWindow) -> list[QObject]:
+    app, loop = QApplication.instance(), QAbstractEventDispatcher.instance()
+    assert app is not None
+    owned = [thing.findChildren(QObject) for thing in (app, window)]
+    return [one for one in (window, *chain(*owned)) if loop.registeredTimers(one)]
 
 
 def test_a_stack_keeps_nothing_of_its_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     """A painter that lived on would paint after its paint event."""
     noted, left = threading.Event(), threading.Event()
-    now = [0.0]
-    dog = Watchdog(QObject(), clock=lambda: now[0])
+    now, parent = [0.0], QObject()
+    dog = Watchdog(parent, clock=lambda: now[0])
+    dog.begin()
     now[0] = 1.0
 
     class Painter:

@@ -7,6 +7,7 @@ import json
 import shutil
 import subprocess
 import xml.etree.ElementTree as ET
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -126,6 +127,33 @@ def test_a_figure_has_its_width_and_its_words(
         found = QImage(str(path))
         assert found.width() == round(8.5 / 2.54 * 300)
         assert abs(apart(drawn, found)) < 0.01
+
+
+@pytest.mark.parametrize("suffix", READERS)
+def test_a_figure_has_a_white_page_and_a_window_its_own(
+    reader: Reader, suffix: str, tmp_path: Path
+) -> None:
+    window = reader.window
+    for tab in ("attention", "architecture", "computation"):
+        window.session.set(tab=tab)
+        reader.answer()
+        for _turn in range(5):  # until what is shown is painted
+            QApplication.processEvents()
+        picture, path = window.large.pictures()[0], tmp_path / f"{tab}{suffix}"
+        before = window.grab().toImage()
+        for drawn in (drawing(picture), figure(picture, "What is seen.")):
+            picture_file(path, drawn)
+            assert most_seen(read_again(path)) == "#ffffff", tab
+        assert window.grab().toImage() == before
+    picture_file(path, drawing(window))
+    assert most_seen(read_again(path)) == window.palette().window().color().name()
+
+
+def most_seen(image: QImage) -> str:
+    """Return the colour that is most often at the left and the right edge."""
+    across = 1, image.width() - 2
+    places = [(x, y) for x in across for y in range(1, image.height() - 1, 7)]
+    return Counter(image.pixelColor(*at).name() for at in places).most_common(1)[0][0]
 
 
 @pytest.mark.parametrize("suffix", READERS)

@@ -65,12 +65,6 @@ def test_presenting_shows_one_picture_and_goes_back_to_what_was_there(
     assert window.session.state.step == 4
     qtbot.keyClick(window, Qt.Key.Key_2)
     assert window.large.picture is view.panels["decoder"]
-    for key, mode in ((Qt.Key.Key_B, "black"), (Qt.Key.Key_S, "spotlight")):
-        qtbot.keyClick(window, key)
-        assert presentation.curtain.mode == mode
-        assert presentation.curtain.isVisible()
-    qtbot.keyClick(window, Qt.Key.Key_S)
-    assert not presentation.curtain.isVisible()
     qtbot.keyClick(window, Qt.Key.Key_Escape)
     assert window.large.picture is None
     assert window.header.isVisible()
@@ -300,22 +294,29 @@ def test_comparisons_are_presented_as_comparisons(pair: Pair) -> None:
     assert page.mask_map.isVisible()
 
 
-def test_the_spotlight_begins_at_the_row_that_is_looked_at(
+def test_black_stays_black_whatever_picture_comes(
     window: MainWindow, qtbot: QtBot
 ) -> None:
-    view = window.tabs.view("attention")
-    assert isinstance(view, AttentionView)
-    window.session.set(kind="cross", step=3)
+    def colours() -> set[str]:
+        QApplication.processEvents()
+        image = window.large.alone.grab().toImage()
+        columns, rows = range(0, image.width(), 7), range(0, image.height(), 7)
+        return {image.pixelColor(x, y).name() for x in columns for y in rows}
+
+    window.session.set(tab="attention", kind="cross")
     window.presentation.begin()
-    QApplication.processEvents()
-    qtbot.keyClick(window, Qt.Key.Key_S)
-    canvas, curtain = view.maps["cross"].canvas, window.presentation.curtain
-    for step in (3, 4):
-        window.session.set(step=step)
-        matrix = view.maps["cross"].matrix
-        assert matrix is not None
-        box = canvas.box(step - 1, int(matrix.values[-1].argmax()))
-        assert box.contains(canvas.mapFromGlobal(curtain.mapToGlobal(curtain._spot)))
+    assert len(colours()) > 1
+    qtbot.keyClick(window, Qt.Key.Key_B)
+    assert colours() == {"#000000"}
+    for key in (Qt.Key.Key_1, Qt.Key.Key_T, Qt.Key.Key_PageDown):
+        qtbot.keyClick(window, key)
+        assert colours() == {"#000000"}
+    window.session.set(tab="computation")
+    assert colours() == {"#000000"}
+    window.resize(window.width() + 100, window.height() + 100)
+    assert colours() == {"#000000"}
+    qtbot.keyClick(window, Qt.Key.Key_Period)
+    assert len(colours()) > 1
     window.presentation.end()
 
 

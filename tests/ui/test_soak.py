@@ -60,7 +60,7 @@ def test_nothing_is_left_of_what_was_shown(app: App, user: User) -> None:
 
 def runs_are_freed_when_nothing_shows_them(app: App, user: User) -> None:
     """Without a collection: what is in a cycle stays until the next full one."""
-    app._timer.stop()
+    app._timer.timeout.disconnect(app._collect)
     gc.collect()
     user.work(Plan(steps=60, sentences=20, switches=1))
     for layer in (0, 1) * 8:
