@@ -109,7 +109,7 @@ def _read(group: ElementTree.Element, result: Painted) -> None:
 def _font(text: ElementTree.Element) -> QFont:
     font = QFont(text.get("font-family", ""))
     font.setPixelSize(round(float(text.get("font-size", FONT_SIZE))))
-    font.setBold(int(text.get("font-weight", "400")) > 500)
+    font.setWeight(QFont.Weight(int(text.get("font-weight", "400"))))
     return font
 
 

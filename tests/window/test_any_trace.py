@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,10 @@ from PySide6.QtWidgets import QComboBox, QPushButton, QSpinBox, QWidget
 from pytestqt.qtbot import QtBot
 
 from tests.general_traces import Shape, any_trace
+from tests.importances import make_importance
+from tests.opened import opened_model
+from tests.traces import make_trace
+from tests.unit.pictures.test_beam_tree import searched
 from tests.window.any_traces import (
     SUBSETS,
     Case,
@@ -25,11 +30,17 @@ from tests.window.any_traces import (
     view,
     weights,
 )
-from tests.window.windows import make_view, make_window
+from tests.window.windows import answer, make_view, make_window
+from visformer.core.checkpoint_series import point
+from visformer.engine.messages import Finished
+from visformer.engine.mirror import Decoded
 from visformer.pictures.computation.stages import STAGES
 from visformer.pictures.selection import FORMS, SUMMARIES, Look, TokenGroup
 from visformer.pictures.words.absent import missing_kinds_words
+from visformer.session.pending import SearchAsked
 from visformer.session.runs import show_trace
+from visformer.session.searches import wanted_search
+from visformer.session.state import Series
 from visformer.ui.views import VIEWS
 from visformer.ui.views.attention.attention import AttentionView
 from visformer.ui.views.computation.computation import ComputationView
@@ -38,9 +49,19 @@ from visformer.ui.views.masks.masks import MasksPage, MasksView
 from visformer.ui.views.output.output import NextToken, OutputView
 from visformer.ui.views.positions.positions import PositionLab, PositionsView
 from visformer.ui.views.view import PagedView
+from visformer.ui.widgets.cell_value import is_inside
+from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.window.window import MainWindow
 from visformer.values.attention_heads import bias_rows
 from visformer.values.facts import KINDS, Kind
+from visformer.values.finding import CheckResult, ChecksAsked, EvidencePlace
+from visformer.values.heads_of_pairs import MEASURES, HeadsOfPairs
+from visformer.values.measured import (
+    Attribution,
+    AttributionPlace,
+    Attributions,
+    ImportanceAsked,
+)
 from visformer.words import number
 
 
@@ -276,3 +297,66 @@ def check_labs(window: MainWindow) -> None:
     if lab.mask_map.matrix is not None and lab.mask_map.matrix.values.size:
         lab.mask_map.clicked.emit((0, 0))
     assert window.session.state.intervention == before
+
+
+def test_no_page_marks_a_cell_of_another_run_than_was_measured(
+    qtbot: QtBot, tmp_path: Path
+) -> None:
+    """Sentence and model change under every page, with what was measured before."""
+    window, engine = make_window(qtbot, tmp_path)
+    first = make_trace(source=6, target=5, layers=3, heads=4)
+    window.receive(opened_model(first.model))
+    window.translate("a b c d e f")
+    answer(window, engine, first)
+    for layers, heads in ((1, 2), (5, 8)):
+        other = make_trace(source=3, target=2, layers=layers, heads=heads)
+        for page in pages(window):
+            window.session.set(**measured(window))
+            window.receive(opened_model(other.model))
+            window.translate(f"for {page} {layers}")
+            number = len(engine.decodes)
+            for step in (1, 2):
+                part = other.until(step)
+                window.receive(Decoded(number=number, trace=part, limit=9))
+                window.session.set(step=step, layer=layers - 1, head=heads - 1)
+                window.grab()
+                assert_marks_are_inside(window)
+            window.receive(Finished(number=number, step_ms=1))
+            window.receive(opened_model(first.model))
+            window.translate(f"before {page} {layers}")
+            answer(window, engine, first)
+            window.session.set(step=4, layer=2, head=3)
+            window.grab()
+            assert_marks_are_inside(window)
+
+
+def measured(window: MainWindow) -> dict[str, Any]:
+    """Return what the pages may have measured of the run on screen."""
+    state = window.session.state
+    trace, opened, wanted = state.trace, state.opened, wanted_search(state)
+    assert trace is not None
+    assert opened is not None
+    assert wanted is not None
+    of = trace.storage
+    fault = CheckResult("no-key", "Keys", "fault", at=EvidencePlace("cross", 2, 3, 4))
+    names: tuple[str, ...] = KINDS
+    ones = dict.fromkeys(names, np.ones((len(MEASURES), 3, 4)))
+    along = point(trace, Path("step-1"), 0, recorded=True, importance={})
+    places = [AttributionPlace("norms", kind, at) for kind in KINDS for at in range(3)]
+    shares = dict.fromkeys(places, Attribution(values=np.ones((6, 6), np.float32)))
+    return {
+        "look": Look(summary="norms"),
+        "importance": ImportanceAsked(of=of, found=make_importance(trace)),
+        "checks": ChecksAsked(of=of, results=(fault,)),
+        "attributions": Attributions(of=of, known=shares),
+        "search": SearchAsked(opened=opened.number, request=wanted, found=searched()),
+        "heads": HeadsOfPairs(path="/x.tsv", model="m", sums=ones, counts=ones),
+        "series": Series(folder="/steps", points=(along,), keys=(state.shown,)),
+    }
+
+
+def assert_marks_are_inside(window: MainWindow) -> None:
+    """Look at every map in sight."""
+    for one in window.tabs.findChildren(HeatMap):
+        if one.isVisible() and one.matrix is not None and one.marks.cell is not None:
+            assert is_inside(one.matrix, one.marks.cell), one.accessibleName()

@@ -14,11 +14,13 @@ from tests.opened import opened_model
 from tests.traces import make_trace
 from tests.window.windows import FakeEngine, answer, make_window
 from visformer.engine.messages import (
+    Finished,
     Refused,
     SwitchedOff,
     SwitchOff,
     SwitchOffOverPairs,
 )
+from visformer.engine.mirror import Decoded
 from visformer.session import tree
 from visformer.ui.views.diagnosis import importance_page
 from visformer.ui.views.diagnosis.diagnosis import DiagnosisView
@@ -127,3 +129,45 @@ def test_streams_of_the_run_beside_are_patched(qtbot: QtBot, tmp_path: Path) -> 
     into = page.patched[0].matrix
     assert into is not None
     assert into.values[0].tolist() == [0, 4, 0, 0, 0, 0]
+
+
+def test_no_cell_is_marked_of_another_run_than_was_measured(
+    qtbot: QtBot, tmp_path: Path
+) -> None:
+    """Runs with fewer and with more heads and layers follow the one measured."""
+    window, engine, page = turned(qtbot, tmp_path)
+    window.receive(SwitchedOff(number=1, importance=make_importance(TRACE)))
+    shown = page.maps[2][0]
+    window.session.set(kind="cross", layer=LAST, head=1)
+    assert shown.marks.cell == (LAST, 1)
+    for layers, heads in ((1, 2), (4, 4)):
+        other = make_trace(source=3, target=2, layers=layers, heads=heads)
+        window.receive(opened_model(other.model))
+        window.translate("two")
+        number = len(engine.decodes)
+        window.receive(Decoded(number=number, trace=other.until(1), limit=20))
+        window.session.set(layer=layers - 1, head=heads - 1)
+        assert not shown.isVisible()  # the run before this one was measured
+        assert page.words.text() == ""
+        window.receive(Decoded(number=number, trace=other, limit=20))
+        window.receive(Finished(number=number, step_ms=2.5))
+        number = len(engine.of(SwitchOff))
+        window.receive(SwitchedOff(number=number, importance=make_importance(other)))
+        assert shown.isVisible()
+        assert shown.marks.cell == (layers - 1, heads - 1)
+
+
+def test_a_file_measured_marks_no_head_of_a_recorded_run(
+    qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    window, _engine, page = turned(qtbot, tmp_path)
+    monkeypatch.setattr(importance_page, "asked_pairs", lambda _page: "/x/refs.tsv")
+    window.receive(SwitchedOff(number=1, importance=make_importance(TRACE)))
+    page.over.click()
+    window.receive(SwitchedOff(number=1, importance=over_pairs(TRACE)))
+    window.session.set(kind="cross", layer=0, head=1)
+    assert page.maps[2][0].marks.cell == (0, 1)
+    window.show_telling(make_trace(source=6, target=5, layers=4, heads=4))
+    window.session.set(tab="diagnosis", kind="cross", layer=3, head=3)
+    assert page.maps[2][0].isVisible()
+    assert page.maps[2][0].marks.cell is None

@@ -17,6 +17,7 @@ from tests.soak.user import Model, Plan, User, soak
 from tests.system.formats.folders import write_letters
 from tests.tiny_models import tiny_model
 from visformer.app import App
+from visformer.values.facts import ModelFacts
 from visformer.values.layer_weights import LayerParameters
 
 
@@ -66,9 +67,9 @@ def runs_are_freed_when_nothing_shows_them(app: App, user: User) -> None:
     for layer in (0, 1) * 8:
         app.window.session.set(tab="computation", layer=layer)
         user.wait(lambda: not app.window.session.state.awaiting.side_requests)
-    weights = [thing for thing in gc.get_objects() if type(thing) is LayerParameters]
-    assert len(weights) <= 6  # the state's, and what runs were last drawn with
-    del weights
+    held = collections.Counter(map(type, gc.get_objects()))
+    assert held[LayerParameters] <= 6  # the state's, and what runs were drawn with
+    assert held[ModelFacts] <= 12  # of models, not of each run
     gc.set_debug(gc.DEBUG_SAVEALL)
     try:
         gc.collect()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 
 import pytest
@@ -18,6 +19,8 @@ from visformer.pictures.computation.stages import STAGES
 from visformer.pictures.selection import AttentionCell
 from visformer.ui.look.theme import sized
 from visformer.ui.views.computation.computation import ComputationView
+from visformer.values.layer_weights import LayerParameters
+from visformer.values.memo import Memo
 
 CHECKPOINT, TRACE = traced()
 ROOM = 1000, 560  # pixels that a view has at 150 % on 1280 x 800
@@ -43,6 +46,26 @@ def test_rows_that_are_compared_are_all_in_sight(qtbot: QtBot, stage: str) -> No
         assert words
         highest = min(word.y for word in words) - one.fontMetrics().ascent()
         assert one.mapTo(view, QPoint()).y() + highest >= title - 3
+
+
+def test_weights_are_let_go_with_the_stage_that_showed_them(qtbot: QtBot) -> None:
+    """Whatever stages, layers and models were looked at before, few are held."""
+    before = layers_held()
+    view = make_view(qtbot, ComputationView)
+    for stage in [stage.name for stage in STAGES if stage.weighs]:
+        for shown in (stage, "softmax"):
+            weights = layer_parameters(CHECKPOINT, "decoder", 0)
+            run = replace(TRACE, memo=Memo())
+            show(view, state_of(CHECKPOINT, run, stage=shown, parameters=weights))
+    del weights, run
+    # of the State that is shown, and of the one before
+    assert layers_held() - before <= 2
+
+
+def layers_held() -> int:
+    """Count the layers whose weights are in memory."""
+    gc.collect()
+    return sum(type(one) is LayerParameters for one in gc.get_objects())
 
 
 def test_a_value_stands_in_the_map_that_the_mouse_is_on(qtbot: QtBot) -> None:

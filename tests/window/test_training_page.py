@@ -116,6 +116,17 @@ def test_the_slider_shows_the_run_of_a_point_in_every_tab(followed: MainWindow) 
     assert before in [run.key for run in state.tree]
 
 
+def test_no_curve_is_in_colour_for_a_head_that_the_series_lacks(
+    followed: MainWindow,
+) -> None:
+    send(followed, POINTS[0], None)
+    followed.session.set(kind="cross", layer=1, head=1)
+    assert "In colour" in page(followed).words.text()
+    followed.show_telling(OTHER)  # it has more heads
+    followed.session.set(tab="diagnosis", kind="cross", layer=0, head=3)
+    assert "In colour" not in page(followed).words.text()
+
+
 def test_points_of_another_model_leave_a_gap(followed: MainWindow) -> None:
     other = point(OTHER, Path("step-50"), 3, recorded=False, importance={})
     nothing = replace(POINTS[1], loss=float("nan"))

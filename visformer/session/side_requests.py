@@ -50,22 +50,42 @@ def measure_importance(state: State, *, again: bool = False) -> Next:
 
     That is the run on screen, unless the pairs of a file were measured by its model.
     """
-    trace, known = state.visible if state.passes else state.trace, state.importance
+    trace, known = _measured_run(state), known_importance(state)
     if state.busy or trace is None or not trace.steps or state.opened is None:
         return Next(state)
-    if known is not None and known.pairs and known.of == (state.opened,):
+    if known is not None and known.pairs:
         return measure_pairs(state, known.pairs) if again else Next(state)
-    other = _source_beside(state, trace)
-    of = trace.storage if other is None else (*trace.storage, *other.storage)
-    if known is not None and same(known.of, of) and not again:
+    if known is not None and not again:
         return Next(state)
-    begun = ImportanceAsked(of=of)
+    other = _source_beside(state, trace)
+    begun = ImportanceAsked(of=_storages(trace, other))
     if not is_open(state, trace):
         reason = _("The model that made this run is not open.")
         return Next(replace(state, importance=replace(begun, reason=reason)))
     source = asked_of(other)["source"] if other is not None else ""
     request = messages.SwitchOff(other=source, **asked_of(trace))
     return Next(replace(state, importance=begun, busy=_(BUSY)), (request,))
+
+
+def known_importance(state: State) -> ImportanceAsked | None:
+    """Return what was asked of the run on screen, or of pairs by the open model.
+
+    None where it is of another run, or of another model: its heads are others.
+    """
+    known, trace = state.importance, _measured_run(state)
+    if known is None or trace is None:
+        return None
+    of = _storages(trace, _source_beside(state, trace))
+    return known if same(known.of, (state.opened,) if known.pairs else of) else None
+
+
+def _measured_run(state: State) -> Trace | None:
+    """Return the run on screen; up to its step where each step changed its rows."""
+    return state.visible if state.passes else state.trace
+
+
+def _storages(trace: Trace, other: Trace | None) -> tuple[object, ...]:
+    return trace.storage if other is None else (*trace.storage, *other.storage)
 
 
 def _source_beside(state: State, trace: Trace) -> Trace | None:
@@ -103,10 +123,10 @@ def _importance(state: State, number: int, **made: Any) -> Next:
 
 def run_checks(state: State) -> Next:
     """Request what every check says of the run on screen, unless it is known."""
-    trace, known = state.visible if state.passes else state.trace, state.checks
+    trace = _measured_run(state)
     if state.busy or trace is None or state.opened is None:
         return Next(state)
-    if known is not None and same(known.of, trace.storage):
+    if known_checks(state) is not None:
         return Next(state)
     asked = ChecksAsked(of=trace.storage)
     if not is_open(state, trace):
@@ -115,6 +135,14 @@ def run_checks(state: State) -> Next:
     request = messages.CheckRun(**asked_of(trace))
     busy = _("running the checks")
     return Next(replace(state, checks=asked, busy=busy), (request,))
+
+
+def known_checks(state: State) -> ChecksAsked | None:
+    """Return what was asked of the run on screen; None where it is of another run."""
+    known, trace = state.checks, _measured_run(state)
+    if known is None or trace is None or not same(known.of, trace.storage):
+        return None
+    return known
 
 
 def checked(state: State, event: messages.RunChecked) -> Next:

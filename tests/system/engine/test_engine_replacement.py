@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import sys
 import threading
 import types
@@ -397,6 +398,21 @@ def test_passes_of_one_run_share_what_they_have_in_common() -> None:
     assert decoded.trace.encoder_rows is first.encoder_rows
     assert decoded.trace.memory_rows is other.memory_rows
     assert decoded.trace.memo is first.memo
+
+
+def test_runs_of_one_model_share_its_facts() -> None:
+    """However many sentences are kept: each message brings facts of its own."""
+    mirror, run = Mirror(), make_trace(target=0)
+    for at in range(3):
+        model = pickle.loads(pickle.dumps(run.model))
+        start = replace(run, model=model)
+        decoded = mirror.take(Started(number=at, limit=9, kept=0, start=start))
+        assert decoded is not None
+        assert (decoded.trace.model is model) == (at == 0)
+    other = replace(run, model=replace(run.model, name="another"))
+    decoded = mirror.take(Started(number=3, limit=9, kept=0, start=other))
+    assert decoded is not None
+    assert decoded.trace.model.name == "another"
 
 
 def test_a_reader_that_ends_leaves_the_open_model_alone(events: list[Event]) -> None:
