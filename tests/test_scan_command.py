@@ -110,6 +110,9 @@ def test_conditions_decide_the_exit_code(folder: Path, capsys: Said) -> None:
     assert scan(folder, "--fail-if", "worst > 900", "--fail-if", "stuck>=50") == 0
     assert scan(folder, "--fail-if", "worst > 0", "--fail-if", "chrf < 0") == 1
     assert "“worst > 0” is true of 4 pairs." in capsys.readouterr().err
+    # a pair that was not translated has no chrF, which is not one of 0
+    for of_none in ("chrf < 20", "chrf <= 0", "chrf >= 0"):
+        assert scan(folder, "--no-translations", "--fail-if", of_none) == 0
     for wrong in ("worst", "line > 3", "worst > x", "worst == 3", ""):
         assert scan(folder, "--fail-if", wrong) == 2
         assert "--fail-if takes a condition" in capsys.readouterr().err
