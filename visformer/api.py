@@ -6,11 +6,13 @@ Nothing here imports torch or Qt before it is used.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import shutil
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from multiprocessing.connection import Client, Listener
 from pathlib import Path
@@ -26,8 +28,8 @@ from visformer.arguments import (
     wrong_value,
 )
 from visformer.errors import InputError
-from visformer.file_kinds import RECORDED, recognised
-from visformer.files import check_suffix, save_result, saving
+from visformer.file_kinds import RECORDED, holds_runs, recognised
+from visformer.files import check_suffix, real_path, save_result, saving
 from visformer.language import _
 from visformer.screen import check_screen
 from visformer.trace_file.run_arrays import write_runs
@@ -262,35 +264,66 @@ class PNG(bytes):
 
 @overload
 def render(
-    trace: Shown, path: None = None, *, text: str = "", **options: object
+    trace: Shown,
+    path: None = None,
+    *,
+    text: str = "",
+    layer: int | None = None,
+    head: int | None = None,
+    **options: object,
 ) -> PNG: ...
 @overload
 def render(
-    trace: Shown, path: str | Path, *, text: str = "", **options: object
+    trace: Shown,
+    path: str | Path,
+    *,
+    text: str = "",
+    layer: int | None = None,
+    head: int | None = None,
+    **options: object,
 ) -> None: ...
 def render(
-    trace: Shown, path: str | Path | None = None, *, text: str = "", **options: object
+    trace: Shown,
+    path: str | Path | None = None,
+    *,
+    text: str = "",
+    layer: int | None = None,
+    head: int | None = None,
+    **options: object,
 ) -> PNG | None:
     """Draw a run into a file, or return it as a PNG where no ``path`` is given.
 
     ``trace`` is a Trace, a session (of which the run that was shown is drawn), what
     ``watch`` saw (its first row), the path of a file of these, or a checkpoint or its
     path, which translates the ``text``. The suffix of ``path`` decides the format:
-    .png, .svg, .pdf, .webp, .gif (every step) or .html (a web page). ``options`` are
+    .png, .svg, .pdf, .webp, .gif (every step) or .html (a web page). ``layer`` and
+    ``head`` count from 0, or from the end where they are negative. ``options`` are
     those of ``visformer render``, with underscores: ``view="output"``,
-    ``kind="cross"``, ``layer=2``, ``raw_pieces=True``, ``change=["causal off"]``.
+    ``kind="cross"``, ``steps=3`` (how many), ``raw_pieces=True``. The texts of
+    ``change=["causal off"]`` and ``force=["4=1234"]`` count from 1.
 
     The first call starts a process that draws, which the next ones use: no screen is
     needed, and a QApplication of this program is left alone. Raises InputError for
     options that are not there, and where the file cannot be written.
     """
+    place = [f"--layer={layer}"] * (layer is not None)
+    place += [f"--head={head}"] * (head is not None)
+    if place:
+        _warn_of_counting()
     reads = bool(text) and isinstance(trace, str | Path)
-    arguments = [*[f"--text={text}"] * reads, *_as_arguments(options)]
+    arguments = [*[f"--text={text}"] * reads, *place, *_as_arguments(options)]
     with tempfile.TemporaryDirectory(prefix="visformer-") as folder:
         given = _given_file(trace, text, options, Path(folder))
         to = Path(folder) / "picture.png" if path is None else as_path("path", path)
-        painter.draw([*arguments, f"--output={to.resolve()}", "--", str(given)])
+        painter.draw([*arguments, f"--output={real_path(to)}", "--", str(given)])
         return PNG(to.read_bytes()) if path is None else None
+
+
+@functools.cache
+def _warn_of_counting() -> None:
+    """Warn, once in a program, of layers and heads that counted from 1 before."""
+    said = _("visformer.render now counts layers and heads from 0, as trace.plot does.")
+    warnings.warn(said, FutureWarning, stacklevel=3)
 
 
 def _as_arguments(options: Mapping[str, object]) -> Iterator[str]:
@@ -309,7 +342,7 @@ def _given_file(
 ) -> Path:
     """Return the path of a run or of a checkpoint; a run is written to ``folder``."""
     if isinstance(trace, str | Path):
-        return as_path("trace", trace).resolve()
+        return real_path(paths.model(as_path("trace", trace)))
     if hasattr(trace, "begin"):
         refused = {"change", "force", "reference"} & options.keys()
         if refused:
@@ -464,7 +497,7 @@ def _recorded(side: Any) -> Trace | None:
     """Return the run of a file, a session or a Trace; None for a model."""
     path = as_path("path", side) if isinstance(side, str | Path) else None
     saved = isinstance(side, SavedSession | SavedRun | Trace)
-    if saved or (path is not None and recognised(path).kind in RECORDED):
+    if saved or (path is not None and holds_runs(path)):
         return _saved_run(side).trace
     return None
 

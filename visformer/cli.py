@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, NoReturn
 from visformer.commands.load_options import add_overrides, checkpoint_paths, overrides
 from visformer.commands.shared import check_text, complain, explained_qt
 from visformer.errors import InputError, VisformerError, is_memory
-from visformer.files import exists, short
+from visformer.files import exists, real_path, short
 from visformer.formats.foreign import remote_words
 from visformer.language import LANGUAGES, N_, _, sentences, use
 from visformer.screen import check_screen
@@ -226,8 +226,8 @@ def window_parser() -> argparse.ArgumentParser:
         "path",
         nargs="*",
         help=_(
-            "checkpoint folder or file, an encoder's and a decoder's file, a recorded "
-            "trace (*.vis) or a lesson (*.lesson.md)"
+            "checkpoint folder or file, a bundled model's name, an encoder's and a "
+            "decoder's file, a recorded trace (*.vis) or a lesson (*.lesson.md)"
         ),
     )
     parser.add_argument("--text", help=_("sentence to translate at once"))
@@ -251,9 +251,10 @@ def _commands_words() -> str:
 
 def _window(options: argparse.Namespace) -> int:
     text = options.text
-    path = checkpoint_paths(options.path)[0] if options.path else None
-    for given in options.path:
-        if not exists(Path(given)):
+    places = checkpoint_paths(options.path) if options.path else ()
+    for given, place in zip(options.path, places, strict=True):
+        if not exists(place):
+            real_path(Path(place))
             raise InputError(
                 remote_words(given)
                 or _(
@@ -275,7 +276,7 @@ def _window(options: argparse.Namespace) -> int:
             import_plainly()
             from visformer import app
 
-        return app.run(path, text or "", overrides(options))
+        return app.run(next(iter(places), None), text or "", overrides(options))
     finally:
         signal.signal(signal.SIGINT, before)
 

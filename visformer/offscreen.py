@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 os.environ["QT_QPA_PLATFORM"] = "offscreen"
 
@@ -22,8 +24,9 @@ from PySide6.QtGui import QCursor, QImage
 from PySide6.QtWidgets import QApplication, QWidget
 
 from visformer.app import App, NoEngine, log_qt
+from visformer.arguments import place
 from visformer.errors import InputError
-from visformer.files import check_suffix, save_result, short
+from visformer.files import check_suffix, real_path, save_result, short
 from visformer.pictures.web_page import web_page
 from visformer.session import corpus, scans, side_requests, training
 from visformer.session.lesson import Lesson
@@ -46,6 +49,7 @@ from visformer.ui.widgets.export import (
     picture_file,
 )
 from visformer.ui.window.window import MainWindow
+from visformer.values.facts import Kind
 from visformer.values.intervention import Intervention, parse
 from visformer.values.questions import Overrides
 
@@ -112,6 +116,8 @@ class Studio:
         if options.text or (page and run is not None and run.selection is None):
             window.session.do(look_at_telling_head)  # as the window opens
         looked = Looked.of(options)
+        if options.first == 0:
+            looked = _counted_from_one(looked, window.session.state)
         looked.fit(window.session.state, "--")
         view = window.tabs.view(options.view)
         window.session.go(looked.on(window.session.state))
@@ -270,6 +276,21 @@ def _change(
         _wait(lambda: _finished(window.session.state))
 
 
+def _counted_from_one(looked: Looked, state: State) -> Looked:
+    """Return it with layer and head from 1, which count from 0 or from the end."""
+    assert state.trace is not None
+    kind, layer, head = (
+        cast("Kind", looked.kind or state.kind),
+        looked.layer,
+        looked.head,
+    )
+    if layer is not None:
+        layer = place("layer", layer, state.trace.layers(kind)) + 1
+    if head is not None:
+        head = place("head", head, state.trace.heads(kind)) + 1
+    return replace(looked, layer=layer, head=head)
+
+
 def _settle() -> None:
     for _at in range(MOVING):
         QCoreApplication.processEvents()
@@ -368,7 +389,7 @@ def _check_output(options: argparse.Namespace) -> None:
             "--attach is for a web page: give -o a name that ends in .html, or leave "
             "it out."
         )
-    if not Path(options.output).resolve().parent.is_dir():
+    if not real_path(Path(options.output)).parent.is_dir():
         raise InputError(
             "{path} cannot be written: no such folder.", path=options.output
         )

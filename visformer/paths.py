@@ -1,5 +1,6 @@
 """The only place that knows folders."""
 
+import os
 from pathlib import Path
 
 import platformdirs
@@ -25,6 +26,19 @@ def resource(name: str) -> Path:
 def checkpoint(name: str = DEFAULT_CHECKPOINT) -> Path:
     """Return the folder of a bundled checkpoint."""
     return _shipped("checkpoints") / name
+
+
+def model(given: str | Path, beside: Path = Path()) -> Path:
+    """Return where a model lies that is given by a path, or by a bundled one's name.
+
+    What exists at the path, from the folder ``beside``, comes first. What is neither is
+    returned as it is.
+    """
+    path, bundled = beside / given, _shipped("checkpoints")
+    if os.path.exists(path):
+        return path
+    named = {file.parent for file in bundled.glob("**/config.json")}
+    return bundled / given if bundled / given in named else path
 
 
 def bundled_checkpoints() -> list[Path]:

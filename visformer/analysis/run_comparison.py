@@ -1,7 +1,7 @@
 """Two runs side by side: how tokens align, where they part, how far heads differ.
 
-Sides are ``a`` and ``b``. Rows, layers and heads count from 0, steps from 1; logarithms
-of probabilities are natural, divergences in bits.
+Sides are ``a`` and ``b``. Rows, layers, heads and steps count from 0; logarithms of
+probabilities are natural, divergences in bits.
 """
 
 import math
@@ -120,7 +120,14 @@ class RunComparison:
         )
 
     def plain(self) -> dict[str, Any]:
-        """Return it as plain data, as ``visformer compare --json`` prints it."""
+        """Return it as plain data, as ``visformer compare --json`` prints it.
+
+        There, steps count from 1.
+        """
+
+        def from_one(steps: tuple[int, int]) -> tuple[int, int]:
+            return steps[0] + 1, steps[1] + 1
+
         sides = [
             {"name": n, "model": m, "digest": d, "source": s, "text": t}
             for n, m, d, s, t in zip(
@@ -132,10 +139,12 @@ class RunComparison:
             "equal": self.equal,
             "a": sides[0],
             "b": sides[1],
-            "parted": self.parted,
+            "parted": self.parted and from_one(self.parted),
             "source": self.source._asdict(),
             "target": self.target._asdict(),
-            "steps": [step._asdict() for step in self.steps],
+            "steps": [
+                one._replace(steps=from_one(one.steps))._asdict() for one in self.steps
+            ],
             "reference": [token._asdict() for token in self.reference],
             "divergences": {k: grid.tolist() for k, grid in self.divergences.items()},
             "layers_and_heads": dict(self.sizes),
@@ -427,7 +436,11 @@ def _parted(a: Trace, b: Trace, target: TokenAlignment) -> tuple[int, int] | Non
     if not i or not a.steps or not b.steps:
         return None
     one, other = a.steps[i - 1], b.steps[j - 1]
-    return None if one.token == other.token or one.text == other.text != "" else (i, j)
+    return (
+        None
+        if one.token == other.token or one.text == other.text != ""
+        else (i - 1, j - 1)
+    )
 
 
 def _step_pairs(a: Trace, b: Trace, target: TokenAlignment) -> Iterator[StepPair]:
@@ -436,7 +449,7 @@ def _step_pairs(a: Trace, b: Trace, target: TokenAlignment) -> Iterator[StepPair
     for mine, theirs in target.groups:
         one, other = a.steps[mine[-1]], b.steps[theirs[-1]]
         yield StepPair(
-            (mine[-1] + 1, theirs[-1] + 1),
+            (mine[-1], theirs[-1]),
             (one.token, other.token),
             (-one.loss, -other.loss),
             next_divergence(one, other),

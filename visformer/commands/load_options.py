@@ -31,8 +31,8 @@ def add_checkpoint(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         metavar="PATH",
         help=_(
-            "checkpoint folder or file, or an encoder's and a decoder's file (default: "
-            "the bundled English-French model)"
+            "checkpoint folder or file, a bundled model's name, or an encoder's and a "
+            "decoder's file (default: tatoeba-en-fr)"
         ),
     )
     add_device(parser)
@@ -156,7 +156,7 @@ def _setting(text: str) -> tuple[str, Value]:
 
 
 def checkpoint_paths(given: Sequence[str] | None) -> Sequence[str]:
-    """Return the given files, at least one: else the bundled checkpoint.
+    """Return where the given checkpoint lies, at least one path: else the default one.
 
     Raises InputError for more than two.
     """
@@ -166,4 +166,4 @@ def checkpoint_paths(given: Sequence[str] | None) -> Sequence[str]:
         raise InputError(
             "Give one checkpoint, or two files: the encoder's and the decoder's."
         )
-    return given
+    return [str(paths.model(one)) for one in given]

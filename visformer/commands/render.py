@@ -150,6 +150,7 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--head", type=int, help=_("head, from 1 (default, with a kind or a layer: 1)")
     )
+    parser.set_defaults(first=1)
     parser.add_argument("--form", default="map", help=_choice(FORMS))
     parser.add_argument("--summary", default="head", help=_choice(SUMMARIES))
     parser.add_argument(
@@ -199,7 +200,8 @@ def serve() -> int:
     for line in sys.stdin:
         said = ""
         try:
-            draw(command_parser("render").parse_args(json.loads(line)))
+            options = argparse.Namespace(first=0)  # of layers and heads in Python
+            draw(command_parser("render").parse_args(json.loads(line), options))
         except (VisformerError, OSError) as error:
             said = str(error)
         print(json.dumps(said), file=answers, flush=True)
@@ -211,9 +213,10 @@ def serve() -> int:
 
 def draw(options: argparse.Namespace) -> None:
     """Draw the picture that is asked for, in a window that can draw the next one."""
-    first = options.file or checkpoint_paths(options.checkpoint)[0]
     if options.file and options.checkpoint:
         raise InputError("Give the checkpoint once: as a file, or with --checkpoint.")
+    given = [options.file] if options.file else options.checkpoint
+    first = checkpoint_paths(given)[0]
     if not holds_runs(Path(first)):
         check_text(options.text)
     elif options.text or options.reference or options.change or options.force:

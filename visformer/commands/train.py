@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from visformer import paths
 from visformer.language import N_, _
 
 # name, type, what it is and its default
@@ -104,7 +105,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--start",
-        type=Path,
+        type=paths.model,
         help=_("checkpoint to start from: its sizes, weights and tokenizer are kept"),
     )
     parser.add_argument(

@@ -134,7 +134,7 @@ def refuse_other_tensors(
 
 
 def remote_words(path: str) -> str:
-    """Say how to download a model given as a URL or by its name on the Hub.
+    """Say how to download what does not exist here, if it is a URL or a name a/b.
 
     Returns "" for anything that looks like a local path. Nothing is downloaded.
     """
@@ -143,10 +143,10 @@ def remote_words(path: str) -> str:
     hub = _HUB.fullmatch(path) if url is None else _HUB.match(url[2]) if ours else None
     if hub is not None and (url is not None or not exists(Path(hub[1]))):
         return _(
-            "“{id}” is on the Hugging Face Hub, and nothing is downloaded here. Run "
-            "“hf download {id} --local-dir {name}” and open that folder.",
-            id=short(f"{hub[1]}/{hub[2]}"),
-            name=short(hub[2], 24),
+            "“{id}” does not exist. If it is on the Hugging Face Hub, download it with "
+            "“hf download {id} --local-dir {name}”.",
+            id=short(f"{hub[1]}/{hub[2]}", 40),
+            name=short(hub[2], 20),
         )
     if url is None:
         return ""

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from visformer import paths
 from visformer.arguments import as_path, whole_number, wrong_type, wrong_value
 from visformer.core.checkpoint import Checkpoint, choose_device
 from visformer.core.presets import OTHERS, fresh
@@ -117,6 +118,17 @@ def weights_of(path: Path, folder: Path) -> tuple[Path, ...]:
             names=listed(sorted(file.name for file in weights), room=60),
         )
     return tuple(weights) if len(weights) == 1 else ()
+
+
+def size_of_weights(path: str) -> int:
+    """Return the bytes of the weights at a path; 0 where it is not plain which."""
+    given = Path(path)
+    try:
+        inside = list(given.iterdir()) if is_folder(given) else [given]
+        sizes = {f: f.stat().st_size for f in inside if f.suffix in _ENDINGS}
+    except (OSError, ValueError):  # ValueError: a NUL in the name
+        return 0
+    return sum(sizes.values()) if len({file.suffix for file in sizes}) == 1 else 0
 
 
 def _weights_inside(folder: Path) -> list[Path]:
@@ -229,7 +241,7 @@ def load(
     device: str | torch.device | None = None,
     **config: Any,
 ) -> Checkpoint:
-    """Open a checkpoint: a folder, a weight file, or an encoder's and a decoder's file.
+    """Open a checkpoint: a folder, a file, its two halves, or a bundled model's name.
 
     Folders in the format of transformers are run by transformers itself (extra ``hf``),
     except for ordinary Marian ones: the result is a ``FolderModel``. A module or a
@@ -456,7 +468,7 @@ def _check_layout(layout: object) -> None:
 def as_location(path: Location) -> Location:
     """Return the path of a checkpoint, or of its two halves, with ``~`` expanded."""
     if not isinstance(path, tuple | list):
-        return as_path("path", path)
+        return paths.model(as_path("path", path))
     if len(path) != 2:
         allowed = _("one path, or those of an encoder and a decoder")
         raise wrong_value("path", path, allowed)

@@ -303,7 +303,7 @@ def parted_words(found: RunComparison) -> str:
         return _(
             "They part at step {step}: “{one}” writes “{token}”, “{other}” writes "
             "“{instead}”.",
-            step=found.parted[0],
+            step=found.parted[0] + 1,
             one=one,
             other=other,
             token=tokens[0],
@@ -312,8 +312,8 @@ def parted_words(found: RunComparison) -> str:
     return _(
         "They part at step {step} of “{one}”, which writes “{token}”, and step {there} "
         "of “{other}”, which writes “{instead}”.",
-        step=found.parted[0],
-        there=found.parted[1],
+        step=found.parted[0] + 1,
+        there=found.parted[1] + 1,
         one=one,
         other=other,
         token=tokens[0],
@@ -324,7 +324,7 @@ def parted_words(found: RunComparison) -> str:
 def step_words(found: RunComparison, step: int) -> str:
     """Say how likely both find the token that they write at a step of the second."""
     for both in found.steps:
-        if both.steps[1] == step and both.tokens[0] == both.tokens[1]:
+        if both.steps[1] + 1 == step and both.tokens[0] == both.tokens[1]:
             one, other = (probability(math.exp(log_p)) for log_p in both.log_p)
             token = _piece(both.tokens[1:])
             return _(
@@ -571,7 +571,7 @@ def _line(
     """Return the rows and columns before the first word that differs; None: none."""
     if found.parted is None or kind == "encoder":
         return None
-    step = found.parted[at]
+    step = found.parted[at] + 1
     rows = step - 1 if writes(trace, kind) else step
     return (rows, step if kind == "decoder" else 0) if rows < len(trace) else None
 

@@ -50,10 +50,11 @@ def _picture(trace: Trace) -> dict[str, str]:
     """Return a PNG of the head that says most; nothing where none can be drawn."""
     if not trace.kinds:
         return {}
-    at = telling_head(trace)
-    layer, head = at.layer + 1, at.head + 1
+    kind, layer, head, _step = telling_head(trace)
+    seen = visformer.RunSelection(kind=kind, layer=layer, head=head)
     with contextlib.suppress(VisformerError):
-        png = visformer.render(trace, figure=True, kind=at.kind, layer=layer, head=head)
+        run = visformer.SavedRun(trace=trace, selection=seen)
+        png = visformer.render(run, figure=True)
         return {"image/png": base64.b64encode(png).decode()}
     return {}
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from visformer import paths
 from visformer.errors import InputError, VisformerError
-from visformer.files import exists, read_regular, short
+from visformer.files import exists, read_regular, real_path, short
 from visformer.session.expectation import Expectation
 from visformer.session.looked import PAGES, Looked
 from visformer.session.recipe import Recipe, WantedRun
@@ -439,16 +439,12 @@ class _LessonReader:
         )
 
     def _inside(self, name: str) -> Path:
-        """Return a bundled checkpoint of this name, or a path beside the lesson."""
-        bundled = {path.name: path for path in paths.bundled_checkpoints()}
-        if name in bundled:
-            return bundled[name]
-        if re.fullmatch(r"lessons/[A-Za-z0-9_-]+", name) and exists(
-            paths.checkpoint(name)
-        ):
-            return paths.checkpoint(name)
+        """Return a path beside the lesson, or the bundled checkpoint of this name."""
         folder = self._path.parent.resolve()
-        found = (folder / name).resolve()
+        found = paths.model(name, folder)
+        if found != folder / name:
+            return found
+        found = real_path(found)
         if "\\" in name or not found.is_relative_to(folder) or found == folder:
             raise InputError(
                 "“{name}” is outside the lesson's folder: copy it there.",

@@ -52,7 +52,7 @@ class RunSelection(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind = "cross"
     layer: Natural = 0
     head: Natural = 0
-    step: Natural | None = None  # None: the last one
+    step: Natural | None = None  # 0: before the first choice; None: after the last
     tab: ShortText = "attention"
 
 

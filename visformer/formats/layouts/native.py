@@ -278,7 +278,7 @@ def _folder(file: WeightFile) -> Path:
         raise CheckpointError(
             "{path} does not exist. Check the spelling, or choose another file or "
             "folder.",
-            path=short(path.name),
+            path=short(str(path), 90),
         )
     if path.name in (CONFIG, WEIGHTS) and is_file(path.parent / CONFIG):
         return path.parent
