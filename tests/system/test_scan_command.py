@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,10 @@ def test_json_has_a_line_per_pair_sorted(folder: Path, capsys: Said) -> None:
     captured = capsys.readouterr()
     found = lines(captured.out)
     assert [tuple(one) for one in found] == [FIELDS] * 4
-    assert "4 pairs, mean loss" in captured.err
+    losses = [loss for one in found for loss in one["loss"]]
+    mean = re.search(r"4 pairs, mean loss (\S+) nats a token", captured.err)
+    assert mean is not None
+    assert float(mean[1]) == pytest.approx(sum(losses) / len(losses), abs=1e-3)
     assert "of the cross-attention tells what was left out" in captured.err
     for sort, name, sign in (
         *(("fault", "fault", -1), ("worst", "worst", -1), ("mean", "mean", -1)),
@@ -88,7 +92,8 @@ def test_heads_are_aligned_with_a_gold_file(folder: Path, capsys: Said) -> None:
     assert scan(folder, "--gold", str(gold), "--no-translations") == 0
     out = capsys.readouterr().out.splitlines()
     assert out[-7].split() == ["layer", "head", "AWI", "AWO"]
-    assert "mean" in {line.split()[1] for line in out[-6:]}
+    assert {line.split()[0] for line in out[-6:]} == {"1", "2"}
+    assert {line.split()[1] for line in out[-6:]} == {"1", "2", "mean"}
     gold.write_text("0-0\n0_0\n", "utf-8")
     assert scan(folder, "--gold", str(gold)) == 2
     captured = capsys.readouterr()
@@ -110,6 +115,9 @@ def test_conditions_decide_the_exit_code(folder: Path, capsys: Said) -> None:
     assert scan(folder, "--fail-if", "worst > 900", "--fail-if", "stuck>=50") == 0
     assert scan(folder, "--fail-if", "worst > 0", "--fail-if", "chrf < 0") == 1
     assert "“worst > 0” is true of 4 pairs." in capsys.readouterr().err
+    # a pair that was not translated has no chrF, which is not one of 0
+    for of_none in ("chrf < 20", "chrf <= 0", "chrf >= 0"):
+        assert scan(folder, "--no-translations", "--fail-if", of_none) == 0
     for wrong in ("worst", "line > 3", "worst > x", "worst == 3", ""):
         assert scan(folder, "--fail-if", wrong) == 2
         assert "--fail-if takes a condition" in capsys.readouterr().err

@@ -16,7 +16,7 @@ import pytest
 import visformer
 from tests.traces import make_trace
 from visformer.cli import main
-from visformer.files import read_pairs, write_whole, written_whole
+from visformer.files import amount, read_pairs, write_whole, written_whole
 
 if sys.platform != "win32":
     import fcntl
@@ -33,6 +33,23 @@ sys.stdin.readline()
 for _turn in range(40):
     write_whole(path, bytes([own]) * (100_000 * own))
 """
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (1, "1 byte"),
+        (999, "999 bytes"),
+        (1000, "1.0 kB"),
+        (1_000_000, "1.0 MB"),
+        (37_540_000, "37.5 MB"),
+        (1_234_000_000_000, "1,234.0 GB"),
+    ],
+)
+def test_amounts_have_the_largest_unit_of_which_there_is_one(
+    size: int, text: str
+) -> None:
+    assert amount(size) == text
 
 
 @posix

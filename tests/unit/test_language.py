@@ -109,3 +109,30 @@ def test_a_language_without_catalogue_is_english_and_is_inherited() -> None:
     language.use("xx")
     assert _("{a} before {b}", a=1, b=2) == "1 before 2"
     assert os.environ[language.VARIABLE] == "xx"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="asks the system itself")
+@pytest.mark.parametrize(
+    ("variables", "tag"),
+    [
+        ({"LANG": "zh_CN.UTF-8"}, "zh-CN"),
+        ({"LANG": "zh_CN.UTF-8", "LC_ALL": "en_GB.UTF-8"}, "en"),
+        ({"LANG": "en_GB.UTF-8", "LC_MESSAGES": "zh_CN.UTF-8"}, "zh-CN"),
+        ({"LC_ALL": "en_GB.UTF-8", "LC_MESSAGES": "zh_CN.UTF-8"}, "en"),
+        ({"LC_ALL": "zh_CN", language.VARIABLE: "en"}, "en"),
+    ],
+)
+def test_a_program_starts_in_the_language_of_its_user(
+    variables: dict[str, str], tag: str
+) -> None:
+    ours = {"LANG", "LC_ALL", "LC_MESSAGES", language.VARIABLE}
+    others = {name: text for name, text in os.environ.items() if name not in ours}
+    code = "from visformer import language; print(language.tag())"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**others, **variables},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == f"{tag}\n"

@@ -20,7 +20,7 @@ from tests.window.plain_font import plain_font
 from tests.window.windows import FakeEngine, make_window
 from visformer import app, language, paths
 from visformer.errors import InputError
-from visformer.program.memory import Memory
+from visformer.program.memory import RECENT, Memory
 from visformer.trace_file.trace_file import read_session
 from visformer.ui.bars.first_steps import show_first_steps
 from visformer.ui.look.theme import CHINESE
@@ -79,6 +79,17 @@ def test_numbers_are_read_whatever_they_are(tmp_path: Path) -> None:
         file.write_text(f"[General]\nzoom={value}\n", "utf-8")
         memory = Memory(QSettings(str(file), QSettings.Format.IniFormat))
         assert memory.number("zoom", 100) == (-1 if value == "-1" else 100)
+
+
+def test_what_was_opened_last_is_listed_first_and_once(tmp_path: Path) -> None:
+    file = str(tmp_path / "window.ini")
+    memory = Memory(QSettings(file, QSettings.Format.IniFormat))
+    for path in "aba":
+        recent = memory.remember(path)
+    assert recent == memory.texts("recent") == ["a", "b"]
+    for at in range(RECENT):
+        memory.remember(f"model {at}")
+    assert memory.texts("recent") == [f"model {at}" for at in reversed(range(RECENT))]
 
 
 def test_a_window_left_on_another_screen_comes_back(

@@ -119,9 +119,10 @@ def test_renormalising_needs_something_hidden_and_the_slider_arcs(qtbot: Any) ->
     bar.draw(Look(), "fixed", working=False)
     assert not bar.actions_["renormalise"].isEnabled()
     assert not bar.mass.isVisible()
-    bar.draw(replace(ALL, form="arcs"), "fixed", working=False)
+    bar.draw(replace(ALL, form="arcs", mass=0.75), "fixed", working=False)
     assert bar.actions_["renormalise"].isEnabled()
     assert bar.mass.isVisible()
+    assert bar.mass.value() / bar.mass.maximum() == 0.75
     assert bar.tokens.text() == "some words"
 
 

@@ -43,6 +43,22 @@ def test_a_forced_run_stands_beside_the_models_own(pair: Pair) -> None:
     assert QGuiApplication.clipboard().text() == "un chien noir"
 
 
+def test_what_is_copied_is_what_is_shown(pair: Pair) -> None:
+    """The whole sentence, or what is written yet where the rest is hidden."""
+    window, engine = pair
+    window.translate("one two")
+    trace, texts = make_trace(target=3), ("un", "un chat", "un chat noir")
+    steps = zip(trace.steps, texts, strict=True)
+    said = tuple(replace(step, text=text) for step, text in steps)
+    answer(window, engine, replace(trace, steps=said))
+    for ahead, text in ((True, "un chat noir"), (False, "un chat")):
+        look = replace(window.session.state.look, ahead=ahead)
+        window.session.set(step=2, look=look)
+        window.sentence.copy.click()
+        assert window.sentence.words.text() == text
+        assert QGuiApplication.clipboard().text() == text
+
+
 def inked(image: QImage, colour: QColor) -> set[int]:
     """Return the columns in which a colour was painted."""
     places = ((x, y) for x in range(image.width()) for y in range(image.height()))

@@ -187,3 +187,12 @@ def test_a_file_of_pairs_that_is_opened_is_scanned(
     assert [one.path for one in engine.of(ScanPairs)] == [str(path)]
     state = window.session.state
     assert (state.tab, state.views.pages["diagnosis"]) == ("diagnosis", "sentences")
+
+
+def test_a_group_begins_at_its_lower_end() -> None:
+    one = pair((1.0,) * 6, rarest=2, length_ratio=0.8)
+    assert [name for name, contains in scans.buckets().items() if contains(one)] == [
+        "target tokens: 6 to below 11",
+        "rarest source token: 2 to below 5 times",
+        "target by source tokens: 0.8 to below 1.25",
+    ]

@@ -24,6 +24,7 @@ from visformer.engine.messages import (
 from visformer.engine.mirror import Decoded
 from visformer.pictures.selection import AttentionCell
 from visformer.pictures.words.scene import telling_head
+from visformer.ui.bars.source_line import HISTORY, SourceLine
 from visformer.ui.bars.transport import SPEEDS
 from visformer.ui.views import VIEWS
 from visformer.values.intervention import parse
@@ -299,6 +300,15 @@ def test_history_walks_with_up_and_down(translated: Pair, qtbot: QtBot) -> None:
         qtbot.keyClick(window.source, key)
         seen.append(window.source.text())
     assert seen == ["Go home.", "I have a cat.", "Go home.", "draft"]
+
+
+def test_of_many_sentences_the_last_ones_are_remembered(qtbot: QtBot) -> None:
+    line = SourceLine("name", "hint")
+    qtbot.addWidget(line)
+    sentences = [f"sentence {at}" for at in range(HISTORY + 2)]
+    for sentence in sentences:
+        line.remember(sentence)
+    assert line.history == sentences[2:]
 
 
 def test_late_answers_are_dropped(translated: Pair) -> None:

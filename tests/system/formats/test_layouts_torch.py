@@ -79,6 +79,14 @@ def test_torch_positions_stored_and_learned(tmp_path: Path) -> None:
         assert torch.equal(checkpoint.model.positions, waves[:, 0])
 
 
+def test_torch_position_tables_without_a_side_are_in_order(tmp_path: Path) -> None:
+    first, second = torch.randn(2, LENGTH, 1, WIDTH)
+    tables = {"first.pos": first, "second.pos": second}
+    checkpoint = opened(saved(tmp_path / "m.pt", {**state(models.around), **tables}))
+    assert torch.equal(weights(checkpoint)["source_positions"], first[:, 0])
+    assert torch.equal(weights(checkpoint)["target_positions"], second[:, 0])
+
+
 def test_torch_shares_what_is_there_once(tmp_path: Path) -> None:
     tensors = {
         f"transformer.{name}": tensor for name, tensor in state(models.bare).items()

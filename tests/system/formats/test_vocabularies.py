@@ -332,3 +332,9 @@ def test_settings_are_no_vocabulary(value: Any, found: bool) -> None:
 
 def test_tensors_are_no_vocabulary() -> None:
     assert vocabulary_in({"a": torch.ones(2)}) is None
+
+
+def test_a_token_that_is_listed_twice_has_its_first_id() -> None:
+    once = {"<pad>": 0, "a": 1, "b": 2}
+    assert vocabulary_in(["<pad>", "a", "b", "a"]) == once
+    assert vocabulary_in({0: "<pad>", 1: "a", 2: "b", 3: "a"}) == once

@@ -1,4 +1,4 @@
-"""BLEU, chrF and exact matches, with one reference or several."""
+"""What a model card says: BLEU, chrF and exact matches, and how long it took."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.tiny_models import tiny_checkpoint
 from visformer.core.translation import translate
 from visformer.errors import InputError
 from visformer.files import Pair
-from visformer.training.card import evaluate, score
+from visformer.training.card import duration, evaluate, score
 
 
 def test_bleu_by_hand() -> None:
@@ -54,3 +54,17 @@ def test_without_sacrebleu_the_exact_share_is_left(
     monkeypatch.setitem(sys.modules, "sacrebleu.metrics.bleu", None)
     scores = score(["a"], [["a"]])
     assert (scores.exact, scores.bleu, scores.chrf) == (1, None, None)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.4, "0 s"),
+        (29, "29 s"),
+        (100, "2 min"),
+        (3570, "1 h 00 min"),
+        (7525, "2 h 05 min"),
+    ],
+)
+def test_durations_are_rounded(seconds: float, text: str) -> None:
+    assert duration(seconds) == text

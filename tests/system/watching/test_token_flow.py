@@ -405,7 +405,7 @@ class Sorted(Encoder):
 def test_a_batch_sorted_inside_keeps_each_sentence_to_its_trace(after: bool) -> None:
     model, ids = Sorted(), some_ids(3, 5)
     model.after = after
-    ids[0, 2:], ids[1, 4:] = 0, 0  # lengths 2, 4, 5: the order is turned round
+    ids[0, 4:], ids[1, 2:] = 0, 0  # lengths 4, 2, 5: the order is not its own inverse
     watched = called(model, ids, pad=0)
     (own,) = kept_by(model)["own"][-1:]
     assert_traced(watched, "encoder", own[by_length(ids).argsort()])
@@ -424,7 +424,7 @@ def test_a_batch_sorted_outside_of_its_decoder() -> None:
             return made[order.argsort()]
 
     model, source, target = Model(), some_ids(3, 5), some_ids(3, 4, seed=2)
-    source[0, 2:], source[1, 4:] = 0, 0
+    source[0, 4:], source[1, 2:] = 0, 0
     watched = called(model, source, target)
     back = by_length(source).argsort()
     kept = kept_by(model)

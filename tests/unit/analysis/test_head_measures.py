@@ -83,6 +83,9 @@ def test_place_correlation_is_pearsons_of_mean_places() -> None:
     blind = np.insert(weights, 1, np.nan, axis=0)
     expected = np.corrcoef([0, 2, 3], [0, 1.5, 1])[0, 1]
     assert place_correlation(blind) == pytest.approx(expected)
+    # of captured weights, whose rows may have another sum
+    scaled = weights * np.array([[2], [0.5], [0.1]], np.float32)
+    assert place_correlation(scaled) == pytest.approx(place_correlation(weights))
 
 
 def test_agreement_is_the_weight_on_what_most_heads_read() -> None:

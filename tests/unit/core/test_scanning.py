@@ -227,6 +227,7 @@ def test_repeats_halves_and_auroc_by_hand() -> None:
     assert halved([5, 6, 7], (EOS,)) == [5]
     assert halved([5, EOS], (EOS,)) == [5, EOS]
     assert auroc([3, 2], [1, 2]) == (1 + 1 + 1 + 0.5) / 4
+    assert auroc([3, 2 + 1e-6], [1, 2]) == auroc([3, 2], [1, 2])  # by rounding
 
 
 def pair(loss: Sequence[float], **more: Any) -> ScannedPair:

@@ -40,6 +40,17 @@ def tied(*, spread: float = 0.0) -> Checkpoint:
     return checkpoint
 
 
+def test_no_seed_repeats_the_draws_of_another_one_a_step_later() -> None:
+    def drawn(seed: int, first: int) -> list[int]:
+        way = Strategy("sample", seed=seed)
+        steps = range(first, first + 9)
+        return [choose(torch.zeros(1000), way, step).id for step in steps]
+
+    assert drawn(1, 0) == drawn(1, 0)
+    assert drawn(1, 0) != drawn(0, 1)
+    assert drawn(2, 0) != drawn(0, 2)
+
+
 @pytest.mark.parametrize("size", [7, 3000])
 def test_of_equal_scores_the_lowest_ids_come_first(size: int) -> None:
     """Against a stable sort of everything, with ties inside and at the end."""

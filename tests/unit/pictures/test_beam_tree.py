@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -81,6 +82,18 @@ def test_what_became_of_a_node_is_said() -> None:
         "It ends here: sum −1.00, length 2 with what ends it, score −0.5."
     )
     assert "unfinished when the search stopped" in node_words(TREE, columns[2][0])
+
+
+def test_an_end_behind_as_many_candidates_as_beams_comes_too_late() -> None:
+    search = searched()
+    ids, sums = search.ids.copy(), search.sums.copy()
+    ids[0, 2] = END
+    for second, fate in ((-1.0, "late"), (-1.5, "outranked")):
+        sums[0, 1] = second  # what ends has a sum of −1.31
+        changed = replace(search, ids=ids, sums=sums.copy())
+        tree = beam_tree(changed, make_trace(source=6, target=5))
+        (node,) = (node for node in tree.columns[0] if node.id == END)
+        assert node.fate == fate
 
 
 def test_a_beam_from_which_nothing_is_kept_is_a_dead_end() -> None:

@@ -66,6 +66,7 @@ def test_the_best_are_shown_and_the_others_counted() -> None:
     best = table.best()
     assert [row.id for row in best] == [*range(8), 30]
     assert others_words(table, 40) == "7,960 others  0.2000"
+    assert others_words(table, 8) == "7,992 others  0.8400"
     assert others_words(replace(table, vocabulary=0), 40) == ""
     assert "the best 40 of 8,000 tokens" in kept_words(table)
     assert kept_words(replace(table, vocabulary=40)) == ""

@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from tests.importances import make_importance, over_pairs
+from tests.importances import make_importance, over_pairs, with_patches
 from tests.traces import make_trace
 from visformer.pictures.importance_maps import (
     agreement_words,
     importance_maps,
     importance_words,
     layer_numbers,
+    patch_words,
     source_numbers,
 )
 from visformer.values.facts import KINDS
@@ -65,6 +66,13 @@ def test_the_words_name_the_head_that_matters_most() -> None:
     assert "cross 1.00" in agreement_words(MADE)
     none = {kind: np.zeros_like(MADE.heads[kind]) for kind in KINDS}
     assert "most" not in importance_words(replace(MADE, heads=none))
+
+
+def test_what_a_place_carries_is_this_sum_less_the_other_one() -> None:
+    """The made-up streams of token 2 bring all 4 nats into the other run."""
+    said = patch_words(with_patches(TRACE), "one")
+    assert "In “one” the same tokens have −6.50 nats in all, here −2.50:" in said
+    assert "the first maps come near 4.00," in said
 
 
 def test_layers_and_source_tokens_are_tables() -> None:

@@ -30,6 +30,7 @@ from visformer.pictures.output import (
     output_words,
     product_table,
     rank_words,
+    settled_layer,
     softmax_words,
     step_lens,
 )
@@ -239,6 +240,26 @@ def test_the_lens_of_a_step() -> None:
     assert "after the input: " + f"“{look.tokens[0][0].removeprefix('▁')}”" in said
     said = lens_cell_words(*of(state), 3, 1)
     assert said.startswith(f"Step 4, after layer 1: “{look.tokens[1][0][1:]}”")
+
+
+@pytest.mark.parametrize(
+    ("ranks", "layer"),
+    [
+        ([3, 1, 2, 1], 3),
+        ([1, 2, 1, 1], 2),
+        ([2, 1, 1, 1], 1),
+        ([1, 1, 1, 1], 0),
+        ([1, 1, 1, 2], None),
+    ],
+)
+def test_a_token_is_settled_from_the_layer_after_the_last_other_one(
+    ranks: list[int], layer: int | None
+) -> None:
+    state = state_of(4)
+    assert state.lens is not None
+    look = replace(state.lens.rows[3], chosen_ranks=np.array(ranks))
+    lens = replace(state.lens, rows={3: look})
+    assert settled_layer(state.visible, lens) == layer
 
 
 def test_the_lens_of_all_steps() -> None:

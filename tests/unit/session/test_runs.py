@@ -118,6 +118,11 @@ def test_another_way_of_choosing_decodes_anew(session: Session, engine: Engine) 
     assert (engine.last.strategy, engine.last.limit) == (Strategy(), None)
     answer(session, engine)
     assert session.state.step == 4
+    session.do(runs.force, 7)
+    assert engine.last.prefix[-1].id == 7
+    answer(session, engine)
+    session.do(runs.choose_tokens, way, None)  # which chooses every token
+    assert engine.last.prefix == ()
 
 
 def test_answers_to_what_was_superseded_are_dropped(

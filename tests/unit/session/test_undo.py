@@ -101,6 +101,22 @@ def test_each_edit_is_undone_and_made_again_without_the_engine(
 
 
 @pytest.mark.parametrize("name", EDITS)
+def test_an_edit_undone_leaves_nothing_to_save(
+    session: Session, engine: Engine, name: str
+) -> None:
+    translated(session, engine)
+    saved = session.state.revision
+    EDITS[name](session)
+    made(session, engine, seed=5)
+    edited = session.state.revision
+    assert edited is not saved
+    session.do(tree.undo)
+    assert session.state.revision is saved
+    session.do(tree.redo)
+    assert session.state.revision is edited
+
+
+@pytest.mark.parametrize("name", EDITS)
 def test_an_edit_undone_while_it_is_decoded_leaves_nothing_of_it(
     session: Session, engine: Engine, name: str
 ) -> None:

@@ -54,6 +54,16 @@ def test_runs_come_back_with_all_that_is_said_of_them(tmp_path: Path) -> None:
     assert shown.intervention == second.intervention
 
 
+@pytest.mark.parametrize("baseline", [None, 0, 1])
+def test_the_run_that_others_are_compared_with_comes_back(
+    tmp_path: Path, baseline: int | None
+) -> None:
+    runs = [SavedRun(trace=make_trace(seed=seed)) for seed in range(3)]
+    write_session(runs, tmp_path / "a.vis", shown=2, baseline=baseline)
+    session = visformer.open_session(tmp_path / "a.vis")
+    assert (session.at, session.baseline) == (2, baseline)
+
+
 def test_rows_that_runs_share_are_written_once(tmp_path: Path) -> None:
     runs = two_runs()
     visformer.save_session(tmp_path / "a.vis", runs)

@@ -166,6 +166,8 @@ def test_who_chose_is_read_without_the_texts(
     trace.save(tmp_path / "a.vis")
     found = step_origins(read_trace(tmp_path / "a.vis").steps)
     assert found == tuple(origins.get(row, "model") for row in range(80))
+    begun = read_trace(tmp_path / "a.vis").until(3)
+    assert step_origins(begun.steps) == ("model", "forced", "model")
 
 
 def test_numbers_are_read_when_asked(
