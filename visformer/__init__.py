@@ -5,6 +5,7 @@ The public API. Nothing here imports torch or Qt before it is used.
 
 from __future__ import annotations
 
+from sys import modules
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     )
     from visformer.values.changes.weight_changes import ScoreScale as ScoreScale
     from visformer.values.config import ModelConfig as ModelConfig
+    from visformer.values.facts import Kind
     from visformer.values.facts import ModelFacts as ModelFacts
     from visformer.values.finding import Certificate as Certificate
     from visformer.values.intervention import Intervention as Intervention
@@ -115,4 +117,35 @@ def __getattr__(name: str) -> Any:
 
     if name in _TAKE_A_PATH:
         import_module("visformer.api").let_paths_in()
-    return getattr(import_module(f"visformer.{_MODULES[name]}"), name)
+    value = getattr(import_module(f"visformer.{_MODULES[name]}"), name)
+    if "visformer.values.trace" in modules:
+        _add_pictures()
+    return value
+
+
+def _plot(self: Trace, kind: Kind, layer: int, head: int, ax: Any = None) -> Any:
+    """Draw a head's weights [Q, K] with matplotlib, and return the Axes.
+
+    Colours, from 0 to 1, and labels are the window's. ``ax`` are Axes to draw into;
+    without them a new figure is made. Raises InputError for a layer or head that is not
+    there, and where matplotlib is not installed.
+    """
+    from visformer.pictures.notebook import plotted
+
+    return plotted(self, kind, layer, head, ax)
+
+
+def _page(self: Trace, **_given: object) -> dict[str, str]:
+    """Show the web page of the run as the last line of a notebook's cell."""
+    from visformer.pictures.notebook import shown
+
+    return shown(self)
+
+
+def _add_pictures() -> None:
+    """Give Trace, which knows no pictures, the methods that show some."""
+    from visformer.values.trace import Trace
+
+    for name, method in (("plot", _plot), ("_repr_mimebundle_", _page)):
+        method.__name__, method.__qualname__ = name, f"Trace.{name}"
+        setattr(Trace, name, method)

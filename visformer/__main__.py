@@ -82,8 +82,8 @@ if sys.platform == "linux":
 
         complain(
             _(
-                "The reader ended (signal {number}): the file is damaged, or needs "
-                "more memory than there is.",
+                "The reader was killed by signal {number}. Try again; if that happens "
+                "again, the file may be damaged.",
                 number=-code,
             )
         )

@@ -28,8 +28,8 @@ from visformer.arguments import (
     wrong_value,
 )
 from visformer.errors import InputError
-from visformer.file_kinds import RECORDED, recognised
-from visformer.files import check_suffix, save_result, saving
+from visformer.file_kinds import RECORDED, holds_runs, recognised
+from visformer.files import check_suffix, real_path, save_result, saving
 from visformer.language import _
 from visformer.screen import check_screen
 from visformer.trace_file.run_arrays import write_runs
@@ -315,7 +315,7 @@ def render(
     with tempfile.TemporaryDirectory(prefix="visformer-") as folder:
         given = _given_file(trace, text, options, Path(folder))
         to = Path(folder) / "picture.png" if path is None else as_path("path", path)
-        painter.draw([*arguments, f"--output={to.resolve()}", "--", str(given)])
+        painter.draw([*arguments, f"--output={real_path(to)}", "--", str(given)])
         return PNG(to.read_bytes()) if path is None else None
 
 
@@ -342,7 +342,7 @@ def _given_file(
 ) -> Path:
     """Return the path of a run or of a checkpoint; a run is written to ``folder``."""
     if isinstance(trace, str | Path):
-        return paths.model(as_path("trace", trace)).resolve()
+        return real_path(paths.model(as_path("trace", trace)))
     if hasattr(trace, "begin"):
         refused = {"change", "force", "reference"} & options.keys()
         if refused:
@@ -497,7 +497,7 @@ def _recorded(side: Any) -> Trace | None:
     """Return the run of a file, a session or a Trace; None for a model."""
     path = as_path("path", side) if isinstance(side, str | Path) else None
     saved = isinstance(side, SavedSession | SavedRun | Trace)
-    if saved or (path is not None and recognised(path).kind in RECORDED):
+    if saved or (path is not None and holds_runs(path)):
         return _saved_run(side).trace
     return None
 

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Client, Connection
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import NoReturn, ParamSpec
 
 from PySide6.QtCore import (
     QCoreApplication,
@@ -34,7 +34,7 @@ from PySide6.QtCore import (
     qInstallMessageHandler,
 )
 from PySide6.QtGui import QIcon
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QMessageBox
 
 from visformer import paths
 from visformer.commands.shared import complain
@@ -42,12 +42,13 @@ from visformer.engine.handle import Engine, RemoteEngine
 from visformer.engine.messages import Event, Open, Request
 from visformer.engine.mirror import Decoded
 from visformer.engine.starter import started
-from visformer.errors import InputError, VisformerError
+from visformer.errors import InputError, VisformerError, stack_words
 from visformer.file_kinds import Recognised, recognised
 from visformer.files import short
-from visformer.language import N_, VARIABLE, _, use
-from visformer.own_process import return_what_is_freed
-from visformer.program.diagnostics import Health
+from visformer.language import N_, VARIABLE, _, tag, use
+from visformer.own_process import return_memory, return_what_is_freed
+from visformer.program.diagnostics import Health, fault_words
+from visformer.program.turns import NextEvent
 from visformer.screen import check_screen
 from visformer.session.lesson import read_lesson
 from visformer.session.runs import NO_MODEL
@@ -61,6 +62,7 @@ log = logging.getLogger(__name__)
 LANGUAGE = "language"  # in the settings: the one that was chosen
 GARBAGE_MS = 1000
 FULL_EVERY = 60  # collections: the last of these is of all objects
+P = ParamSpec("P")
 
 
 class App:
@@ -125,7 +127,10 @@ class App:
         if bridge is None:
             return
         self.settings.setValue(LANGUAGE, language)
+        before = tag()
         use(language)
+        if tag() == before:
+            return
         forget_words()
         self.qt.setQuitOnLastWindowClosed(False)
         old.close()
@@ -144,15 +149,26 @@ class App:
             self.bridge.receive(event)  # type: ignore[arg-type]
 
     def _collect_garbage(self) -> None:
-        """Collect only on the window's thread: other threads must not free widgets."""
+        """Collect only on the window's thread: other threads must not free widgets.
+
+        Nothing becomes garbage while the loop sleeps, and nothing wakes it then.
+        """
         self._collections = itertools.count(1)
-        self._timer = QTimer(self.qt)
+        self._timer = QTimer(self.qt, singleShot=True, interval=GARBAGE_MS)
         self._timer.timeout.connect(self._collect)
-        self._timer.start(GARBAGE_MS)
+        self._next = NextEvent(self.qt, self._timer.start)
+        self._next.wait()
 
     def _collect(self) -> None:
-        """Collect; what got old before it became garbage, now and then."""
-        gc.collect(1 if next(self._collections) % FULL_EVERY else 2)
+        """Collect; what got old before it became garbage, now and then.
+
+        Then what is free goes back to the system as well: about 1 ms.
+        """
+        full = next(self._collections) % FULL_EVERY == 0
+        gc.collect(2 if full else 1)
+        if full:
+            return_memory()
+        self._next.wait()
 
     def start(
         self,
@@ -187,6 +203,17 @@ class App:
         window.open(path, given=overrides, then=text)
         window.session.set(error=problem)
 
+    def attempt(
+        self, act: Callable[P, object], *given: P.args, **named: P.kwargs
+    ) -> bool:
+        """Do what belongs to the start; what it raises is told in the window."""
+        try:
+            act(*given, **named)
+            return True
+        except Exception as error:
+            sys.excepthook(type(error), error, error.__traceback__)
+            return False
+
     def _show_recorded(self) -> None:
         try:
             session = read_session(paths.resource(paths.FIRST_TRACE))
@@ -199,6 +226,7 @@ class App:
         """End the engine and the window."""
         if self.health is not None:
             self.health.close()
+        self._next.leave()
         self._timer.stop()
         self.engine.close()
         self.window.close()
@@ -229,20 +257,25 @@ def run(
 
     ``handed`` is shown in place of a file: it is in none.
     """
-    crashes = _log_to_file()
-    signal.signal(signal.SIGINT, _end_at_once)
-    log_qt()
-    app = App(sys.argv[:1], crashes=crashes, keep=paths.sessions_folder())
-    app.watch()
-    interrupts: list[Interrupts] = []
-    QTimer.singleShot(0, lambda: interrupts.append(Interrupts(app.qt)))
-    app.window.show()
+
+    def make() -> App:
+        crashes = _log_to_file()
+        signal.signal(signal.SIGINT, _end_at_once)
+        log_qt()
+        return App(sys.argv[:1], crashes=crashes, keep=paths.sessions_folder())
+
+    app = _standing(make)
+    if app is None:
+        return 1
+    interrupts, qt = list[Interrupts](), app.qt
+    QTimer.singleShot(0, lambda: interrupts.append(Interrupts(qt)))
     if handed is None:
-        show_first_steps(app.window)
-    app.start(path, text, overrides or None, handed=handed)
-    app.window.files.offer()
-    app.window.tabs.load_ahead()
-    code = app.qt.exec()
+        app.attempt(show_first_steps, app.window)
+    if not app.attempt(app.start, path, text, overrides or None, handed=handed):
+        app.attempt(app.start)  # as if nothing had been asked for
+    app.attempt(app.window.files.offer)
+    app.attempt(app.window.tabs.load_ahead)
+    code = qt.exec()
     for listening in interrupts:
         listening.close()
     app.close()
@@ -265,15 +298,48 @@ def run_handed(path: str) -> int:
 
 def run_served(address: str, key: str, name: str) -> int:
     """Run a window on a model that another program serves at ``address``."""
-    log_qt()
-    connection = Client(address, authkey=bytes.fromhex(key))
-    app = App(sys.argv[:1], served=connection)
-    app.watch()
-    app.window.show()
-    app.window.open(name, given=())
+
+    def make() -> App:
+        log_qt()
+        connection = Client(address, authkey=bytes.fromhex(key))
+        return App(sys.argv[:1], served=connection)
+
+    app = _standing(make)
+    if app is None:
+        return 1
+    app.attempt(app.window.open, name, given=())
     code = app.qt.exec()
     app.close()
     return code
+
+
+def _standing(make: Callable[[], App]) -> App | None:
+    """Show the window; None where it cannot stand, which is told."""
+    try:
+        app = make()
+        app.watch()
+        app.window.show()
+        return app
+    except Exception as error:
+        log.error("%s", stack_words(error))
+        _tell_alone(fault_words(error))
+        return None
+
+
+def _tell_alone(words: str) -> None:
+    """Tell on standard error, and where there is a screen in a box, why nothing comes.
+
+    It returns when the box is closed.
+    """
+    complain(words)
+    with contextlib.suppress(VisformerError):
+        check_screen()
+        qt = QApplication.instance() or QApplication(sys.argv[:1])
+        box = QMessageBox()
+        box.setWindowTitle(qt.applicationName())
+        box.setTextFormat(Qt.TextFormat.PlainText)
+        box.setText(words)
+        box.exec()
 
 
 def _end_at_once(number: int, frame: FrameType | None) -> NoReturn:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, NoReturn
 from visformer.commands.load_options import add_overrides, checkpoint_paths, overrides
 from visformer.commands.shared import check_text, complain, explained_qt
 from visformer.errors import InputError, VisformerError, is_memory
-from visformer.files import exists, short
+from visformer.files import exists, real_path, short
 from visformer.formats.foreign import remote_words
 from visformer.language import LANGUAGES, N_, _, sentences, use
 from visformer.screen import check_screen
@@ -254,6 +254,7 @@ def _window(options: argparse.Namespace) -> int:
     places = checkpoint_paths(options.path) if options.path else ()
     for given, place in zip(options.path, places, strict=True):
         if not exists(place):
+            real_path(Path(place))
             raise InputError(
                 remote_words(given)
                 or _(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from visformer.errors import CheckpointError, VisformerError
-from visformer.files import exists, is_folder, refuse_foreign, short
+from visformer.files import exists, is_folder, real_path, refuse_foreign, short
 from visformer.language import N_, _
 from visformer.paths import LESSON
 from visformer.trace_file.file_blocks import MAGIC, RegularFile
@@ -85,11 +85,16 @@ def recognised(path: Path) -> Recognised:
     says what is wrong.
     """
     try:
-        if not exists(path) or is_folder(path):
+        if is_folder(path):
+            return Recognised("model")
+        if not exists(path):
+            real_path(path)
             return _promised(path)
         start = RegularFile(path).read(0, START)
     except VisformerError as error:
         return Recognised("other", str(error))
+    except ValueError:  # a NUL in its name
+        return _promised(path)
     return told(start, path)
 
 

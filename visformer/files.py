@@ -1,7 +1,6 @@
 """Untrusted files and names: read whole, with limits, and refused in one sentence."""
 
 import contextlib
-import errno
 import gzip
 import json
 import os
@@ -14,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TextIO
 
-from visformer.errors import CheckpointError, InputError
+from visformer.errors import CheckpointError, InputError, VisformerError
 from visformer.language import N_, _, ngettext
 
 MAX_JSON = 1 << 20
@@ -75,6 +74,7 @@ def read_regular(path: Path, limit: int) -> bytes:
     """Read a regular file of at most ``limit`` bytes; CheckpointError otherwise."""
     name = short(path.name)
     try:
+        real_path(path, CheckpointError)
         facts = path.stat()  # before opening, which would block on a pipe
         _check_kind(facts, name, limit)
         with path.open("rb") as file:
@@ -114,6 +114,14 @@ def no_file_words(mode: int) -> str:
     """Return the sentence about what is no regular file; ``{name}`` is to be filled."""
     device = N_("{name} is a device, not a file. Choose a file.")
     return _NO_FILE.get(stat.S_IFMT(mode), device)
+
+
+def check_regular(path: Path) -> None:
+    """Raise InputError for what is no regular file: reading it may never end."""
+    real_path(path)
+    mode = path.stat().st_mode
+    if not stat.S_ISREG(mode):
+        raise InputError(no_file_words(mode), name=short(path.name))
 
 
 def available_memory() -> int:
@@ -236,7 +244,7 @@ def inside(folder: Path, name: str, *, key: str, of: str = "config.json") -> Pat
             key=key,
             name=short(name),
         )
-    if not _is_within(path, folder):
+    if not real_path(path, CheckpointError).is_relative_to(folder.resolve()):
         raise CheckpointError(
             "{file} is a link that leads out of its folder. Copy the file itself "
             "into the folder.",
@@ -258,30 +266,25 @@ def _is_plain(name: str) -> bool:
     return not odd and 0 < len(bare) <= 128 and not _DEVICES.fullmatch(bare)
 
 
-def _is_within(path: Path, folder: Path) -> bool:
-    try:
-        return followed(path).is_relative_to(folder.resolve())
-    except (OSError, RuntimeError):  # a link that leads to itself
-        return False
-
-
-def followed(path: Path) -> Path:
-    """Return where links lead; RuntimeError where they lead in a circle.
-
-    Python's own does not raise it from 3.13 on.
-    """
-    found = path.resolve()
-    if found.is_symlink():
-        raise RuntimeError(os.strerror(errno.ELOOP))
-    return found
+def real_path(path: Path, error: type[VisformerError] = InputError) -> Path:
+    """Return where links lead; ``error`` where they lead back to themselves."""
+    with contextlib.suppress(RuntimeError):  # from 3.13 on such a link is left there
+        found = path.resolve()
+        if not any(map(os.path.islink, (found, *found.parents))):
+            return found
+    words = N_(
+        "{name} is, or is behind, a link that leads back to itself. Choose another "
+        "file or folder."
+    )
+    raise error(words, name=short(path.name))
 
 
 @contextlib.contextmanager
 def saving(path: Path) -> Iterator[Path]:
     """Give the path to write to, links followed; InputError where writing fails."""
     try:
-        yield followed(path)  # a link stays a link
-    except (OSError, ValueError, RuntimeError) as error:
+        yield real_path(path)  # a link stays a link
+    except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(
             "{path} cannot be written ({reason}): choose another folder or name.",
@@ -409,8 +412,7 @@ def pair_lines(path: Path) -> Iterator[tuple[int, Pair | InputError]]:
     room, name = available_memory() // 2, short(path.name)
     try:
         with _opened_lines(path) as lines:
-            read = iter(lambda: lines.readline(MOST_LINE), "")
-            for number, line in enumerate(read, 1):
+            for number, line in enumerate(_line_starts(lines), 1):
                 if not line.strip():
                     continue
                 yield number, _pair(line, number, path.name)
@@ -424,21 +426,28 @@ def pair_lines(path: Path) -> Iterator[tuple[int, Pair | InputError]]:
                     )
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(
-            "{path} cannot be read as UTF-8 text: {reason}.", path=path, reason=error
+            "{path} cannot be read as UTF-8 text: {reason}.",
+            path=short(str(path), 90),
+            reason=error,
         ) from error
 
 
 def _opened_lines(path: Path) -> TextIO:
     given: Path | int = os.dup(0) if str(path) == "-" else path
-    if given == path and not stat.S_ISREG(path.stat().st_mode):
-        raise InputError(
-            "{path} cannot be read: it is no file. Give a file of pairs, one per line.",
-            path=short(str(path)),
-        )
+    if given == path:
+        check_regular(path)
     opener: Callable[..., Any] = gzip.open if path.suffix == ".gz" else open
     # what is not UTF-8 is found out line by line
     lines: TextIO = opener(given, "rt", encoding="utf-8-sig", errors="surrogateescape")
     return lines
+
+
+def _line_starts(file: TextIO) -> Iterator[str]:
+    """Yield the lines of a file; of one that is too long, as much as shows it."""
+    while line := file.readline(MOST_LINE):
+        yield line
+        while len(line) == MOST_LINE and not line.endswith("\n"):
+            line = file.readline(MOST_LINE)
 
 
 def _pair(line: str, number: int, file: str) -> Pair | InputError:

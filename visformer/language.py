@@ -52,6 +52,8 @@ def tag() -> str:
 
 def _speak(name: str) -> None:
     global _catalogue, _tag
+    if not re.fullmatch(r"\w[\w.@-]*", name):  # a path to a stranger's catalogue
+        name = "en"
     first, *rest = re.split(r"[-_.@]", name.lower())
     chinese = first == "zh" and _TRADITIONAL.isdisjoint(rest)
     found = gettext.find(DOMAIN, resource("languages"), ["zh" if chinese else name])

@@ -26,7 +26,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 from visformer.app import App, NoEngine, log_qt
 from visformer.arguments import place
 from visformer.errors import InputError
-from visformer.files import check_suffix, save_result, short
+from visformer.files import check_suffix, real_path, save_result, short
 from visformer.pictures.web_page import web_page
 from visformer.session import corpus, scans, side_requests, training
 from visformer.session.lesson import Lesson
@@ -389,7 +389,7 @@ def _check_output(options: argparse.Namespace) -> None:
             "--attach is for a web page: give -o a name that ends in .html, or leave "
             "it out."
         )
-    if not Path(options.output).resolve().parent.is_dir():
+    if not real_path(Path(options.output)).parent.is_dir():
         raise InputError(
             "{path} cannot be written: no such folder.", path=options.output
         )

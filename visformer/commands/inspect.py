@@ -16,6 +16,7 @@ from visformer.commands.load_options import (
 from visformer.commands.shared import complain, results
 from visformer.errors import CheckpointError
 from visformer.language import _
+from visformer.text import visible
 from visformer.values.finding import VERDICTS
 from visformer.values.questions import location_and_keywords
 
@@ -57,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
         print(text, file=output)
     else:
         for line in _lines({**report, "problem": None}):
-            print(line, file=output)
+            print(visible(line), file=output)
     if report["problem"]:
         complain(report["problem"])
         return 2

@@ -11,7 +11,7 @@ import msgspec
 
 from visformer.commands.shared import explained_qt, results
 from visformer.errors import InputError, VisformerError
-from visformer.files import check_suffix, save_result, short
+from visformer.files import check_suffix, real_path, save_result, short
 from visformer.language import _
 from visformer.session.expectation import Expectation, found_words
 from visformer.session.lesson import Lesson, Setting, read_lesson
@@ -71,7 +71,7 @@ def _print(lessons: Sequence[Lesson], output: str | None) -> int:
         raise InputError("Name one lesson, and with -o a file (.pdf or .html).")
     to = Path(output)
     check_suffix(to, *PRINTED)
-    if to.suffix.lower() not in PRINTED or not to.resolve().parent.is_dir():
+    if to.suffix.lower() not in PRINTED or not real_path(to).parent.is_dir():
         raise InputError(
             "{path} cannot be written: name a .pdf or .html in a folder that exists.",
             path=short(output),

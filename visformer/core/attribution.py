@@ -6,7 +6,7 @@ Letters: ``Q`` queries, ``K`` keys, ``S`` source and ``T`` target tokens, ``D`` 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -19,8 +19,10 @@ from visformer.core.mask_rules import RULES
 from visformer.core.models import Model, Reached, SourceTokens, WorkDone
 from visformer.core.modified import modified_checkpoint
 from visformer.core.next_tokens import NextTokens
+from visformer.core.parts import ROWS_BLOCK
 from visformer.core.passes import allowed_masks
 from visformer.core.rows import host
+from visformer.core.threads import few_threads
 from visformer.errors import InputError
 from visformer.files import amount
 from visformer.language import _
@@ -36,6 +38,7 @@ from visformer.values.measured import Attribution, AttributionPlace
 from visformer.values.trace import Trace
 
 MOST_KEPT = 1 << 30  # bytes that gradients of a run may take
+LEAST_COPIES = 8  # of a layer's input that run together, however long it is
 
 
 class KnownRun(NamedTuple):
@@ -106,15 +109,78 @@ def value_zeroing(model: Model, run: KnownRun, kind: Kind, layer: int) -> Workin
             "Value zeroing compares residual streams, which runs of this model do not "
             "show."
         )
-    before = whole.hidden(stack, layer + 1)  # [Q, D]
     keys = len(whole.tokens(kind)[1])
-    turned = np.zeros((len(before), keys))
-    for key in range(keys):
-        yield WorkDone(key, keys, _("tokens"))
-        off = ValueOff(kind=kind, key=key, layer=layer)
-        one = _passed(model, run, off)
-        turned[:, key] = turn(before, one.hidden(stack, layer + 1))
-    return shares(turned)
+    if isinstance(model, Loaded):
+        made = _zeroed_layer(model, whole, kind, layer)
+    else:
+        made = _zeroed_runs(model, run, whole, kind, layer)
+    turned: list[Doubles] = []
+    for before, after in made:
+        turned += [turn(before, one) for one in after]
+        yield WorkDone(len(turned), keys, _("tokens"))
+    return shares(np.stack(turned, 1))
+
+
+def _zeroed_runs(
+    model: Model, run: KnownRun, whole: Trace, kind: Kind, layer: int
+) -> Iterator[tuple[Floats, Floats]]:
+    """Yield a layer's output, [Q, D], and that of a run without a value, [1, Q, D]."""
+    stack = STACK_OF[kind]
+    before = whole.hidden(stack, layer + 1)
+    for key in range(len(whole.tokens(kind)[1])):
+        one = _passed(model, run, ValueOff(kind=kind, key=key, layer=layer))
+        yield before, one.hidden(stack, layer + 1)[None]
+
+
+@dataclass(frozen=True)
+class _OneValueOff(RunChange):
+    """Zero another key's value in each sentence of a batch; the last keeps all."""
+
+    name = "one value off"
+    forms = ("one value off",)
+    examples = ()
+    point = "values"
+
+    kind: Kind
+    layer: int
+    key: int  # of the first sentence
+
+    def apply(self, x: Any, place: LocalChanges) -> Any:
+        """Zero the token's row of the values, [B, H, K, d]."""
+        x[:-1].diagonal(self.key, 0, 2).zero_()
+        return x
+
+
+def _zeroed_layer(
+    loaded: Loaded, whole: Trace, kind: Kind, layer: int
+) -> Iterator[tuple[Floats, Floats]]:
+    """Yield a layer's output, [Q, D], and those without a value each, [n, Q, D].
+
+    The layer alone runs, over copies of what enters it. It gives its own output, too: a
+    row that no value reaches is then the same to the last bit.
+    """
+    stack, device = STACK_OF[kind], loaded.device
+    x, *masks = (
+        torch.tensor(array, device=device)[None]
+        for array in (
+            whole.hidden(stack, layer),
+            *(whole.mask(one, layer) for one in whole.kinds if STACK_OF[one] == stack),
+        )
+    )  # [1, Q, D] and [1, Q, K] each
+    memory = torch.tensor(whole.encoder_output, device=device)[None]  # [1, S, D]
+    read = [memory, masks.pop()] if stack == "decoder" else []
+    queries, keys = map(len, whole.tokens(kind))
+    count = max(LEAST_COPIES, ROWS_BLOCK // queries)
+    for key in range(0, keys, count):
+        off = _OneValueOff(kind, layer, key)
+        made = modified_checkpoint(loaded, Intervention(*whole.intervention, off)).model
+        run_layer = [*(made.encoder if stack == "encoder" else made.decoder)][layer]
+        copies = min(count, keys - key) + 1
+        work = copies * queries * sum(p.numel() for p in run_layer.parameters())
+        with torch.inference_mode(), few_threads(work):
+            batch = [one.expand(copies, -1, -1) for one in (x, *masks, *read)]
+            output = host(run_layer(*batch)[0])  # [copies, Q, D]
+        yield output[-1], output[:-1]
 
 
 def turn(before: Floats, after: Floats) -> Doubles:

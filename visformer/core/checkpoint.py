@@ -24,6 +24,7 @@ from visformer.core.side_runs import layer_parameters, run_pairs, run_shuffled
 from visformer.core.vocabulary import TokenizerVocabulary
 from visformer.errors import InputError
 from visformer.language import _
+from visformer.text import without_controls
 from visformer.values.arrays import Floats, Ids
 from visformer.values.beam_search import BeamSearch
 from visformer.values.facts import SentenceSide
@@ -140,7 +141,7 @@ class NativeVocabulary(TokenizerVocabulary):
             tokens=tuple(piece.token for piece in pieces),
             spans=tuple((p.start, p.end) for p in pieces) if typed else (),
             cut_from=cut_from,
-            text=source if isinstance(source, str) else "",
+            text=without_controls(source) if isinstance(source, str) else "",
         )
 
     def reference(self, target: str | Sequence[int]) -> list[int]:

@@ -13,7 +13,7 @@ from visformer.core.decoding import Decoding
 from visformer.core.importance import Changes, by_gradient
 from visformer.core.models import Model, WorkDone
 from visformer.errors import InputError, VisformerError
-from visformer.files import short
+from visformer.files import real_path, short
 from visformer.language import _
 from visformer.trace_file.trace_file import read_trace
 from visformer.values.arrays import Floats
@@ -38,6 +38,7 @@ def entries(folder: Path) -> list[Path]:
     Raises InputError where there is nothing of the kind.
     """
     try:
+        real_path(folder)
         found = [path for path in folder.iterdir() if not path.name.startswith(".")]
     except (OSError, ValueError):
         raise InputError(

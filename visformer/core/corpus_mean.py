@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from visformer.core.loaded import Loaded
 from visformer.core.models import Model, WorkDone
 from visformer.errors import InputError
-from visformer.files import Pair, read_pairs, short
+from visformer.files import Pair, read_pairs, real_path, short
 from visformer.language import _
 from visformer.values.changes.head_changes import HeadMeanOf
 from visformer.values.changes.patch import TakenRows
@@ -52,14 +52,14 @@ def _filled(
         )
     path = Path(one.run)
     try:
-        found = path.stat()
+        real, found = real_path(path), path.stat()
     except (OSError, ValueError):
         raise InputError(
             "There is no file “{path}”: give one of pairs, a source, a tab and a "
             "target on each line.",
             path=short(path.name),
         ) from None
-    key = path.resolve(), found.st_mtime_ns, found.st_size, model.facts.digest, one.kind
+    key = real, found.st_mtime_ns, found.st_size, model.facts.digest, one.kind
     if key not in _kept:
         pairs = read_pairs(path)
         if not pairs:

@@ -13,7 +13,7 @@ from typing import Any, cast, get_args
 import torch
 from torch import Tensor
 
-from visformer.analysis.change_report import change_report
+from visformer.analysis.change_report import change_report, change_reports
 from visformer.arguments import one_of, place, whole_number, wrong_type
 from visformer.core.attribution import KnownRun, attributed
 from visformer.core.corpus_mean import with_means
@@ -21,6 +21,7 @@ from visformer.core.models import Model, ModelRun, Reached, WorkDone, bundled, o
 from visformer.core.modified import as_intervention
 from visformer.core.next_tokens import NextTokens
 from visformer.core.passes import run
+from visformer.core.pauses import pause
 from visformer.core.rows import check_ids
 from visformer.core.sampling import as_strategy, choose
 from visformer.core.search import exhausted, search_run
@@ -160,17 +161,48 @@ class Decoding:
         if not self.rows:
             raise InputError("Nothing was decoded.")
         step = place("step", step, self.rows)
-        chosen = self._made[: max(0, step + 1 - len(self._prompt))]
+        original, changed = self._both(self._until(self._made, step), self._fed)
+        return change_report(original.trace, changed.trace, step)
 
-        def passed(change: Intervention) -> Trace:
-            made = Decoding(self.checkpoint, self._source.ids, limit=self.limit)
-            made._run = made.checkpoint.begin(self._source, change, self.limit)
-            return made._follow(chosen, fed=self._fed)
+    def change_reports(
+        self, choices: Sequence[Choice], step: int, *, fed: bool = False
+    ) -> dict[int, ChangeReport]:
+        """Tell what the change does to each step of a run that made these choices.
 
+        To ``step`` alone, from 0, where later tokens change its rows: that is told of a
+        shorter run. They are ``fed`` as a reference is.
+        """
+        short = self._until(choices, step)
+        reaches_back = self.intervention.reaches_back
+        original, changed = self._both(short if reaches_back else choices, fed)
+        steps = range(original.rows)
+        if min(original.kept, changed.kept) < len(steps):
+            if step + 1 < len(steps):
+                original, changed = self._both(short, fed)
+            steps = range(step, step + 1)
+        found = {}
+        reports = change_reports(original.trace, changed.trace, steps)
+        for at, report in zip(steps, reports, strict=True):
+            pause()
+            found[at] = report
+        return found
+
+    def _until(self, choices: Sequence[Choice], step: int) -> Sequence[Choice]:
+        """Return the choices up to a step; a prompt's are none."""
+        return choices[: max(0, step + 1 - len(self._prompt))]
+
+    def _both(self, choices: Sequence[Choice], fed: bool) -> list[Decoding]:
+        """Return runs of these choices, without the change and with it."""
         own = NO_CHANGES
         if self.intervention.whole:  # to the bit: a factor of 1 makes it a pass as well
             own = Intervention(HeadScale(self.checkpoint.facts.kinds[0], 1.0))
-        return change_report(passed(own), passed(self.intervention), step)
+        made = []
+        for change in (own, self.intervention):
+            one = Decoding(self.checkpoint, self._source.ids, limit=self.limit)
+            one._run = one.checkpoint.begin(self._source, change, self.limit)
+            one._follow(choices, fed=fed)
+            made.append(one)
+        return made
 
     def searching(self) -> Iterator[WorkDone]:
         """Search what follows the current step, if beams choose it, and say how far."""

@@ -14,6 +14,7 @@ from torch import Tensor
 from visformer.core.generation import Generation
 from visformer.core.model import Transformer
 from visformer.core.packed import ModelStamp, PackedDecoder, packable
+from visformer.text import visible
 from visformer.tokenizers.tokenizer import Tokenizer
 from visformer.values.config import ModelConfig
 from visformer.values.facts import BlockParameters, Description, ModelFacts
@@ -57,8 +58,8 @@ class Loaded:
         layers = f"{config.encoder_layers}+{config.decoder_layers} layers"
         sizes = f"{layers}, {config.heads} heads, width {config.d_model}"
         millions = f"{facts.parameters / 1e6:.3g} M parameters"
-        where = f"{self.layout}, on {facts.device}"
-        return f"<{type(self).__name__} {self.name} ({where}): {sizes}, {millions}>"
+        where = f"{visible(self.name)} ({self.layout}, on {facts.device})"
+        return f"<{type(self).__name__} {where}: {sizes}, {millions}>"
 
     @cached_property
     def ends(self) -> tuple[int, ...]:

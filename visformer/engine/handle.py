@@ -26,6 +26,7 @@ from visformer.engine.messages import (
     Numbered,
     Open,
     Opened,
+    OpenProgressed,
     Progressed,
     Ready,
     Refused,
@@ -36,26 +37,17 @@ from visformer.engine.messages import (
     Stopped,
 )
 from visformer.engine.mirror import Mirror
+from visformer.engine.opening import Opening
 from visformer.engine.wire import Wire
 from visformer.engine.worker import Pool, Worker
 from visformer.language import N_, _
 from visformer.values.facts import ModelFacts
 from visformer.values.step import Step
 
-OPEN_SECONDS = 120.0  # an opening that takes longer is abandoned
 ANSWER_SECONDS = 10.0  # a silence that is told
 STOP_SECONDS = 2.0  # an engine that is told to stop and takes longer is ended
 MOST_STARTS = 2  # processes in a row that end before they are ready
 MOST_DEATHS = 2  # processes that end on one request
-
-
-class _Opening(NamedTuple):
-    """A checkpoint that is being opened."""
-
-    worker: Worker
-    number: int
-    request: Open
-    timer: threading.Timer
 
 
 class _OpenModel(NamedTuple):
@@ -91,8 +83,7 @@ class Engine:
         self._heartbeat = Heartbeat(self.beat)
         self._number = 0
         self._closing = False
-        self._opening: _Opening | None = None
-        self._timers: list[threading.Timer] = []  # of openings, until they have ended
+        self._opening: Opening | None = None
         self._opened: _OpenModel | None = None
         self._reopening = False  # a replacement is still opening it
         self._failed = 0  # processes in a row that ended before they were ready
@@ -118,13 +109,17 @@ class Engine:
             self._failed = 0
             numbered = self._numbered(request)
             worker = self._current if self._opened is None else self._pool.take()
-            timer = threading.Timer(OPEN_SECONDS, self._too_slow, (numbered.number,))
-            timer.daemon = True
-            self._timers = [*filter(threading.Timer.is_alive, self._timers), timer]
-            self._opening = _Opening(worker, numbered.number, request, timer)
-            timer.start()
-            worker.send(numbered)
+            now = self._clock()
+            self._opening = Opening(worker, numbered.number, request, now)
+            self._send_opening(worker, numbered)
+            self._heartbeat.wake()
             return numbered.number
+
+    def _send_opening(self, worker: Worker, numbered: Numbered) -> None:
+        """Let a process open a checkpoint; what waits for a first model follows."""
+        worker.send(numbered)
+        if self._opened is None and self._newest is not None:
+            worker.send(self._newest)
 
     def abandon(self) -> None:
         """Abandon an opening; the open model stays."""
@@ -172,17 +167,20 @@ class Engine:
             if self._opening is not None:
                 workers.add(self._opening.worker)
         self._heartbeat.close()
-        for timer in self._timers:
-            timer.cancel()
-            timer.join()
         self._pool.close(workers)
 
     def beat(self) -> bool:
         """Look whether the process still answers; True: something is awaited of it."""
         with self._lock:
-            if self._closing or self._newest is None:
+            if self._closing:
                 return False
-            now = self._clock()
+            now, opening = self._clock(), self._opening
+            if opening is not None:
+                self._look_at(opening, now)
+            if opening is not None and opening.worker is self._current:
+                return True  # what waits for its model is answered after it
+            if self._newest is None:
+                return opening is not None
             if self._stop_by is not None and now >= self._stop_by:
                 self._end_hung()
                 return False
@@ -190,6 +188,18 @@ class Engine:
                 self._silent = True
                 self._listener(Silent(reason=reasons.silent(now - self._heard)))
             return True
+
+    def _look_at(self, opening: Opening, now: float) -> None:
+        """Tell how far an opening is; give it up where its process stands still."""
+        progress = opening.look(now)
+        if progress is not None:
+            self._listener(progress)
+        if opening.stands_still:
+            if opening.worker is self._current:
+                self._settle()  # what waited for its model is not answered
+            self.abandon()
+            reason = reasons.stood_still(opening.request)
+            self._listener(Refused(number=opening.number, reason=reason))
 
     def _end_hung(self) -> None:
         """End a process that does not stop; its request is not asked again."""
@@ -208,44 +218,41 @@ class Engine:
         if self._opening is None:
             return
         opening, self._opening = self._opening, None
-        opening.timer.cancel()
         self._pool.discard(opening.worker)
         if opening.worker is self._current:
             self._current = self._pool.take()
-
-    def _too_slow(self, number: int) -> None:
-        with self._lock:
-            if self._opening is not None and self._opening.number == number:
-                self._opening.worker.process.kill()  # its end is answered like any
 
     def _receive(self, worker: Worker, answer: Answer | None) -> None:
         """Take an answer, or None when the process has ended; on a reader thread."""
         with self._lock:
             if self._closing:
                 return
-            opening = self._opening is not None and worker is self._opening.worker
+            opening = self._opening
+            if opening is not None and worker is not opening.worker:
+                opening = None
             if answer is None:
-                self._opening_died(worker) if opening else self._died(worker)
+                self._died(worker) if opening is None else self._opening_died(opening)
+            elif isinstance(answer, OpenProgressed):
+                if opening is not None:
+                    opening.reads(answer.size)
             elif isinstance(answer, Ready):
                 return
-            elif opening and isinstance(answer, Asked | Opened | Refused):
-                self._opening_answered(worker, answer)
+            elif opening is not None and isinstance(answer, Asked | Opened | Refused):
+                self._opening_answered(opening, answer)
             elif worker is self._current:
                 self._answered(answer)
 
     # ---- openings ------------------------------------------------------------------
 
     def _opening_answered(
-        self, worker: Worker, answer: Asked | Opened | Refused
+        self, opening: Opening, answer: Asked | Opened | Refused
     ) -> None:
-        if self._opening is None:
-            return
-        _worker, number, request, timer = self._opening
-        timer.cancel()
-        self._opening = None
+        self._opening, worker = None, opening.worker
+        if worker is self._current:
+            self._hear()
         if isinstance(answer, Opened):
-            again = replace(request, ask="never")
-            self._opened = _OpenModel(number, again, answer.model)
+            again = replace(opening.request, ask="never")
+            self._opened = _OpenModel(opening.number, again, answer.model)
             if worker is not self._current:
                 self._pool.discard(self._current)
                 self._current = worker
@@ -262,11 +269,9 @@ class Engine:
             self._pool.keep_spare()
         self._listener(answer)
 
-    def _opening_died(self, worker: Worker) -> None:
-        if self._opening is None:
-            return
+    def _opening_died(self, opening: Opening) -> None:
+        worker = opening.worker
         worker.process.join()
-        _worker, number, request, timer = self._opening
         if not worker.heard:  # not the file's fault: it had not started yet
             self._failed += 1
         started_again = not worker.heard and self._failed < MOST_STARTS
@@ -275,14 +280,15 @@ class Engine:
             fresh = self._pool.take()
             self._current = fresh if alone else self._current
         if started_again:
-            self._opening = _Opening(fresh, number, request, timer)
-            fresh.send(Numbered(number, request))
+            opening.worker = fresh
+            self._send_opening(fresh, Numbered(opening.number, opening.request))
             return
-        timer.cancel()
         self._opening = None
+        if alone:
+            self._settle()  # what waited for the model will not be answered
         self._down = self._down or (alone and not worker.heard)
-        reason = reasons.not_opened(request, worker)
-        self._listener(Refused(number=number, reason=reason))
+        reason = reasons.not_opened(opening.request, worker)
+        self._listener(Refused(number=opening.number, reason=reason))
 
     # ---- the working process ---------------------------------------------------------
 

@@ -215,12 +215,13 @@ class AllTokens(Request):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect(Request):
-    """Compare a step of a changed run with the original, on the same tokens."""
+    """Compare the steps of a changed run with the original, on the same tokens."""
 
     is_side_request: ClassVar[bool] = True
 
     source: tuple[int, ...]
-    chosen: tuple[Choice, ...]  # by all rows up to the step
+    chosen: tuple[Choice, ...]  # by all rows
+    step: int  # from 0; the only one told of where later tokens change its rows
     fed: bool  # teacher-forced
     intervention: Intervention
 
@@ -330,6 +331,15 @@ class Progressed(Answer):
     done: int
     of: int
     part: str  # what is counted, as words on screen; "": the source, encoded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenProgressed(Answer):
+    """How far an opening is; from the process: that it begins to read."""
+
+    seconds: int = 0  # since it was asked for
+    read: int = 0  # bytes of ``size``
+    size: int = 0  # bytes of its files of weights; 0 where that is not known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -445,7 +455,8 @@ class TokensFound(Answer):
 class EffectDone(Answer):
     """What an ``Effect`` found."""
 
-    report: ChangeReport | None  # None: the run is of another model
+    # by step, from 0; none if it was interrupted, None: it is another model's run
+    reports: dict[int, ChangeReport] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -52,6 +52,7 @@ from visformer.engine.messages import (
     OfRun,
     Open,
     Opened,
+    OpenProgressed,
     PairsScanned,
     Parameters,
     ParametersDone,
@@ -229,9 +230,11 @@ class Server:
                 self.send(Progressed(number=number, done=done, of=of, part=part))
 
         def look(share: float | None) -> None:
-            if share is not None and not request.is_side_request:
+            aside = _stands_alone(request)
+            if share is not None and not aside:
                 tell(round(100 * share), 100, "")
-            if not request.is_side_request and self._interrupted():
+            ends = not aside or isinstance(request, Effect)
+            if ends and self._interrupted():
                 raise InterruptedPass
 
         try:
@@ -276,11 +279,12 @@ def _stands_alone(request: Request) -> bool:
 def _open(server: Server, number: int, request: Open) -> None:
     from visformer.core.checkpoint import choose_device
     from visformer.formats.layouts.native import dropout_rates, label_smoothing
-    from visformer.formats.loading import checkpoint_files
+    from visformer.formats.loading import checkpoint_files, size_of_weights
 
     if server.is_serving:
         server.send(_opened(server, number, request))
         return
+    server.send(OpenProgressed(number=number, size=size_of_weights(request.path)))
     files = checkpoint_files(request.path, request.overrides)
     if request.ask != "never":
         asked = files.questionnaire(every=request.ask == "always")
@@ -538,19 +542,21 @@ def all_tokens(model: Model | None, number: int, request: AllTokens) -> AllToken
 
 
 def effect(model: Model | None, number: int, request: Effect) -> EffectDone:
-    """Compare a step of a changed run with the original; None if it is another's."""
+    """Compare the steps of a changed run with the original."""
     from visformer.core.decoding import Decoding
 
-    def report() -> ChangeReport:
+    def reports() -> dict[int, ChangeReport]:
         limit, change = len(request.chosen) + 1, request.intervention
         run = Decoding(
             open_one(model), request.source, limit=limit, intervention=change
         )
         chosen = run.after_prompt(request.chosen)
-        run.feed([one.id for one in chosen]) if request.fed else run.follow(chosen)
-        return run.change_report()
+        try:
+            return run.change_reports(chosen, request.step, fed=request.fed)
+        except InterruptedPass:
+            return {}
 
-    return EffectDone(number=number, report=tried(report))
+    return EffectDone(number=number, reports=tried(reports))
 
 
 def nearest(model: Model | None, number: int, request: Nearest) -> NearestDone:

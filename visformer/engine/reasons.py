@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from visformer.engine.messages import Open
+from visformer.engine.opening import STILL_SECONDS
 from visformer.engine.worker import Worker
 from visformer.errors import brief
 from visformer.language import _
@@ -52,8 +53,8 @@ def not_opened(request: Open, worker: Worker) -> str:
     name, end = _name(request), worker.how_it_ended()
     if worker.heard:
         reason = _(
-            "{name} could not be opened: its reader ended ({end}). The file is "
-            "damaged, or needs more memory than there is.",
+            "{name} could not be opened: its reader ended ({end}). Open it again; if "
+            "it ends again, the file may be damaged.",
             name=name,
             end=end,
         )
@@ -65,6 +66,17 @@ def not_opened(request: Open, worker: Worker) -> str:
             end=end,
         )
     return brief(reason)
+
+
+def stood_still(request: Open) -> str:
+    return brief(
+        _(
+            "{name} was given up: for {seconds:.0f} s its process neither computed nor "
+            "read. Check the disk that the file is on, and open it again.",
+            name=_name(request),
+            seconds=STILL_SECONDS,
+        )
+    )
 
 
 def changed(request: Open) -> str:

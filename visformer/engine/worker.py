@@ -110,7 +110,7 @@ class Worker:
         if self._unable:
             return self._unable
         if code is not None and code < 0:
-            return _("signal {number}", number=-code)
+            return _("killed by signal {number}", number=-code)
         return _("exit code {code}", code=code)
 
 

@@ -120,6 +120,17 @@ def weights_of(path: Path, folder: Path) -> tuple[Path, ...]:
     return tuple(weights) if len(weights) == 1 else ()
 
 
+def size_of_weights(path: str) -> int:
+    """Return the bytes of the weights at a path; 0 where it is not plain which."""
+    given = Path(path)
+    try:
+        inside = list(given.iterdir()) if is_folder(given) else [given]
+        sizes = {f: f.stat().st_size for f in inside if f.suffix in _ENDINGS}
+    except (OSError, ValueError):  # ValueError: a NUL in the name
+        return 0
+    return sum(sizes.values()) if len({file.suffix for file in sizes}) == 1 else 0
+
+
 def _weights_inside(folder: Path) -> list[Path]:
     """Return the weight files in a folder; an index stands for all its files."""
     inside = sorted(folder.iterdir()) if is_folder(folder) else []

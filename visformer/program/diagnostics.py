@@ -15,12 +15,13 @@ from collections import Counter, deque
 from collections.abc import Callable
 from types import TracebackType
 
-from PySide6.QtCore import QLibraryInfo, QObject, Qt, QTimer, Signal
+from PySide6.QtCore import QCoreApplication, QEvent, QLibraryInfo, QObject, Qt, Signal
 from PySide6.QtGui import QGuiApplication
 
 from visformer import paths
 from visformer.errors import VisformerError, brief, stack_words
 from visformer.language import _
+from visformer.program.turns import TURN_ENDS, NextEvent
 from visformer.session.state import State
 
 PACKAGES = (
@@ -103,15 +104,18 @@ def _model_lines(state: State) -> list[str]:
     ]
 
 
-BEAT_MS = 25
-STALL_MS = 50  # a longer stand is counted
+STALL_MS = 50  # a longer turn is counted
 STACK_MS = 250  # a longer one is noted with its stack
 LOOK_SECONDS = 0.1
 STACKS = 5  # kept
 
 
 class Watchdog(QObject):
-    """A timer in the loop, and a thread that looks whether it beats."""
+    """Measures the turns of the loop; a thread looks at those that go on.
+
+    A turn is from an event to when all that it has posted is done. While the loop
+    sleeps nothing is measured, and the thread sleeps as well.
+    """
 
     def __init__(
         self, parent: QObject, clock: Callable[[], float] = time.monotonic
@@ -120,44 +124,57 @@ class Watchdog(QObject):
         super().__init__(parent)
         self._clock = clock
         self._watched = threading.get_ident()
-        self._last = clock()
-        self._noted = False  # the stack of this stand is
+        self._began: float | None = None  # the turn that goes on
+        self._noted = False  # the stack of this turn is
         self.stalls = 0
         self.longest_ms = 0.0
         self.stacks: deque[str] = deque(maxlen=STACKS)
-        self._timer = QTimer(self)
-        self._timer.setTimerType(Qt.TimerType.PreciseTimer)
-        self._timer.timeout.connect(self.beat)
-        self._ended = threading.Event()
+        self._next = NextEvent(self, self.begin)
+        self._working, self._ended = threading.Event(), threading.Event()
         self._thread = threading.Thread(
             target=self._watch, name="watchdog", daemon=True
         )
 
     def start(self) -> None:
         """Begin to watch."""
-        self._last = self._clock()
-        self._timer.start(BEAT_MS)
+        self._next.wait()
         self._thread.start()
 
     def close(self) -> None:
         """Watch no more."""
-        self._timer.stop()
+        self._next.leave()
         self._ended.set()
+        self._working.set()
         if self._thread.ident:
             self._thread.join()
 
-    def beat(self) -> None:
-        """Note that the loop turns."""
-        now = self._clock()
-        stood = 1e3 * (now - self._last) - BEAT_MS
-        self._last, self._noted = now, False
+    def begin(self) -> None:
+        """Note that a turn begins."""
+        self._began, self._noted = self._clock(), False
+        # handled after whatever the turn posts
+        low = Qt.EventPriority.LowEventPriority.value
+        QCoreApplication.postEvent(self, QEvent(TURN_ENDS), low)
+        if not self._working.is_set():
+            self._working.set()
+
+    def customEvent(self, event: QEvent) -> None:
+        if not self._ended.is_set():
+            self.end()
+
+    def end(self) -> None:
+        """Note that the turn has ended; another begins with the next event."""
+        assert self._began is not None
+        stood = 1e3 * (self._clock() - self._began)
+        self._began = None
         if stood > STALL_MS:
             self.stalls += 1
             self.longest_ms = max(self.longest_ms, stood)
+        self._next.wait()
 
     def look(self) -> None:
-        """Note where the loop stands, if it does so for long."""
-        stood = 1e3 * (self._clock() - self._last) - BEAT_MS
+        """Note where the loop stands, if a turn goes on for long."""
+        began = self._began
+        stood = 0.0 if began is None else 1e3 * (self._clock() - began)
         if stood > STACK_MS and not self._noted:
             self._noted = True
             stack = _stack_of(self._watched)
@@ -165,8 +182,11 @@ class Watchdog(QObject):
             log.warning("the window has stood still for %.0f ms:\n%s", stood, stack)
 
     def _watch(self) -> None:
-        while not self._ended.wait(LOOK_SECONDS):
+        while self._working.wait() and not self._ended.wait(LOOK_SECONDS):
             self.look()
+            self._working.clear()
+            if self._began is not None:  # also one that has just begun
+                self._working.set()
 
 
 def _stack_of(thread: int) -> str:
@@ -244,12 +264,19 @@ class Faults(QObject):
         if self.counts[place] > 1:
             return
         self.last.append(f"{time.strftime('%H:%M:%S')} {place}")
-        sentence = _(
-            "Unexpected error, written to the log: {kind}: {error}",
-            kind=kind.__name__,
-            error=error,
-        )
-        self.told.emit(brief(sentence))
+        self.told.emit(fault_words(error))
+
+
+def fault_words(error: BaseException) -> str:
+    """Say what nobody handled, in one sentence."""
+    if isinstance(error, VisformerError):
+        return str(error)
+    words = _(
+        "Unexpected error, written to the log: {kind}: {error}",
+        kind=type(error).__name__,
+        error=error,
+    )
+    return brief(words)
 
 
 def _place(trace: TracebackType | None) -> str:

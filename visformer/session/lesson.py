@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from visformer import paths
 from visformer.errors import InputError, VisformerError
-from visformer.files import exists, read_regular, short
+from visformer.files import exists, read_regular, real_path, short
 from visformer.session.expectation import Expectation
 from visformer.session.looked import PAGES, Looked
 from visformer.session.recipe import Recipe, WantedRun
@@ -444,7 +444,7 @@ class _LessonReader:
         found = paths.model(name, folder)
         if found != folder / name:
             return found
-        found = found.resolve()
+        found = real_path(found)
         if "\\" in name or not found.is_relative_to(folder) or found == folder:
             raise InputError(
                 "“{name}” is outside the lesson's folder: copy it there.",

@@ -7,8 +7,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import PurePath
 
-from visformer.engine.messages import Asked, Closed, Decode, Open, Opened, Refused
-from visformer.language import _, sentences
+from visformer.engine.messages import (
+    Asked,
+    Closed,
+    Decode,
+    Open,
+    Opened,
+    OpenProgressed,
+    Refused,
+)
+from visformer.files import amount
+from visformer.language import N_, _, sentences
 from visformer.pictures.words.about import opened_words, readable
 from visformer.pictures.words.run_notices import kept_pass_notice
 from visformer.session.pending import (
@@ -23,6 +32,7 @@ from visformer.session.recipe import Recipe, runs_of_tree
 from visformer.session.run import History, with_run
 from visformer.session.runs import decode, leave_other_model, picture_again, translate
 from visformer.session.state import Next, State
+from visformer.text import visible
 from visformer.values.facts import ModelFacts
 from visformer.values.intervention import NO_CHANGES
 from visformer.values.layer_weights import same_model
@@ -149,27 +159,56 @@ def cancel(state: State) -> Next:
 
 
 def _send(state: State, opening: OpenWish) -> Next:
-    path = opening.request.path
-    busy = _("opening {name}", name=PurePath(path).name or path)
+    busy = _("opening {name}", name=_name(opening))
     state = replace(state, opening=opening, busy=busy, error="", notice="")
     return Next(state, (opening.request,))
+
+
+def _name(opening: OpenWish) -> str:
+    path = opening.request.path
+    return visible(PurePath(path).name or path)
 
 
 # ---- answers -------------------------------------------------------------------
 
 
+def progressed(state: State, event: OpenProgressed) -> Next:
+    """Say how far the opening is, unless the open model is at work meanwhile."""
+    opening, working = state.opening, state.opened and state.awaiting.decoding
+    if opening is None or working:
+        return Next(state)
+    words = N_("opening {name}: {seconds:,} s")
+    if event.size:
+        words = N_("opening {name}: {seconds:,} s, {read} of {size} read")
+    counts = {"seconds": event.seconds, "name": _name(opening)}
+    busy = _(words, read=amount(event.read), size=amount(event.size), **counts)
+    return Next(replace(state, busy=busy))
+
+
 def asked(state: State, event: Asked) -> Next:
     """Show the questions."""
+    state = _holding(state)
     return Next(replace(state, asked=event, asked_for=state.opening, busy=""))
 
 
 def refused(state: State, event: Refused) -> Next:
     """Say why; if earlier answers no longer fit, ask: the file may have changed."""
+    state = _holding(state)
     opening = state.opening
     if opening is not None and opening.certain is not None:
         request = replace(opening.request, overrides=opening.certain, ask="open")
         return _send(state, OpenWish(request=request, then=opening.then))
     return Next(state.answered(event.number, opening=None, error=event.reason))
+
+
+def _holding(state: State) -> State:
+    """Let the opening hold the sentence that waits: the engine has no model for it."""
+    opening = state.opening
+    if state.opened is not None or opening is None or not state.awaiting.decoding:
+        return state
+    opening = replace(opening, then=state.wish.sentence)
+    awaiting = state.awaiting.without(is_question)
+    return picture_again(replace(state, opening=opening, awaiting=awaiting))
 
 
 def opened(state: State, event: Opened) -> Next:
@@ -202,7 +241,7 @@ def opened(state: State, event: Opened) -> Next:
         asked=state.asked if superseded else None,
         asked_for=state.asked_for if superseded else None,
         awaiting=awaiting,
-        busy=state.busy if waiting else "",
+        busy=_("decoding") if waiting else "",
         notice=sentences(said),
         runs=state.without("batch").runs,
         parameters=(),

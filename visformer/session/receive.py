@@ -55,6 +55,7 @@ RECEIVED: dict[type[messages.Event], Callable[[State, Any], Next]] = {
     messages.Progressed: runs.progressed,
     messages.Opened: openings.opened,
     messages.Asked: openings.asked,
+    messages.OpenProgressed: openings.progressed,
     messages.BatchDone: side_requests.batch_done,
     messages.Attributed: side_requests.attributed,
     messages.Searched: searches.searched,

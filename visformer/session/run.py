@@ -12,6 +12,7 @@ from visformer.language import _
 from visformer.pictures.runs_tree import Outline, outline
 from visformer.pictures.words.choices import FED
 from visformer.pictures.words.modified_run import is_taught
+from visformer.text import without_controls
 from visformer.trace_file.stored_facts import RunSelection
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.memo import Memo
@@ -32,7 +33,7 @@ EditName = Literal[
 # who made a run: a decode of the engine, a file, or an experiment beside it
 RunOrigin = Literal["decoded", "recorded", "batch", "shuffled"]
 MOST_EDITS = 100  # that can be undone
-MOST_BYTES = 1 << 25  # of runs that are not on screen, so that none is computed again
+MOST_BYTES = 1 << 24  # of runs that are not on screen, so that none is computed again
 MOST_RUNS = 300  # in the tree
 _keys = itertools.count(1)
 
@@ -48,6 +49,10 @@ class Wish:
     limit: int | None = None  # target tokens; None: the model's own limit
     # the choices up to the last one that the user made, of the run with its changes
     prefix: tuple[Choice, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("sentence", "reference"):
+            object.__setattr__(self, name, without_controls(getattr(self, name)))
 
     @classmethod
     def of(cls, request: Decode, reference: str = "") -> Wish:

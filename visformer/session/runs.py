@@ -204,6 +204,8 @@ def decode(state: State, step: int) -> Next:
     busy = _("decoding")
     if request.intervention.whole:
         busy = _("decoding (slow: one full pass per step)")
+    if state.opened is None and state.opening is not None:
+        busy = state.busy  # it waits for the model
     begun = state.place._replace(step=step)
     now = replace(state, cursor=step, begun=begun, seeks=False)
     next_state = replace(now, busy=busy, error="", notice="")

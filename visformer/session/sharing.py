@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from visformer.errors import InputError
 from visformer.session.run import Run, parent_of, parents_of
 from visformer.session.state import State
+from visformer.text import CONTROL
 from visformer.trace_file.saved_session import SavedRun
 from visformer.values.facts import WATCHED
 from visformer.values.questions import Overrides, location_and_keywords, options_of
@@ -113,8 +114,8 @@ def as_command(state: State, key: int) -> str:
     plain = not (asked.prefix or asked.reference or asked.intervention or asked.limit)
     if asked.strategy.name == "beam" and plain:
         beams = "--beam", str(asked.strategy.beams), "--json"
-        command = shlex.join(["visformer", "translate", *opening, *beams])
-        return f"echo {shlex.quote(asked.source)} | {command}"
+        command = _pasted(["visformer", "translate", *opening, *beams])
+        return f"{_pasted(['echo', asked.source])} | {command}"
     forced = [
         (step, choice.id)
         for step, choice in enumerate(asked.prefix, 1)
@@ -135,7 +136,20 @@ def as_command(state: State, key: int) -> str:
     page = state.views.pages.get(state.tab)
     words += ["--page", page] if page else []
     words += ["--kind", state.kind, "--layer", str(state.layer + 1)]
-    return shlex.join([*words, "--head", str(state.head + 1), "-o", "run.png"])
+    return _pasted([*words, "--head", str(state.head + 1), "-o", "run.png"])
+
+
+def _pasted(words: Sequence[str]) -> str:
+    """Return words as a shell reads them; InputError for control characters.
+
+    A terminal obeys those when they are pasted, quoted or not.
+    """
+    if any(map(CONTROL.search, words)):
+        raise InputError(
+            "No command makes this run: its text or its path holds a line break, a "
+            "tab or a control character. Copy it as Python."
+        )
+    return shlex.join(words)
 
 
 def _made_by(state: State, key: int) -> tuple[Run, Overrides]:

@@ -33,9 +33,10 @@ from visformer.values.measured import (
     ATTRIBUTIONS,
     Attribution,
     Attributions,
+    ChangeEffects,
+    ChangeReport,
     ImportanceAsked,
     RowDistribution,
-    StepEffect,
 )
 from visformer.values.memo import same
 from visformer.values.step import LensRows
@@ -49,22 +50,42 @@ def measure_importance(state: State, *, again: bool = False) -> Next:
 
     That is the run on screen, unless the pairs of a file were measured by its model.
     """
-    trace, known = state.visible if state.passes else state.trace, state.importance
+    trace, known = _measured_run(state), known_importance(state)
     if state.busy or trace is None or not trace.steps or state.opened is None:
         return Next(state)
-    if known is not None and known.pairs and known.of == (state.opened,):
+    if known is not None and known.pairs:
         return measure_pairs(state, known.pairs) if again else Next(state)
-    other = _source_beside(state, trace)
-    of = trace.storage if other is None else (*trace.storage, *other.storage)
-    if known is not None and same(known.of, of) and not again:
+    if known is not None and not again:
         return Next(state)
-    begun = ImportanceAsked(of=of)
+    other = _source_beside(state, trace)
+    begun = ImportanceAsked(of=_storages(trace, other))
     if not is_open(state, trace):
         reason = _("The model that made this run is not open.")
         return Next(replace(state, importance=replace(begun, reason=reason)))
     source = asked_of(other)["source"] if other is not None else ""
     request = messages.SwitchOff(other=source, **asked_of(trace))
     return Next(replace(state, importance=begun, busy=_(BUSY)), (request,))
+
+
+def known_importance(state: State) -> ImportanceAsked | None:
+    """Return what was asked of the run on screen, or of pairs by the open model.
+
+    None where it is of another run, or of another model: its heads are others.
+    """
+    known, trace = state.importance, _measured_run(state)
+    if known is None or trace is None:
+        return None
+    of = _storages(trace, _source_beside(state, trace))
+    return known if same(known.of, (state.opened,) if known.pairs else of) else None
+
+
+def _measured_run(state: State) -> Trace | None:
+    """Return the run on screen; up to its step where each step changed its rows."""
+    return state.visible if state.passes else state.trace
+
+
+def _storages(trace: Trace, other: Trace | None) -> tuple[object, ...]:
+    return trace.storage if other is None else (*trace.storage, *other.storage)
 
 
 def _source_beside(state: State, trace: Trace) -> Trace | None:
@@ -102,10 +123,10 @@ def _importance(state: State, number: int, **made: Any) -> Next:
 
 def run_checks(state: State) -> Next:
     """Request what every check says of the run on screen, unless it is known."""
-    trace, known = state.visible if state.passes else state.trace, state.checks
+    trace = _measured_run(state)
     if state.busy or trace is None or state.opened is None:
         return Next(state)
-    if known is not None and same(known.of, trace.storage):
+    if known_checks(state) is not None:
         return Next(state)
     asked = ChecksAsked(of=trace.storage)
     if not is_open(state, trace):
@@ -114,6 +135,14 @@ def run_checks(state: State) -> Next:
     request = messages.CheckRun(**asked_of(trace))
     busy = _("running the checks")
     return Next(replace(state, checks=asked, busy=busy), (request,))
+
+
+def known_checks(state: State) -> ChecksAsked | None:
+    """Return what was asked of the run on screen; None where it is of another run."""
+    known, trace = state.checks, _measured_run(state)
+    if known is None or trace is None or not same(known.of, trace.storage):
+        return None
+    return known
 
 
 def checked(state: State, event: messages.RunChecked) -> Next:
@@ -370,32 +399,41 @@ def _every_token(state: State) -> Next:
 
 
 def _effect(state: State) -> Next:
-    """Request what the changes of the run do to the step that is shown."""
-    trace, known = state.visible, state.effect
-    if state.busy or trace is None or not trace.intervention or not trace.steps:
+    """Request what the changes of the run do to its steps, unless it is known."""
+    whole, shown, known = state.trace, state.visible, state.effects
+    if state.busy or whole is None or shown is None:
         return Next(state)
-    asked = known is not None and known.is_of(trace, len(trace))
+    step, reports = len(shown) - 1, dict[int, ChangeReport | None]()
+    asked = False
+    if known is not None and same(known.of, whole.storage):
+        asked, reports = known.step == step, {**known.reports}
+    told = step in reports or not (shown.intervention and shown.steps)
+    if told or not is_open(state, shown):
+        return Next(state)
     waiting = state.awaiting.newest(messages.Effect)
     if waiting is not None and (asked or not waiting.ended):
         return Next(state)  # as in _every_token
-    if (asked and known is not None and known.told) or not is_open(state, trace):
-        return Next(state)
+    trace = shown if state.passes else whole
     prompt = trace.target_ids[: trace.prompt]
     request = messages.Effect(
         source=tuple(map(int, trace.source_ids if trace.source else prompt)),
-        chosen=tuple(step.choice for step in trace.steps),
+        chosen=tuple(one.choice for one in trace.steps),
+        step=step,
         fed=is_taught(trace),
         intervention=trace.intervention,
     )
-    begun = StepEffect(of=trace.storage, step=len(trace))
-    return Next(replace(state, effect=begun), (request,))
+    begun = ChangeEffects(of=whole.storage, step=step, reports=reports)
+    return Next(replace(state, effects=begun), (request,))
 
 
 def effect_done(state: State, event: messages.EffectDone) -> Next:
-    """Keep it; it may be of a step that was left meanwhile."""
-    state, asked = _answered(state, event.number), state.effect
-    made = None if asked is None else asked._replace(told=True, report=event.report)
-    return Next(replace(state, effect=made))
+    """Keep it; it may be of a run that was left meanwhile."""
+    state, known = _answered(state, event.number), state.effects
+    if known is None:
+        return Next(state)
+    found = {known.step: None} if event.reports is None else event.reports
+    made = known._replace(reports={**known.reports, **found})
+    return Next(replace(state, effects=made))
 
 
 def _last_stream(trace: Trace, row: int) -> Floats:

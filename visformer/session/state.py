@@ -44,12 +44,14 @@ from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.layer_weights import LayerParameters, same_model
 from visformer.values.measured import (
     Attributions,
+    ChangeEffects,
+    ChangeReport,
     ImportanceAsked,
     NearWords,
     RowDistribution,
     SeriesPoint,
-    StepEffect,
 )
+from visformer.values.memo import same
 from visformer.values.scanned import Calibration, ScannedPair
 from visformer.values.step import LensRows
 from visformer.values.trace import Trace
@@ -192,7 +194,7 @@ class State:
     attributions: Attributions | None = None  # what tokens do, as far as measured
     checks: ChecksAsked | None = None  # of the run on screen, once they were asked for
     importance: ImportanceAsked | None = None  # what heads do, once it was asked for
-    effect: StepEffect | None = None  # what the changes do to the step shown
+    effects: ChangeEffects | None = None  # what the changes do to the steps
     intervention: Intervention = NO_CHANGES  # what the user has changed in the run
     search: SearchAsked | None = None  # the beam search of the sentence
     found: TokensFound | None = None  # tokens that what was typed names
@@ -246,6 +248,15 @@ class State:
     def passes(self) -> tuple[Trace, ...]:
         """Its Traces by step, if each step changed the rows before it."""
         return self.run.passes if self.run is not None else ()
+
+    @property
+    def report(self) -> ChangeReport | None:
+        """What is known of the changes at the step that is shown."""
+        known, whole, shown = self.effects, self.trace, self.visible
+        if known is None or whole is None or shown is None:
+            return None
+        mine = same(known.of, whole.storage)
+        return known.reports.get(len(shown) - 1) if mine else None
 
     @property
     def baseline(self) -> Trace | None:

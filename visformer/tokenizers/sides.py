@@ -9,7 +9,7 @@ import sentencepiece
 
 from visformer.errors import InputError
 from visformer.files import refuse_foreign, short
-from visformer.text import clean
+from visformer.text import without_controls
 from visformer.tokenizers.tokenizer import (
     ListedSide,
     SentencePieceSide,
@@ -34,7 +34,8 @@ class NumberSide:
 
     def encode(self, text: str) -> list[Token]:
         """Read numbers separated by spaces; InputError for anything else."""
-        return [self._token(match) for match in re.finditer(r"\S+", clean(text))]
+        text = without_controls(text)
+        return [self._token(match) for match in re.finditer(r"\S+", text)]
 
     def _token(self, match: re.Match[str]) -> Token:
         word = match[0]
@@ -69,7 +70,7 @@ class WordSide(ListedSide):
     def encode(self, text: str) -> list[Token]:
         """Split at white space; InputError for unknown words if there is no <unk>."""
         pieces = []
-        for match in re.finditer(r"\S+", clean(text)):
+        for match in re.finditer(r"\S+", without_controls(text)):
             word, id = match[0], self._ids.get(match[0], self.unknown)
             if id < 0:
                 raise InputError(
@@ -99,7 +100,7 @@ class MarianSide(ListedSide):
 
     def encode(self, text: str) -> list[Token]:
         """Split ``text`` into pieces; a leading language code like >>fra<< is one."""
-        text = clean(text)
+        text = without_controls(text)
         code = _CODE.match(text)
         if code is None or code[1] not in self._ids:
             return self._cut(text, 0)

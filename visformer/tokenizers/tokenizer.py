@@ -13,7 +13,7 @@ import sentencepiece
 
 from visformer.errors import CheckpointError, InputError
 from visformer.files import listed, read_json, read_regular, refuse_foreign, short
-from visformer.text import clean
+from visformer.text import without_controls
 from visformer.values.facts import SentenceSide
 
 MAX_PIECE_BYTES = 1024
@@ -124,7 +124,7 @@ class SentencePieceSide(ListedSide):
         A character without a piece becomes its UTF-8 bytes if the model has them:
         ``<0xE7>`` and so on, each with the span of the whole character.
         """
-        text = clean(text)
+        text = without_controls(text)
         encoded = self._processor.encode(text, return_type="offset_mapping")
         ids = encoded["ids"]
         spans = self._spans(ids, encoded["offsets"], text)
@@ -222,7 +222,7 @@ class VocabularySide(ListedSide):
             Token(self._typed[c], c, i, i + 1)
             if c in self._typed
             else Token(self.unknown, f"<unk:{c}>", i, i + 1)
-            for i, c in enumerate(clean(text))
+            for i, c in enumerate(without_controls(text))
             if not c.isspace()
         ]
 

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from visformer.errors import InputError, refusing
 from visformer.language import _
-from visformer.text import clean
+from visformer.text import clean, without_controls
 from visformer.tokenizers.tokenizer import MAX_PIECE_BYTES, Token
 from visformer.values.pieces import BYTE_OF, SPACE
 
@@ -35,7 +35,7 @@ class TransformersSide:
         return self._tokens(text, special=True)
 
     def _tokens(self, text: str, *, special: bool) -> list[Token]:
-        text = clean(text)
+        text = without_controls(text)
         with refusing(_("The tokenizer cannot split this text.")):
             ids, spans = self._split(text, special)
         outside = next((id for id in ids if not 0 <= id < self.size), None)

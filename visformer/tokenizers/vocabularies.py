@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from visformer.errors import CheckpointError, refusing
 from visformer.files import read_json_value, refuse_foreign, short
 from visformer.language import _, ngettext
-from visformer.text import clean
+from visformer.text import clean, without_controls
 from visformer.tokenizers.sides import WordSide
 from visformer.tokenizers.tokenizer import (
     MAX_PIECE_BYTES,
@@ -83,7 +83,7 @@ class HuggingFaceSide(ListedSide):
 
     def encode(self, text: str) -> list[Token]:
         """Split a text as the library does, without the special tokens it adds."""
-        text = clean(text)
+        text = without_controls(text)
         with refusing(_("The tokenizer cannot split this text.")):
             made = self._inner.encode(text, add_special_tokens=False)
         return [

@@ -19,7 +19,7 @@ from typing import BinaryIO, NamedTuple
 import msgspec
 
 from visformer.errors import InputError
-from visformer.files import no_file_words, short
+from visformer.files import no_file_words, real_path, short
 
 _FLAGS = (
     os.O_RDONLY
@@ -41,6 +41,7 @@ class RegularFile:
         """Open a file; InputError where it cannot be, or is no regular file."""
         self.name = short(path.name)
         try:
+            real_path(path)
             self._check_kind(path.stat())  # first: opening a device may act on it
             self._descriptor = os.open(path, _FLAGS)
             self._close = weakref.finalize(self, os.close, self._descriptor)

@@ -17,7 +17,15 @@ import torch
 from visformer.core.checkpoint import choose_device
 from visformer.core.model import Transformer
 from visformer.errors import InputError
-from visformer.files import Pair, inside, read_pairs, read_regular, short, write_whole
+from visformer.files import (
+    Pair,
+    check_regular,
+    inside,
+    read_pairs,
+    read_regular,
+    short,
+    write_whole,
+)
 from visformer.formats.layouts import TUTORIALS
 from visformer.formats.layouts.native import CARD, WEIGHTS, read_config, read_native
 from visformer.language import N_, _, ngettext
@@ -125,6 +133,7 @@ def _stored_options(options: TrainCommand) -> dict[str, Any]:
 
 def _digest(path: Path) -> str:
     try:
+        check_regular(path)
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:

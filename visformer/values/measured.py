@@ -158,17 +158,12 @@ class ChangeReport(NamedTuple):
     lacking: int  # rows that stay, since the run that is taken from has no such row
 
 
-class StepEffect(NamedTuple):
-    """A step of a changed run, and what is known of the change there."""
+class ChangeEffects(NamedTuple):
+    """What is known of the changes of a run, at each of its steps."""
 
-    of: tuple[object, ...]  # what the Trace is made of, compared by identity
-    step: int
-    told: bool = False  # whether it was answered
-    report: ChangeReport | None = None  # None: not yet known, or not available
-
-    def is_of(self, trace: Trace, step: int) -> bool:
-        """Tell whether it is of this step of this run."""
-        return step == self.step and same(self.of, trace.storage)
+    of: tuple[object, ...]  # what the whole Trace is made of, compared by identity
+    step: int  # from 0: the one that was last asked about
+    reports: Mapping[int, ChangeReport | None]  # by step; None: not available
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

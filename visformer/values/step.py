@@ -16,6 +16,7 @@ from visformer.arguments import one_of, real_number, whole_number, wrong_value
 from visformer.errors import InputError
 from visformer.files import short
 from visformer.language import _
+from visformer.text import visible
 from visformer.values.arrays import Floats, Ids
 
 StrategyName = Literal["greedy", "sample", "beam"]
@@ -138,7 +139,7 @@ class Candidates(Sequence[Candidate]):
         self._probabilities = probabilities.astype(np.float32)
 
     def __repr__(self) -> str:
-        best = (f"{c.token} {c.probability:.3g}" for c in self[:3])
+        best = (f"{visible(c.token)} {c.probability:.3g}" for c in self[:3])
         return f"<{len(self)} Candidates: {', '.join(best)}, …>"
 
     def __reduce__(self) -> tuple[type[Candidates], tuple[Any, ...]]:

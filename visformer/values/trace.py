@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -197,7 +197,8 @@ class Trace:
     def __repr__(self) -> str:
         source = short(self.source_text or " ".join(self.source), 30)
         read, text = f"“{source}” to " if source else "", short(self.text, 30)
-        return f"<Trace of {self.model.name}: {read}“{text}”, {len(self)} rows>"
+        name = short(self.model.name)
+        return f"<Trace of {name}: {read}“{text}”, {len(self)} rows>"
 
     # ---- what the model has ----------------------------------------------------------
 
@@ -522,22 +523,10 @@ class Trace:
             )
         return tuple(looks)
 
-    def plot(self, kind: Kind, layer: int, head: int, ax: Any = None) -> Any:
-        """Draw a head's weights [Q, K] with matplotlib, and return the Axes.
+    if TYPE_CHECKING:  # the package adds what needs pictures, which know this class
 
-        Colours, from 0 to 1, and labels are the window's. ``ax`` are Axes to draw
-        into; without them a new figure is made. Raises InputError for a layer or head
-        that is not there, and where matplotlib is not installed.
-        """
-        from visformer.pictures.notebook import plotted
-
-        return plotted(self, kind, layer, head, ax)
-
-    def _repr_mimebundle_(self, **_given: object) -> dict[str, str]:
-        """Show the web page of the run as the last line of a notebook's cell."""
-        from visformer.pictures.notebook import shown
-
-        return shown(self)
+        def plot(self, kind: Kind, layer: int, head: int, ax: Any = None) -> Any: ...
+        def _repr_mimebundle_(self, **_given: object) -> dict[str, str]: ...
 
     def save(self, path: str | Path) -> None:
         """Write the Trace to a file, ``*.vis``; InputError where it cannot be."""

@@ -6,6 +6,7 @@ from typing import Literal
 import numpy as np
 
 from visformer.language import _
+from visformer.text import visible
 from visformer.values.arrays import Bools, Floats, Ids, later
 from visformer.values.attention_heads import NO_WEIGHT
 
@@ -83,7 +84,7 @@ class WatchedAttention:
 
     def __repr__(self) -> str:
         sizes = " x ".join(map(str, self.weights.shape))
-        return f"<{self.kind} attention of “{self.module}”, {sizes}>"
+        return f"<{self.kind} attention of “{visible(self.module)}”, {sizes}>"
 
 
 def is_causal(weights: Floats) -> bool:

@@ -15,6 +15,7 @@ from visformer.core.models import SourceTokens
 from visformer.core.vocabulary import named
 from visformer.errors import InputError
 from visformer.language import _
+from visformer.text import visible, without_controls
 from visformer.values.facts import ModelFacts, SentenceSide
 from visformer.values.finding import Finding
 from visformer.values.intervention import Intervention
@@ -75,7 +76,7 @@ class WrappedModel(SteppedModel):
 
     def __repr__(self) -> str:
         """Name the model."""
-        return f"<WrappedModel of {self.name}>"
+        return f"<WrappedModel of {visible(self.name)}>"
 
     @property
     def name(self) -> str:
@@ -170,7 +171,7 @@ class WrappedVocabulary:
     def read(self, source: str | Sequence[int]) -> SourceTokens:
         """Return the ids of a source."""
         self._model.read = self._ids(source, "source")
-        text = source if isinstance(source, str) else ""
+        text = without_controls(source) if isinstance(source, str) else ""
         return SourceTokens(self._model.read, text=text)
 
     def reference(self, target: str | Sequence[int]) -> list[int]:
@@ -208,7 +209,7 @@ class WrappedVocabulary:
 
     def _encoded(self, text: str) -> list[int]:
         assert self._encode is not None
-        made: Any = self._encode(text)
+        made: Any = self._encode(without_controls(text))
         made = made.tolist() if isinstance(made, Tensor) else made
         if isinstance(made, str) or not is_several(made):
             raise wrong_type(_("what encode gives"), made, _("a list of ids"))

@@ -25,6 +25,7 @@ from visformer.core.vocabulary import TokenizerVocabulary
 from visformer.errors import CheckpointError, InputError, VisformerError, is_memory
 from visformer.formats.hugging_face.modules import FolderTask, not_of_text
 from visformer.language import _
+from visformer.text import visible, without_controls
 from visformer.tokenizers.tokenizer import Token, Tokenizer, TokenizerSide
 from visformer.tokenizers.transformers_side import TransformersSide
 from visformer.values.facts import ModelFacts, SentenceSide
@@ -78,8 +79,8 @@ class FolderModel(SteppedModel):
         facts = self.facts
         kinds = ", ".join(f"{facts.layers(k)} {k}" for k in facts.kinds)
         millions = f"{facts.parameters / 1e6:.3g} M parameters"
-        where = f"{self.layout}, on {facts.device}"
-        return f"<FolderModel {self.name} ({where}): {kinds} layers, {millions}>"
+        where = f"{visible(self.name)} ({self.layout}, on {facts.device})"
+        return f"<FolderModel {where}: {kinds} layers, {millions}>"
 
     @property
     def name(self) -> str:
@@ -361,7 +362,7 @@ class FolderVocabulary(TokenizerVocabulary):
             tokens=tuple(piece.token for piece in pieces),
             spans=tuple(spans) if known else (),
             cut_from=length if length > len(pieces) else 0,
-            text=source if isinstance(source, str) else "",
+            text=without_controls(source) if isinstance(source, str) else "",
         )
 
     def reference(self, target: str | Sequence[int]) -> list[int]:

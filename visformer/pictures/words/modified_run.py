@@ -9,7 +9,7 @@ from visformer.pictures.token_names import marks
 from visformer.pictures.words.choices import is_best, short_choice, told_token
 from visformer.values.arrays import SUMS_TO_ONE
 from visformer.values.intervention import Intervention
-from visformer.values.measured import ChangeReport, StepEffect
+from visformer.values.measured import ChangeReport
 from visformer.values.pieces import plain
 from visformer.values.step import step_origins
 from visformer.values.trace import Trace
@@ -154,14 +154,12 @@ def effect_words(trace: Trace | None, baseline: Trace | None, step: int) -> str:
     )
 
 
-def report_words(effect: StepEffect | None, trace: Trace | None) -> str:
+def report_words(report: ChangeReport | None, trace: Trace | None) -> str:
     """Say what is known of the changes at the step shown, a line each; "" for nothing.
 
     ``trace`` is the run up to that step.
     """
-    if effect is None or trace is None or not effect.is_of(trace, len(trace)):
-        return ""
-    if (report := effect.report) is None:
+    if report is None or trace is None:
         return ""
     apart, how = report.logit_difference, marks(trace, "target")
     said = [

@@ -167,7 +167,7 @@ class ModifiedBar(Dressed, QWidget):
         known = state.intervention, state.trace, baseline, state.step
         words = modified_words(*known)
         self.words.setText(words)
-        proof = report_words(state.effect, state.visible)
+        proof = report_words(state.report, state.visible)
         self.words.setToolTip(plain_tip(f"{words}\n{proof}") if proof else "")
         self.dress()
         self.setVisible(bool(words))

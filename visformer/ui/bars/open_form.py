@@ -24,6 +24,7 @@ from PySide6.QtWidgets import (
 from visformer.engine.messages import Asked
 from visformer.language import _
 from visformer.session.state import State
+from visformer.text import visible
 from visformer.ui.layout import fill, scrolled
 from visformer.ui.look.theme import letter_width
 from visformer.ui.widgets.controls import ComboBox
@@ -130,7 +131,7 @@ class OpenForm(QDialog):
 
     def _fill(self, asked: Asked) -> None:
         self._asked = asked
-        self.setWindowTitle(_("Open {name}", name=Path(asked.path).name))
+        self.setWindowTitle(_("Open {name}", name=visible(Path(asked.path).name)))
         self._layout_words.setText(_("Recognised: {layout}", layout=asked.form.layout))
         self._introduction.setText(asked.form.introduction)
         self._sizes.setText(_("From the tensors: {sizes}.", sizes=asked.form.sizes))

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QWidget
 from visformer.language import _
 from visformer.pictures.attention.strips import source_line
 from visformer.session.state import State
-from visformer.text import MAX_CHARACTERS, clean
+from visformer.text import MAX_CHARACTERS, without_controls
 from visformer.ui.bars.strips import Strips
 from visformer.ui.layout import fill
 from visformer.ui.look import icons, theme
@@ -50,14 +50,14 @@ class SourceLine(QLineEdit):
 
     def text(self) -> str:
         """Return the text, what is not shown of it included."""
-        return self._whole or super().text()
+        return self._whole or without_controls(super().text())
 
     def setText(self, text: str | None) -> None:
         """Show a text, of a long one the beginning.
 
         What has no room is its end, unless the user is writing.
         """
-        given = text or ""
+        given = without_controls(text or "")
         whole = given[:MAX_CHARACTERS]
         self._whole = whole if len(whole) > SHOWN else ""
         super().setText(whole[:SHOWN])
@@ -111,8 +111,8 @@ class SourceLine(QLineEdit):
         self.submitted.emit(text)
 
     def take(self, text: str) -> str:
-        """Show a text from elsewhere, cleaned and remembered; return it."""
-        self.setText(clean(text))
+        """Show a text from elsewhere, and remember it; return it cleaned."""
+        self.setText(text)
         self.setCursorPosition(0)
         self.remember(self.text())
         return self.text()

@@ -368,13 +368,16 @@ class _ChipRow(QWidget):
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         index = self.at(event.position().toPoint())
+        if event.button() != Qt.MouseButton.LeftButton:
+            return  # it only opens the menu
         if index is not None:
             self.clicked.emit(index)
         else:
             self.beside.emit()
 
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
-        self.beside.emit()
+        if event.button() == Qt.MouseButton.LeftButton:
+            self.beside.emit()
 
     def at(self, point: QPoint) -> int | None:
         return next(

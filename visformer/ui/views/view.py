@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import ClassVar, NamedTuple, TypeVar
 
-from PySide6.QtCore import QPoint, QSignalBlocker, Signal
+from PySide6.QtCore import QSignalBlocker, Signal
 from PySide6.QtWidgets import QHBoxLayout, QTabBar, QVBoxLayout, QWidget
 
 from visformer.language import _
@@ -96,10 +96,6 @@ class View(LateDress):
     @property
     def tool(self) -> QWidget | None:
         """What stands beside the titles while this is the visible page."""
-        return None
-
-    def spot(self) -> QPoint | None:
-        """Return where the row that is looked at is, on the screen; None: nowhere."""
         return None
 
     @property

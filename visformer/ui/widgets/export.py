@@ -1,7 +1,8 @@
 """Copies and files of a picture and its numbers, as they are on screen."""
 
 import io
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,7 @@ from PySide6.QtCore import (
     Qt,
 )
 from PySide6.QtGui import (
+    QColor,
     QContextMenuEvent,
     QGuiApplication,
     QImage,
@@ -99,10 +101,19 @@ class Export(QObject):
         return replace(table, about=clauses((table.about, words)))
 
     def popup(self, place: QPoint) -> None:
-        """Show the menu at a point of the screen."""
+        """Show the menu at a point of the screen; nothing is pointed at meanwhile."""
         menu = self.menu(place)
         menu.aboutToHide.connect(menu.deleteLater)
+        self._point_at_nothing(place)
         menu.popup(place)
+
+    def _point_at_nothing(self, place: QPoint) -> None:
+        """End what the mouse on its way to the menu has marked: it is not exported."""
+        whole = self._widget
+        part: QWidget | None = whole.childAt(whole.mapFromGlobal(place)) or whole
+        while part is not None and part is not whole.parentWidget():
+            part.leaveEvent(QEvent(QEvent.Type.Leave))
+            part = part.parentWidget()
 
     def menu(self, place: QPoint | None = None) -> QMenu:
         """Build the menu; disabled while there is nothing to copy."""
@@ -183,11 +194,39 @@ def _plain(widget: QWidget) -> Drawn:
     CornerButton.leave(widget)
 
     def paint(painter: QPainter) -> None:
-        painter.fillRect(widget.rect(), widget.palette().window())
-        widget.render(painter, QPoint())
+        painter.fillRect(widget.rect(), _page(widget))
+        with _on_page(widget):
+            widget.render(painter, QPoint())
 
     title = widget.accessibleName() or widget.windowTitle()
     return Drawn(widget.size(), paint, title)
+
+
+def _page(widget: QWidget) -> QColor:
+    """Return the ground of a drawing: white, but for a window and a dark look."""
+    ground = widget.palette().color(QPalette.ColorRole.Window)
+    light = ground.lightness() > 127 and not widget.isWindow()
+    return QColor(Qt.GlobalColor.white) if light else ground
+
+
+@contextmanager
+def _on_page(widget: QWidget) -> Iterator[None]:
+    """Give a picture the ground of its page for a moment, and no frame of the focus."""
+    if widget.isWindow():
+        yield
+        return
+    look, focused = QPalette(), widget.window().focusWidget()
+    look.setColor(QPalette.ColorRole.Window, _page(widget))
+    inside = focused is widget or (focused and widget.isAncestorOf(focused))
+    if inside:
+        focused.clearFocus()
+    widget.setPalette(look)
+    try:
+        yield
+    finally:
+        widget.setPalette(QPalette())
+        if inside:
+            focused.setFocus()
 
 
 def _noted(drawn: Drawn, words: str, widget: QWidget) -> Drawn:
@@ -200,7 +239,7 @@ def _noted(drawn: Drawn, words: str, widget: QWidget) -> Drawn:
     high = metrics.boundingRect(room, wrap, words).height()
 
     def paint(painter: QPainter) -> None:
-        painter.fillRect(room, widget.palette().window())
+        painter.fillRect(room, _page(widget))
         painter.save()
         drawn.paint(painter)
         painter.restore()
@@ -227,7 +266,7 @@ def _trimmed(drawn: Drawn, widget: QWidget) -> Drawn:
 
     def paint(painter: QPainter) -> None:
         painter.translate(-box.topLeft())
-        painter.fillRect(box, widget.palette().window())
+        painter.fillRect(box, _page(widget))
         painter.setClipRect(box)
         drawn.paint(painter)
 

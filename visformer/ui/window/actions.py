@@ -9,7 +9,13 @@ from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import Qt, QUrl
-from PySide6.QtGui import QAction, QGuiApplication, QKeySequence, QShortcut
+from PySide6.QtGui import (
+    QAction,
+    QActionGroup,
+    QGuiApplication,
+    QKeySequence,
+    QShortcut,
+)
 from PySide6.QtWidgets import QFileDialog, QGridLayout, QMenu, QMessageBox, QSpacerItem
 
 from visformer import paths
@@ -228,8 +234,9 @@ def _build_language_menu(window: WindowParts, menu: QMenu) -> None:
         if window.speak is not None:
             window.speak(name)
 
+    one_of_them = QActionGroup(menu)
     for name, title in LANGUAGES.items():
-        entry = _add(menu, title, partial(choose, name))
+        entry = one_of_them.addAction(_add(menu, title, partial(choose, name)))
         entry.setCheckable(True)
         entry.setChecked(tag().startswith(name))
     menu.aboutToShow.connect(lambda: menu.setEnabled(window.speak is not None))
@@ -322,9 +329,8 @@ def build_keys(
         key.Key_End: transport.last,
         **own,
         key.Key_F: window.large.toggle_focused,
-        key.Key_S: lambda: presentation.cover("spotlight"),
-        key.Key_B: lambda: presentation.cover("black"),
-        ".": lambda: presentation.cover("black"),
+        key.Key_B: presentation.cover,
+        ".": presentation.cover,
         "Ctrl+D": window.drawer.button.toggle,
         key.Key_F10: window.header.more.click,
         "/": window.source.take_focus,

@@ -107,7 +107,7 @@ COLUMNS: tuple[tuple[tuple[str, tuple[KeyEntry, ...]], ...], ...] = (
             N_("Presenting"),
             (
                 ("F5", N_("present one picture alone")),
-                ("S, B, .", N_("while presenting: a spotlight, black")),
+                ("B, .", N_("while presenting: black, and the picture again")),
                 (
                     "Esc",
                     N_(

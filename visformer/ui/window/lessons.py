@@ -26,7 +26,7 @@ from visformer.files import save_result
 from visformer.language import _, ngettext, tag
 from visformer.pictures.selection import AttentionCell
 from visformer.pictures.token_names import word
-from visformer.session.lesson import Lesson, LessonStop, Setting, parsed
+from visformer.session.lesson import Lesson, LessonStop, Setting, parsed, read_lesson
 from visformer.session.lesson_walk import (
     is_done,
     is_there,
@@ -72,13 +72,13 @@ class LessonWalk(QObject):
         self._rails: tuple[object, ...] = ()  # of the State as the stop has left it
         self._open = False  # a question is not answered yet
         self._hidden = False  # what is not yet written, as long as that answers it
-        self._answer = ""
+        # of which run, the true cell and the guess
+        self._answer: tuple[Trace, AttentionCell, AttentionCell | None] | None = None
         self._done, self._begun = False, 0  # the task; at which step it began
         self._changed = Changed()
         self._later = SingleShot(self, self._settle)
         self._flash, self._flashes = QTimer(self, interval=FLASH_MS), 0
         self._flash.timeout.connect(self._flash_on)
-        self._cells: tuple[AttentionCell, AttentionCell] | None = None  # guess, truth
         self.panel.walked.connect(lambda by: self.forward() if by > 0 else self.back())
         self.panel.returned.connect(lambda: self._go(self._at))
         self.panel.closed.connect(self.close)
@@ -89,13 +89,41 @@ class LessonWalk(QObject):
 
     def begin(self, lesson: Lesson, at: int = 0) -> None:
         """Walk a lesson from a stop on."""
-        self.lesson = lesson
         remove_first_steps(self._window)
+        self._name(lesson)
+        self._plan(0, at)
+
+    def take_over(self, other: "LessonWalk") -> None:
+        """Go on with the lesson of another window, in the language in use by now."""
+        before = other.stop
+        if other.lesson is None or before is None:
+            return
+        lesson, minutes = _translated(other.lesson), other.panel.plans.currentData()
+        self._name(lesson)
+        self.panel.plans.setCurrentIndex(self.panel.plans.findData(minutes))
+        self._walked = lesson.plans.get(minutes, range(len(lesson.stops)))
+        self._at = min(other._at, len(self._walked) - 1)
+        stop = self.stop
+        assert stop is not None
+        if stop.setting != before.setting:  # the words are of another run
+            self._go(self._at, answered=bool(before.ask) and not other._open)
+            return
+        self._setting, self._settled = other._setting, other._settled
+        self._rails, self._begun, self._done = other._rails, other._begun, other._done
+        self._open, self._hidden = other._open, other._hidden
+        self._answer = other._answer
+        self._turned()
+        self._later.start()
+        if other._flash.isActive():
+            self._flashes = other._flashes
+            self._flash.start()
+
+    def _name(self, lesson: Lesson) -> None:
+        self.lesson = lesson
         minutes = {
             at: ngettext("{n} minute", "{n} minutes", at) for at in sorted(lesson.plans)
         }
         self.panel.name(lesson.title, {0: _("all stops"), **minutes})
-        self._plan(0, at)
         if lesson.newer:
             words = _(
                 "This lesson is of a newer version: what is not known here is left out."
@@ -152,14 +180,17 @@ class LessonWalk(QObject):
         else:
             self._go(max(0, self._at - 1))
 
-    def _go(self, at: int) -> None:
-        """Set the window as a stop says; its words stand there at once."""
+    def _go(self, at: int, *, answered: bool = False) -> None:
+        """Set the window as a stop says; its words stand there at once.
+
+        ``answered``: its question is, once the run is there.
+        """
         self._at = at
         stop = self.stop
         assert stop is not None
         self._flash.stop()
-        self._answer = ""
-        self._open, self._done = bool(stop.ask), False
+        self._answer = None
+        self._open, self._done = bool(stop.ask) and not answered, False
         self._window.transport.pause()
         self._set(stop.setting)
 
@@ -204,13 +235,15 @@ class LessonWalk(QObject):
             if not is_there(state, setting, window.shown_file()):
                 return
             self._settled = True
-            self._done |= stop.do is not None and setting is stop.do.setting
+            self._done |= stop.do is not None and setting == stop.do.setting
             try:
                 setting.looked.fit(state)
             except InputError as error:
                 window.session.set(error=str(error))
             self._look()
             self._enlarge(setting)
+            if setting == stop.setting and not self._open and self._answer is None:
+                self._reveal(None)
         elif self._open and stop.answer is not None and state.locked is not None:
             self._reveal(state.locked)
         elif stop.do is not None and self._does and not self._open:
@@ -264,16 +297,15 @@ class LessonWalk(QObject):
             return
         assert truth is not None
         guessed = None if guess is None else _guessed(guess, truth)
-        self._answer = _answer_words(trace, stop, truth, guessed)
-        self._cells = guessed or truth, truth
+        self._answer = trace, truth, guessed
         self._flashes = FLASHES if has_motion() else 0
         self._flash.start()
         self._flash_on()
 
     def _flash_on(self) -> None:
         """Show the true cell and the guess in turn; the true one stays."""
-        assert self._cells is not None
-        guess, truth = self._cells
+        assert self._answer is not None
+        _trace, truth, guess = self._answer
         on = self._flashes % 2 == 0
         self._flashes -= 1
         session = self._window.session
@@ -329,7 +361,7 @@ class LessonWalk(QObject):
             title=stop.title,
             text=stop.text,
             question=stop.ask,
-            answer=self._answer,
+            answer=_answer_words(stop, *self._answer) if self._answer else "",
             after="" if self._open else stop.after,
             task="" if stop.do is None or self._open else stop.do.words,
             done=self._done,
@@ -352,7 +384,7 @@ def _guessed(guess: AttentionCell, truth: AttentionCell) -> AttentionCell:
 
 
 def _answer_words(
-    trace: Trace, stop: LessonStop, truth: AttentionCell, guess: AttentionCell | None
+    stop: LessonStop, trace: Trace, truth: AttentionCell, guess: AttentionCell | None
 ) -> str:
     looked = stop.answer
     assert looked is not None
@@ -582,6 +614,16 @@ def bundled_lessons() -> list[Path]:
     folder, language = paths.resource(LESSONS), tag().partition("-")[0]
     found = sorted((folder / language).glob(f"*{paths.LESSON}"))
     return found or sorted((folder / "en").glob(f"*{paths.LESSON}"))
+
+
+def _translated(lesson: Lesson) -> Lesson:
+    """Return a bundled lesson in the language in use, any other as it is."""
+    path = Path(lesson.path)
+    if not _is_bundled(lesson.path):
+        return lesson
+    return next(
+        (read_lesson(one) for one in bundled_lessons() if one.name == path.name), lesson
+    )
 
 
 def _is_bundled(path: str) -> bool:

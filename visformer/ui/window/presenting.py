@@ -5,18 +5,8 @@ On the second screen where there is one, else in the window.
 
 from collections.abc import Callable
 
-from PySide6.QtCore import QPoint, QRectF, Qt, QTimer
-from PySide6.QtGui import (
-    QColor,
-    QCursor,
-    QFont,
-    QFontMetricsF,
-    QGuiApplication,
-    QPainter,
-    QPainterPath,
-    QPaintEvent,
-    QScreen,
-)
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QFont, QFontMetricsF, QGuiApplication, QPalette, QScreen
 from PySide6.QtWidgets import QApplication, QWidget
 from shiboken6 import isValid
 
@@ -34,71 +24,9 @@ from visformer.ui.window.window_parts import WindowParts
 from visformer.words import probability
 
 TEXT, CAPITALS = 1.6, 16  # least size of text: to the usual one; of capitals in pixels
-SPOT = 0.16  # radius of the spotlight, relative to the height
-DIM = 0.72  # opacity of what is around it
-FOLLOW_MS = 20  # between two looks at where the mouse is
 BESIDE_LINES = 70  # of width, from which the next tokens have room beside the picture
 NEXT_LINES = 15  # of their width
 BEST = 3  # next tokens that are told in a line where there is less
-
-
-class Curtain(QWidget):
-    """Lies over the picture: all black, or dark but for a spot.
-
-    That is at the row that is looked at, and follows the mouse once it moves.
-    """
-
-    def __init__(self, parent: QWidget) -> None:
-        super().__init__(parent)
-        self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
-        self.mode = ""  # "black", "spotlight" or "" for none
-        self._spot = self._mouse = QPoint()  # the mouse: where it was last
-        self._timer = QTimer(self)
-        self._timer.timeout.connect(self._follow)
-        self.hide()
-
-    def switch(self, mode: str, spot: QPoint) -> None:
-        """Draw the curtain in this way, or take it away if it is so already.
-
-        ``spot``: where it begins, as all points here on the screen.
-        """
-        self.mode = "" if mode == self.mode else mode
-        parent = self.parentWidget()
-        self.setGeometry(parent.rect() if parent is not None else self.rect())
-        self.setVisible(bool(self.mode))
-        self.raise_()
-        self._timer.stop()
-        if self.mode == "spotlight":
-            self._timer.start(FOLLOW_MS)
-        self._mouse = QCursor.pos()
-        self.look_at(spot)
-        self.update()
-
-    def look_at(self, spot: QPoint) -> None:
-        """Move the spot."""
-        spot = self.mapFromGlobal(spot)
-        if spot != self._spot:
-            self._spot = spot
-            self.update()
-
-    def _follow(self) -> None:
-        mouse = QCursor.pos()
-        if mouse != self._mouse:
-            self._mouse = mouse
-            self.look_at(mouse)
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        if self.mode == "black":
-            painter.fillRect(self.rect(), QColor("black"))
-            return
-        dark = QColor("black")
-        dark.setAlphaF(DIM)
-        around, radius = QPainterPath(), SPOT * self.height()
-        around.addRect(QRectF(self.rect()))
-        around.addEllipse(self._spot.toPointF(), radius, radius)
-        painter.fillPath(around, dark)
 
 
 class Presentation:
@@ -125,7 +53,11 @@ class Presentation:
         self.candidates = CandidatesPanel(brief=True)
         window.large.surround(self.strips, self.candidates)
         window.large.resized.connect(self.dress)
-        self.curtain = Curtain(window.large.alone)
+        self.black = QWidget(window.large.alone)  # covers the picture
+        self.black.setAutoFillBackground(True)
+        self.black.setPalette(QPalette(Qt.GlobalColor.black))
+        self.black.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+        self.black.hide()
 
     def toggle(self) -> None:
         """Begin, or end."""
@@ -167,9 +99,7 @@ class Presentation:
         window, (picture, how) = self._window, self._before
         self.on = False
         self._present(on=False)
-        if self.curtain.mode:
-            self.curtain.switch(self.curtain.mode, QPoint())
-        for part in (self.strips, self.candidates):
+        for part in (self.strips, self.candidates, self.black):
             part.hide()
         if self._screen is not None:
             _app().screenRemoved.disconnect(self._lose)
@@ -211,13 +141,15 @@ class Presentation:
             self._place()
 
     def _place(self) -> None:
-        """Put the next tokens beside the picture where it has room enough."""
+        """Put the next tokens beside the picture where it has room, the black above."""
         alone, view = self._window.large.alone, self._view
         line = alone.fontMetrics().height()
         beside = alone.width() >= BESIDE_LINES * line
         self.candidates.setFixedWidth(NEXT_LINES * line)
         self.candidates.fold(not beside or view is None or view.fills)
         self.strips.show()
+        self.black.setGeometry(alone.rect())
+        self.black.raise_()  # a picture that has come since lies above it
 
     def draw(self, state: State) -> None:
         """Follow the State: the view may want another picture now."""
@@ -238,8 +170,6 @@ class Presentation:
         self.strips.draw(state)
         self.candidates.draw(state)
         self.aside.setText(self._aside(state))
-        if self.curtain.mode == "spotlight":
-            self.curtain.look_at(self._spot())
 
     def _aside(self, state: State) -> str:
         """Return the cell in focus in words; without one, the best next tokens."""
@@ -251,15 +181,11 @@ class Presentation:
         rows = candidate_table(state.visible, choosable=False).rows[:BEST]
         return "   ".join(f"{r.token} {probability(r.probability)}" for r in rows)
 
-    def _spot(self) -> QPoint:
-        picture = self._window.large.picture or self._window.large
-        spot = None if self._view is None else self._view.spot()
-        return spot or picture.mapToGlobal(picture.rect().center())
-
-    def cover(self, mode: str) -> None:
-        """Switch the black or the spotlight on and off; only while presenting."""
+    def cover(self) -> None:
+        """Make the picture black, or show it again; only while presenting."""
         if self.on:
-            self.curtain.switch(mode, self._spot())
+            self.black.setVisible(self.black.isHidden())
+            self._place()
 
     def _enlarge(self, wanted: QWidget | None) -> None:
         large = self._window.large

@@ -441,7 +441,7 @@ class TraceOpener(QObject):
     def open(self, path: str) -> None:
         """Open a file, and show the run that was shown when it was saved."""
         self._newest += 1
-        self._busy = _("opening {file}", file=Path(path).name)
+        self._busy = _("opening {file}", file=_brief(Path(path).name))
         self._session.set(busy=self._busy, error="", notice="")
         state = self._session.state
         reading = threading.Thread(

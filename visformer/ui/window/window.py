@@ -269,6 +269,7 @@ class MainWindow(WindowParts):
         self.source.setText(other.source.text())
         self.reference.setText(other.reference.text())
         self.session.do(lambda _before: Next(state))
+        self.lessons.take_over(other.lessons)
 
     def show_file(self, session: SavedSession, path: str) -> None:
         """Show a session; Ctrl+S writes it to its file, or asks where there is none."""

@@ -162,18 +162,6 @@ class AttentionView(View):
         for heat_map in (*self.maps.values(), *self.both.maps.values()):
             heat_map.stretch(PRESENTED if on else 1)
 
-    def spot(self) -> QPoint | None:
-        """Return where the cell in focus is, or what the current row reads most."""
-        kind, cell = self._state.kind, self._state.cell
-        shown, map_of_it = self._readings.get(kind), self.maps[kind]
-        matrix, canvas = map_of_it.matrix, map_of_it.canvas
-        if shown is None or matrix is None or not canvas.isVisible():
-            return None
-        at = shown.cell_in_matrix(cell) if cell and cell.kind == kind else None
-        if at is None and matrix.current is not None:
-            at = matrix.current, matrix.most_read or 0
-        return canvas.mapToGlobal(canvas.box(*at).center()) if at else None
-
     @property
     def drawing(self) -> bool:
         """Whether a long sentence is still being drawn."""

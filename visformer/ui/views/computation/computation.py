@@ -217,7 +217,7 @@ class ComputationView(Dressed, View):
     def _draw_maps(self) -> None:
         state, shown = self._state, self._picture
         if shown is None or not shown.maps:
-            self.maps.motion.stop()
+            self.maps.draw((), {})
             self.maps.hide()
         else:
             columns, two = shown.columns, shown.both

@@ -6,14 +6,14 @@ from PySide6.QtGui import QFont
 from visformer.language import N_, _
 from visformer.pictures.output import NOT_RUN
 from visformer.pictures.words.about import CheckRow, check_rows, checks_words
-from visformer.session.side_requests import look_at
+from visformer.session.side_requests import known_checks, look_at
 from visformer.session.state import Session, State
 from visformer.ui.layout import LeastColumn, fill
 from visformer.ui.views.view import View
 from visformer.ui.widgets.plain_label import paragraph
 from visformer.ui.widgets.table_view import Role, TableColumn, TableView
 from visformer.ui.window.large import present_whole
-from visformer.values.finding import VERDICTS
+from visformer.values.finding import VERDICTS, ChecksAsked
 
 TITLES = N_("Verdict"), N_("Check"), N_("Where"), N_("Evidence, and what to do")
 VERDICT, WHERE = 0, 2  # columns
@@ -47,7 +47,7 @@ class ChecksPage(View):
     def draw(self, state: State) -> None:
         """Show what is known of the run on screen, or why there is nothing."""
         self._state = state
-        known, trace = state.checks, state.trace
+        known, trace = known_checks(state), state.trace
         certificate = None if trace is None else trace.certificate
         about = state.about or certificate
         results = () if known is None else known.results
@@ -57,7 +57,7 @@ class ChecksPage(View):
             self.table.fill(rows)
             self.table.resizeRowsToContents()
         self.table.setVisible(bool(rows))
-        said = checks_words(rows) if results else self._missing()
+        said = checks_words(rows) if results else self._missing(known)
         self.words.setText(said)
 
     def _column(self, at: int) -> TableColumn:
@@ -78,16 +78,18 @@ class ChecksPage(View):
             looks={Role.FontRole: font},
         )
 
-    def _missing(self) -> str:
+    def _missing(self, known: ChecksAsked | None) -> str:
         """Say why no check was made."""
-        state, known = self._state, self._state.checks
+        state = self._state
         if state.trace is None:
             return _(NOT_RUN)
         if state.opened is None:
             return _("The checks follow once the model is open.")
+        if known is None:
+            return ""
         if state.busy:
             return _("The sentence is run in several ways that ought to agree…")
-        return "" if known is None else known.reason or _("Stopped.")
+        return known.reason or _("Stopped.")
 
     def _look(self, row: CheckRow) -> None:
         if row.at is not None:
