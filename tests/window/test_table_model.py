@@ -22,6 +22,8 @@ def test_columns_say_what_stands_in_a_table(qtbot: Any, qtmodeltester: Any) -> N
     with qtbot.waitSignal(model.modelReset):
         table.fill(range(3))
     qtmodeltester.check(model)
+    with qtbot.waitSignal(model.dataChanged):
+        table.fill(range(3))
     assert model.index(2, 1).data() == "1.0"
     assert model.index(1, 0).data(Role.ToolTipRole) == "<qt>&lt;1&gt;</qt>"
     assert model.headerData(1, Qt.Orientation.Horizontal) == "half"

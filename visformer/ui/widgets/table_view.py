@@ -115,6 +115,9 @@ class TableModel(QAbstractTableModel):
         self._order()
         if not stays:
             self.endResetModel()
+        elif len(rows):
+            last = self.index(len(rows) - 1, len(columns) - 1)
+            self.dataChanged.emit(self.index(0, 0), last)
 
     def sort(
         self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder
