@@ -60,10 +60,6 @@ NAMED: dict[str, tuple[str, ...]] = {
         *("{n:,} parameter: embeddings", "{n:,} parameter; the file"),
         "{n:,} parameter and those",
     ),
-    "it works out an example of four numbers, the same whatever the run": (
-        *("(x − mean) / deviation, without γ and β. Layer norm: over the two",),
-        *("Row 1 has mean 1.5 and deviation 0.5:",),
-    ),
     "its number is a mean of random draws, computed again beside its picture": (
         "The mean of {draws:,} draws differs from",
     ),

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from tests.unit.pictures.computed import looked_at, shown, state_of, traced
 from visformer.formats.layouts.native import dropout_rates
@@ -108,23 +107,6 @@ def test_the_rates_are_those_that_the_files_name(
 
 def test_a_path_without_files_names_no_rate(tmp_path: Path) -> None:
     assert dropout_rates(tmp_path / "model.pt") == ()
-
-
-def test_the_tutorials_numbers_come_out_as_by_hand(state: State) -> None:
-    told = made(state, "norms", StageOptions(example=True))
-    maps = [one.make() for one in told.maps]
-    assert [one.values.tolist() for one in maps] == [
-        [[1, 2], [2, 3]],
-        [[-1, 1], [-1, 1]],
-        [[-1, -1], [1, 1]],
-    ]
-    assert told.table.values.tolist() == [[1, 2, 2, 3], [-1, 1, -1, 1], [-1, -1, 1, 1]]
-    assert len({one.ends for one in maps}) == 1  # one range of colours
-    x = torch.tensor([[1.0, 2.0], [2.0, 3.0]])
-    for norm in (torch.nn.LayerNorm(2), torch.nn.BatchNorm1d(2)):
-        assert norm.eps == 1e-05
-        assert [f"{abs(y):.5f}" for y in norm(x).flatten().tolist()] == ["0.99998"] * 4
-    assert "eps = 1e−05 every ±1 is ±0.99998" in told.formula
 
 
 def test_the_layers_own_numbers_are_shown_at_first(state: State) -> None:
