@@ -97,7 +97,9 @@ def test_no_row_of_the_table_can_be_chosen(window: MainWindow, qtbot: QtBot) -> 
     show_in(window, decoder_alone(prompt=3))
     assert "click" not in window.candidates.summary.text()
     with qtbot.assertNotEmitted(window.candidates.chosen):
-        window.candidates.table.clicked.emit(window.candidates._model.index(1, 0))
+        window.candidates.table.clicked.emit(
+            window.candidates.table.model().index(1, 0)
+        )
 
 
 def test_steps_that_were_not_kept_are_not_made_up(window: MainWindow) -> None:

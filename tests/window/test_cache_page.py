@@ -58,7 +58,7 @@ def test_another_layer_and_another_head(page: CachePage) -> None:
 def test_counts_are_written_and_saved_in_full(page: CachePage) -> None:
     table = page.sizes.table()
     assert table is not None
-    assert page.sizes._text(1, 4) == f"{int(table.values[1][4]):,}"
+    assert page.sizes.model().index(1, 4).data() == f"{int(table.values[1][4]):,}"
     assert "multiply" in page.costs.accessibleName()
 
 

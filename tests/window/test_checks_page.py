@@ -47,9 +47,7 @@ def turned(qtbot: QtBot, folder: Path) -> tuple[MainWindow, FakeEngine, ChecksPa
 
 
 def click(qtbot: QtBot, page: ChecksPage, row: int) -> None:
-    item = page.table.item(row, 3)
-    assert item is not None
-    where = page.table.visualItemRect(item).center()
+    where = page.table.visualRect(page.table.model().index(row, 3)).center()
     qtbot.mouseClick(page.table.viewport(), LEFT, pos=where)
 
 
@@ -62,13 +60,11 @@ def test_all_checks_are_listed_what_is_wrong_first(
     results = (PASSED, NONE, NOTE, FAULT)
     window.receive(RunChecked(number=1, results=results))
     assert page.words.text().startswith("Faults: 1; notes: 1; passed: 1; not applicab")
-    signs = [page.table.item(row, 0) for row in range(page.table.rowCount())]
-    assert [sign.text() for sign in signs if sign is not None] == [
+    model = page.table.model()
+    assert [model.index(row, 0).data() for row in range(model.rowCount())] == [
         *("✗ fault", "! note", "✓ passed", "– not applicable"),
     ]
-    evidence = page.table.item(0, 3)
-    assert evidence is not None
-    assert evidence.text() == "Row 2 reads key 4.\nMask it."
+    assert model.index(0, 3).data() == "Row 2 reads key 4.\nMask it."
     window.session.set(step=2)
     assert len(engine.of(CheckRun)) == 1  # the same run
 
@@ -111,10 +107,13 @@ def test_a_refusal_is_said(qtbot: QtBot, tmp_path: Path) -> None:
     assert not page.table.isVisible()
 
 
-def test_evidence_of_several_lines_is_whole(qtbot: QtBot, tmp_path: Path) -> None:
+@pytest.mark.parametrize("width", [969, 1130, 1280])
+def test_evidence_of_several_lines_is_whole(
+    qtbot: QtBot, tmp_path: Path, width: int
+) -> None:
     """Some just fit into a line until there is a scroll bar."""
     window, _engine, page = turned(qtbot, tmp_path)
-    window.resize(1280, 800)
+    window.resize(width, 800)
     window.show()
     QApplication.processEvents()
     results = [PASSED._replace(what="i" * 3 * n + " end.") for n in range(10, 90)]
@@ -122,6 +121,6 @@ def test_evidence_of_several_lines_is_whole(qtbot: QtBot, tmp_path: Path) -> Non
     QApplication.processEvents()
     table = page.table
     assert table.verticalScrollBar().isVisible()
-    rows = range(table.rowCount())
+    rows = range(table.model().rowCount())
     assert len({table.rowHeight(row) for row in rows}) > 1
     assert [x for x in rows if table.rowHeight(x) < table.sizeHintForRow(x)] == []

@@ -20,7 +20,8 @@ from visformer.session.state import State
 from visformer.ui.look.theme import set_motion
 from visformer.ui.views.computation.computation import ComputationView
 from visformer.ui.widgets.heatmap import HeatMap
-from visformer.ui.widgets.number_table import NumberTable, TitleHeader
+from visformer.ui.widgets.number_table import NumberTable
+from visformer.ui.widgets.table_view import TitleHeader
 from visformer.values.facts import Kind
 
 CHECKPOINT, TRACE = traced()

@@ -19,6 +19,7 @@ from visformer.pictures.selection import Form
 from visformer.ui.bars.strips import TokenStrip
 from visformer.ui.views.attention.attention import AttentionView
 from visformer.ui.widgets.plain_label import show_raw
+from visformer.ui.widgets.table_view import Role
 from visformer.ui.window.window import MainWindow
 from visformer.values.trace import Trace
 
@@ -128,8 +129,8 @@ def test_a_chip_says_its_raw_piece_and_its_id(window: MainWindow) -> None:
     ids = window.session.state.visible
     assert ids is not None
     assert row.words(3).startswith(f"piece ▁ti, id {ids.source_ids[3]}, weight 0.")
-    table = window.candidates
-    assert table._cell(0, 1, 3).startswith("piece ▁t2, id ")  # type: ignore[attr-defined]
+    index = window.candidates.table.model().index(0, 1)
+    assert index.data(Role.ToolTipRole).startswith("piece ▁t2, id ")
 
 
 def test_copied_tokens_are_raw(window: MainWindow) -> None:

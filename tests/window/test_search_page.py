@@ -101,8 +101,8 @@ def test_the_tree_and_the_list_are_of_the_search(
     tree = page.canvas.tree
     assert tree is not None
     assert page.main_picture() is page.area
-    assert len(page.list.lines) == len(tree.search.finished)
-    assert page.list.lines[0].text == tree.search.texts[0] or len(page.list.lines) > 1
+    assert len(page.list.items) == len(tree.search.finished)
+    assert page.list.items[0].text == tree.search.texts[0] or len(page.list.items) > 1
     ids = [step.id for step in page.session.state.trace.steps]  # type: ignore[union-attr]
     assert [node.id for node in page.canvas.own] == ids[: len(page.canvas.own)]
     assert len(page.canvas.own) > 2
@@ -165,9 +165,9 @@ def test_a_hypothesis_of_the_list_is_run(
     page: SearchPage, engine: Engine, qtbot: QtBot
 ) -> None:
     found(page, engine)
-    line = page.list.lines[-1]
+    line = page.list.items[-1]
     page.list.setFocus()
-    page.list.setCurrentIndex(page.list.model().index(len(page.list.lines) - 1, 0))
+    page.list.setCurrentIndex(page.list.model().index(len(page.list.items) - 1, 0))
     qtbot.keyClick(page.list, Qt.Key.Key_Return)
     search = page.found_search()
     assert search is not None

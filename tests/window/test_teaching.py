@@ -24,7 +24,7 @@ from visformer.session.state import Session
 from visformer.ui.bars.chip_painter import TINTS, WIDEST, ChipPainter, look_of
 from visformer.ui.bars.strips import TokenStrip, chip_words
 from visformer.ui.widgets.export import CSV
-from visformer.ui.widgets.number_table import Role
+from visformer.ui.widgets.table_view import Role
 from visformer.values.trace import Trace
 from visformer.words import probability
 
@@ -53,7 +53,7 @@ def test_the_mode_and_its_score_are_in_sight(taught: tuple[Pair, Trace]) -> None
     window.session.set(step=2)
     panel = window.candidates
     own = next(row for row, found in enumerate(panel.rows) if found.chosen)
-    tip = panel._cell(own, 1, Role.ToolTipRole)
+    tip = panel.table.model().index(own, 1).data(Role.ToolTipRole)
     assert isinstance(tip, str)
     assert "fed: “w” 0.0300; the model would say: “t1”" in tip
 

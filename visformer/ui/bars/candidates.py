@@ -1,10 +1,10 @@
 """The next token: the best as bars, all on demand; a click or a typed token forces."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from PySide6.QtCore import (
-    QEvent,
     QModelIndex,
     QPoint,
     QRect,
@@ -16,8 +16,6 @@ from PySide6.QtCore import (
 from PySide6.QtGui import (
     QColor,
     QFont,
-    QFontMetrics,
-    QKeyEvent,
     QLinearGradient,
     QMouseEvent,
     QPainter,
@@ -27,7 +25,6 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import (
     QButtonGroup,
     QHBoxLayout,
-    QHeaderView,
     QLineEdit,
     QSizePolicy,
     QTableView,
@@ -73,19 +70,24 @@ from visformer.ui.look.theme import (
 )
 from visformer.ui.widgets.controls import tool_button, word_button
 from visformer.ui.widgets.export import Export
-from visformer.ui.widgets.number_table import Index, Role, TableModel
 from visformer.ui.widgets.plain_label import (
     RoleLabel,
-    cut_to_room,
     plain_label,
     plain_tip,
     write_in,
     written,
 )
+from visformer.ui.widgets.table_view import (
+    RIGHT,
+    CellBar,
+    Index,
+    Role,
+    TableColumn,
+    TableView,
+)
 from visformer.ui.window.large import CHOOSES
 from visformer.values.step import CANDIDATES
 
-COLUMNS = 3
 LOWER_LINES = 2  # the least height of the words below the rows, in lines of text
 
 
@@ -113,18 +115,10 @@ class CandidatesPanel(Dressed, QWidget):
         self._there = True  # there is a distribution
         self.folded = False
         self._fixed = False  # no row can be chosen: no model is behind the run
-        self.table = CandidateBars()
-        self._model = TableModel(self.table, self._cell, self._name)
-        self._model.reset(0, COLUMNS)  # Qt arranges only columns that are there
-        self.table.setModel(self._model)
-        self.table.setAccessibleName(_("Next token: candidates, best first"))
-        self.table.selectionModel().currentRowChanged.connect(
-            lambda _now, _before: self.table.viewport().update()
-        )
-        self.export = Export(self.table, self._numbers)
+        self.table = CandidateBars(self._tip)
+        self.export = self.table.export = Export(self.table, self._numbers)
         self.table.setProperty(CHOOSES, True)
-        self.table.clicked.connect(self._choose)
-        self.table.entered_row.connect(self._choose)
+        self.table.picked.connect(self._choose)
         self.others = tool_button("", self.unfolded)
         self.others.setCheckable(True)
         self.others.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
@@ -170,7 +164,6 @@ class CandidatesPanel(Dressed, QWidget):
         self._title.setFont(theme.sized(self.font(), 1, bold=True))
         for label in (self.summary, self._kept):
             label.setFont(theme.sized(self.font(), theme.CAPTION))
-        self.table.fit(self.rows, whole=self.others.isChecked())
         self._dress_others()
 
     def _dress_others(self) -> None:
@@ -252,14 +245,7 @@ class CandidatesPanel(Dressed, QWidget):
         if rows == self.rows:
             return
         self.rows = rows
-        self._model.reset(len(rows), COLUMNS)
-        self.table.fit(rows, whole=whole)
-        if whole:  # its scroll bar has to know of the rows before one is gone to
-            self.table.updateGeometries()
-        chosen = chosen_place(rows)
-        self.table.setCurrentIndex(
-            self._model.index(chosen, 0) if chosen is not None else QModelIndex()
-        )
+        self.table.draw(rows, whole=whole)
 
     def _look_for(self, text: str) -> None:
         self._fill()
@@ -271,45 +257,29 @@ class CandidatesPanel(Dressed, QWidget):
 
     def _choose_first(self) -> None:
         if self.rows and self.field.text().strip():
-            self._choose(self._model.index(0, 0))
+            self._choose(self.rows[0])
 
-    def _choose(self, index: Index) -> None:
-        row = self.rows[index.row()]
+    def _choose(self, row: CandidateRow) -> None:
         if not row.chosen and not self._fixed:
             self.field.clear()
             self.chosen.emit(row.id)
 
-    def _name(self, section: int, orientation: Qt.Orientation, role: int) -> object:
-        across = orientation == Qt.Orientation.Horizontal
-        titles = _("rank"), _("token"), _("probability")
-        return titles[section] if across and role == Role.DisplayRole else None
-
-    def _cell(self, row: int, column: int, role: int) -> object:
-        candidate = self.rows[row]
-        p = candidate.probability
-        if role == Role.DisplayRole:
-            cells = (str(candidate.rank), candidate.token, words.probability(p))
-            return cells[column]
-        if role == Role.ToolTipRole:
-            piece = raw_label(candidate.token)
-            fields: dict[str, object] = {"piece": piece, "id": candidate.id}
-            fields["probability"] = words.number(p, 9)
-            if candidate.chosen:
-                choice = self.shown.choice
-                tip = _(
-                    "piece {piece}, id {id}, probability {probability}; {choice}",
-                    choice=choice,
-                    **fields,
-                )
-                return plain_tip(tip)
-            if self._fixed:
-                return _("piece {piece}, id {id}, probability {probability}", **fields)
+    def _tip(self, row: CandidateRow) -> str:
+        fields: dict[str, object] = {"piece": raw_label(row.token), "id": row.id}
+        fields["probability"] = words.number(row.probability, 9)
+        if row.chosen:
             return _(
-                "piece {piece}, id {id}, probability {probability}; click to choose it "
-                "instead",
+                "piece {piece}, id {id}, probability {probability}; {choice}",
+                choice=self.shown.choice,
                 **fields,
             )
-        return None
+        if self._fixed:
+            return _("piece {piece}, id {id}, probability {probability}", **fields)
+        return _(
+            "piece {piece}, id {id}, probability {probability}; click to choose it "
+            "instead",
+            **fields,
+        )
 
 
 def _keep_room(part: QWidget, kept: bool) -> None:
@@ -322,60 +292,71 @@ def _keep_room(part: QWidget, kept: bool) -> None:
 
 LEAST_TOKEN = 8  # characters of a token, before its rank is left out
 FEWEST = 4  # rows that what is below the table does not take
-ROW = 1.45  # height of a row, in lines of text
 STRONG, WEAK = 0.42, 0.2  # opacity of the chosen row's bar, and of the others'
-LEFT, RIGHT = (
-    side.value | Qt.AlignmentFlag.AlignVCenter.value
-    for side in (Qt.AlignmentFlag.AlignLeft, Qt.AlignmentFlag.AlignRight)
-)
 
 
-class CandidateBars(QTableView):
-    """Paints its rows itself; Enter chooses one."""
+class CandidateBars(TableView):
+    """Shows candidates, over each row's bar its texts; a click or Enter picks one."""
 
-    entered_row = Signal(object)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.chosen_font = QFont(self.font())
-        self._rows: Sequence[CandidateRow] = ()
-        self._hint = ""
+    def __init__(self, tip: Callable[[CandidateRow], str]) -> None:
+        """``tip`` gives the tip of a row."""
+        self._tip, self._hint = tip, ""
         self._places = BEST  # rows that there is room for, also while there are none
-        self._fitted: tuple[object, ...] = ()  # what rows and columns were sized for
+        self._whole = False  # the rows may be so many that they are scrolled
         self.yields = False  # what is below it comes first where there is little room
-        self.setSelectionBehavior(QTableView.SelectionBehavior.SelectRows)
+        name, columns = _("Next token: candidates, best first"), self._columns("00")
+        super().__init__(name, columns, least=3, high=1.45)
         self.setSelectionMode(QTableView.SelectionMode.NoSelection)
         self.setShowGrid(False)
         self.setFrameShape(QTableView.Shape.NoFrame)
-        self.setTabKeyNavigation(False)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.horizontalHeader().hide()
-        self.verticalHeader().hide()
-        self.verticalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
-        self.verticalHeader().setMinimumSectionSize(1)
         self.horizontalHeader().setMinimumSectionSize(1)
-        self.horizontalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
 
-    def fit(self, rows: Sequence[CandidateRow], *, whole: bool) -> None:
-        """Size rows and columns; asking Qt to would measure every cell each step.
+    def draw(self, rows: Sequence[CandidateRow], *, whole: bool) -> None:
+        """List these rows, and go to the one that is chosen."""
+        most = max([len(rows), *(row.rank for row in rows[:CANDIDATES])])
+        self._whole, self._places = whole, len(rows) or self._places
+        self.fill(rows, self._columns("0" * max(2, len(str(most)))))
+        if whole:  # its scroll bar has to know of the rows before one is gone to
+            self.updateGeometries()
+        chosen = chosen_place(rows)
+        at = QModelIndex() if chosen is None else self.model().index(chosen, 0)
+        self.setCurrentIndex(at)
 
-        ``whole``: the rows may be so many that they are scrolled. Where there are none,
-        the room of the last ones stays: the first step moves nothing.
-        """
-        self._rows = rows
-        self._places = len(rows) or self._places
-        self.chosen_font = theme.sized(self.font(), 1, bold=True)
-        needs = self._places, whole, self.chosen_font, self._widest()
-        if needs == self._fitted:
-            return
-        self._fitted = needs
-        height = round(ROW * QFontMetrics(self.chosen_font).height())
-        self.verticalHeader().setDefaultSectionSize(height)
-        high = self._places * height
-        self.setMinimumHeight(min(3 * height, high))
-        self.setMaximumHeight(high if not whole else 1 << 20)
-        self.updateGeometry()
-        self._fit_columns()
+    def _columns(self, digits: str) -> tuple[TableColumn, ...]:
+        looks: dict[Role, Callable[[CandidateRow], object]]
+        looks = {Role.FontRole: self._font}
+        faint = {**looks, Role.ForegroundRole: self._faint}
+        of_row: dict[str, Any] = {"tip": self._tip, "bar": self._bar}
+        numbers = {**of_row, "side": RIGHT}
+        p = ("0.0e−00",)
+        return (
+            TableColumn(_("rank"), _rank, (digits,), looks=faint, **numbers),
+            TableColumn(_("token"), _token, looks=looks, **of_row),
+            TableColumn(_("probability"), _probability, p, looks=looks, **numbers),
+        )
+
+    def _bar(self, row: CandidateRow) -> CellBar:
+        colour = self.palette().color(QPalette.ColorRole.Highlight)
+        colour.setAlphaF(STRONG if row.chosen else WEAK)
+        share = 0.0 if math.isnan(row.probability) else row.probability
+        return CellBar(share, colour, is_across=True)
+
+    def _font(self, row: CandidateRow) -> QFont | None:
+        return sized(self.font(), 1, bold=True) if row.chosen else None
+
+    def _faint(self, _row: CandidateRow) -> QColor:
+        return self.palette().color(QPalette.ColorRole.PlaceholderText)
+
+    def frame(self, index: Index) -> bool:
+        """Tell whether a row is framed: it is chosen, or the keyboard is at it."""
+        focused = self.hasFocus() and index.row() == self.currentIndex().row()
+        return focused or self.items[index.row()].chosen
+
+    def currentChanged(self, now: Index, before: Index) -> None:
+        super().currentChanged(now, before)
+        self.viewport().update()  # the frame is around the whole row
 
     def hint(self, words: str) -> None:
         """Say in place of the rows why there are none."""
@@ -384,102 +365,42 @@ class CandidateBars(QTableView):
             self.setAccessibleDescription(words)
             self.viewport().update()
 
-    def _widest(self) -> str:
-        """Return digits as many as the longest rank has."""
-        most = max([len(self._rows), *(row.rank for row in self._rows[:CANDIDATES])])
-        return "0" * max(2, len(str(most)))
-
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Paint row by row, over each bar its texts; a delegate takes several times."""
-        painter, palette = QPainter(self.viewport()), self.palette()
-        if not self._rows:
-            self._paint_hint(painter)
-            return
-        accent = palette.color(QPalette.ColorRole.Highlight)
-        bar, whole = QColor(accent), self.viewport().width()
-        focused = self.currentIndex().row() if self.hasFocus() else -1
-        high = self.verticalHeader().defaultSectionSize()
-        top, bottom = (
-            self.rowAt(y) for y in (event.rect().top(), event.rect().bottom())
-        )
-        last = len(self._rows) - 1 if bottom < 0 else bottom
-        fonts = self.font(), self.chosen_font
-        columns = self._rooms()
-        for index in range(top, last + 1) if top >= 0 else ():
-            row, top = self._rows[index], self.rowViewportPosition(index)
-            if not math.isnan(row.probability):
-                bar.setAlphaF(STRONG if row.chosen else WEAK)
-                length = round(whole * row.probability)
-                painter.fillRect(QRect(0, top + 1, length, high - 2), bar)
-            painter.setFont(fonts[row.chosen])
-            for (left, wide, side, ink), text in zip(columns, _texts(row), strict=True):
-                painter.setPen(ink)
-                if side == LEFT:  # the others' columns are made for what is in them
-                    text = cut_to_room(text, painter.fontMetrics(), wide)
-                if wide > 0:
-                    painter.drawText(QRect(left, top, wide, high), side, text)
-            if row.chosen or index == focused:
-                painter.setPen(accent)
-                painter.drawRect(QRect(0, top, whole - 1, high - 1))
+        """Paint the rows, or the hint where there are none."""
+        super().paintEvent(event)
+        if not self.items:
+            painter, edge = QPainter(self.viewport()), gap(self)
+            room = self.viewport().rect().adjusted(edge, edge, -edge, -edge)
+            painter.setPen(self.palette().color(QPalette.ColorRole.PlaceholderText))
+            painter.drawText(room, Qt.TextFlag.TextWordWrap, self._hint)
 
-    def _paint_hint(self, painter: QPainter) -> None:
-        edge = theme.gap(self)
-        room = self.viewport().rect().adjusted(edge, edge, -edge, -edge)
-        painter.setPen(self.palette().color(QPalette.ColorRole.PlaceholderText))
-        painter.drawText(room, Qt.TextFlag.TextWordWrap, self._hint)
+    def _fit(self) -> None:
+        """Leave the ranks out where tokens have little room: rows stand in order."""
+        super()._fit()
+        self.setMaximumHeight(1 << 20 if self._whole else self._height(self._places))
+        taken = sum(self._wide((*column.room,), 1.5) for column in self.columns)
+        least = LEAST_TOKEN * letter_width(self.fontMetrics())
+        self.setColumnHidden(0, self.viewport().width() - taken < least)
 
-    def _rooms(self) -> list[tuple[int, int, int, QColor]]:
-        palette, edge, rooms = self.palette(), theme.gap(self), []
-        faint = palette.color(QPalette.ColorRole.PlaceholderText)
-        text = palette.color(QPalette.ColorRole.Text)
-        for column, ink in enumerate((faint, text, text)):
-            left, wide = self.columnViewportPosition(column), self.columnWidth(column)
-            start = left + (edge // 2 if column else edge)
-            room = left + wide - edge // 2 - start if wide > 1 else 0
-            rooms.append((start, room, LEFT if column == 1 else RIGHT, ink))
-        return rooms
-
-    def _fit_columns(self) -> None:
-        if self.model() is None:
-            return
-        metrics, room = QFontMetrics(self.chosen_font), self.viewport().width()
-        rank = metrics.horizontalAdvance(self._widest()) + 2 * theme.gap(self)
-        value = metrics.horizontalAdvance("0.0e−00") + theme.gap(self)
-        narrow = room - rank - value < LEAST_TOKEN * letter_width(metrics)
-        rank = 1 if narrow else rank  # the rows stand in the order of the ranks
-        for column, width in enumerate((rank, max(1, room - rank - value), value)):
-            self.setColumnWidth(column, width)
-
-    def resizeEvent(self, event: QEvent) -> None:
-        super().resizeEvent(event)  # type: ignore[arg-type]
-        self._fit_columns()
-
-    def sizeHint(self) -> QSize:
-        high = min(self.maximumHeight(), 10_000)
-        if self.yields:
-            high = min(high, FEWEST * self.verticalHeader().defaultSectionSize())
-        return QSize(super().sizeHint().width(), high)
+    def _fitting(self) -> int:
+        return FEWEST if self.yields else min(self._places, 400)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         """Leave the right button to the menu: it chooses no row."""
         if event.button() == Qt.MouseButton.LeftButton:
             super().mousePressEvent(event)
 
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Enter chooses; the window's keys (Space, arrows sideways) are left to it."""
-        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
-            self.entered_row.emit(self.currentIndex())
-        elif event.key() in (Qt.Key.Key_Up, Qt.Key.Key_Down):
-            super().keyPressEvent(event)
-        else:
-            event.ignore()
+
+def _rank(row: CandidateRow) -> str:
+    return str(row.rank) if row.rank else ""
 
 
-def _texts(row: CandidateRow) -> tuple[str, str, str]:
-    (token,) = written((row.token,))
-    if not row.rank:
-        return "", token, ""
-    return str(row.rank), token, words.probability(row.probability)
+def _token(row: CandidateRow) -> str:
+    return written((row.token,))[0]
+
+
+def _probability(row: CandidateRow) -> str:
+    return words.probability(row.probability) if row.rank else ""
 
 
 class TeachingPanel(Dressed, QWidget):

@@ -1,8 +1,7 @@
 """The Checks page: what every check says of the run on screen, and of its model."""
 
-from PySide6.QtCore import QEvent, Qt, Signal
-from PySide6.QtGui import QFont, QKeyEvent, QResizeEvent
-from PySide6.QtWidgets import QHeaderView, QTableWidget, QTableWidgetItem
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QFont
 
 from visformer.language import N_, _
 from visformer.pictures.output import NOT_RUN
@@ -10,15 +9,16 @@ from visformer.pictures.words.about import CheckRow, check_rows, checks_words
 from visformer.session.side_requests import known_checks, look_at
 from visformer.session.state import Session, State
 from visformer.ui.layout import LeastColumn, fill
-from visformer.ui.look.theme import Dressed
 from visformer.ui.views.view import View
-from visformer.ui.widgets.plain_label import paragraph, plain_tip
+from visformer.ui.widgets.plain_label import paragraph
+from visformer.ui.widgets.table_view import Role, TableColumn, TableView
 from visformer.ui.window.large import present_whole
-from visformer.values.finding import ChecksAsked
+from visformer.values.finding import VERDICTS, ChecksAsked
 
 TITLES = N_("Verdict"), N_("Check"), N_("Where"), N_("Evidence, and what to do")
-SHARES = 0.11, 0.22, 0.22  # of the width; the last column has the rest
-WHERE, LEAST_LINES = 2, 8
+VERDICT, WHERE = 0, 2  # columns
+LEAST = 5  # rows in sight
+TOP = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignTop
 
 
 class ChecksPage(View):
@@ -29,7 +29,17 @@ class ChecksPage(View):
     def __init__(self, session: Session) -> None:
         super().__init__(session)
         self.words = paragraph(_("what the checks have found"))
-        self.table = self.main = CheckTable(_("all checks, what is wrong first"))
+        self.table = self.main = TableView(
+            _("all checks, what is wrong first"),
+            [*map(self._column, range(len(TITLES)))],
+            least=LEAST,
+        )
+        self.table.setWordWrap(True)
+        header = self.table.horizontalHeader()
+        header.setDefaultAlignment(TOP)
+        # not while Qt still stretches columns: it measures what is in sight then
+        later = Qt.ConnectionType.QueuedConnection
+        header.sectionResized.connect(self.table.resizeRowsToContents, later)
         self.table.picked.connect(self._look)
         present_whole(self.table)
         fill(LeastColumn(self), self.words, (self.table, 1))
@@ -44,10 +54,29 @@ class ChecksPage(View):
         findings = () if about is None else about.findings
         rows = check_rows(results, findings)
         if self._changed("rows", rows):
-            self.table.draw(rows)
+            self.table.fill(rows)
+            self.table.resizeRowsToContents()
         self.table.setVisible(bool(rows))
         said = checks_words(rows) if results else self._missing(known)
         self.words.setText(said)
+
+    def _column(self, at: int) -> TableColumn:
+        """Return a column: faults are bold, places that can be gone to underlined."""
+
+        def font(row: CheckRow) -> QFont:
+            shown = QFont(self.table.font())
+            shown.setBold(row.verdict == "fault")
+            shown.setUnderline(at == WHERE and row.at is not None)
+            return shown
+
+        signs = [f"✗ {_(word)}" for word in VERDICTS.values()]
+        room = {VERDICT: signs, WHERE: ("0" * 22,)}.get(at, ())
+        return TableColumn(
+            *(_(TITLES[at]), lambda row: row.words[at], room),
+            tip=lambda row: "" if row.at is None else _("Click to see it."),
+            side=TOP,
+            looks={Role.FontRole: font},
+        )
 
     def _missing(self, known: ChecksAsked | None) -> str:
         """Say why no check was made."""
@@ -65,82 +94,3 @@ class ChecksPage(View):
     def _look(self, row: CheckRow) -> None:
         if row.at is not None:
             self.session.go(look_at(self.session.state, row.id, row.at))
-
-
-class CheckTable(Dressed, QTableWidget):
-    """A row for each check, as high as its words need."""
-
-    picked = Signal(object)  # a CheckRow
-
-    def __init__(self, name: str) -> None:
-        super().__init__(0, len(TITLES))
-        self.rows: tuple[CheckRow, ...] = ()
-        self.setAccessibleName(name)
-        self.setHorizontalHeaderLabels([_(title) for title in TITLES])
-        self.verticalHeader().hide()
-        self.setTabKeyNavigation(False)
-        self.setEditTriggers(QTableWidget.EditTrigger.NoEditTriggers)
-        self.setSelectionBehavior(QTableWidget.SelectionBehavior.SelectRows)
-        self.setSelectionMode(QTableWidget.SelectionMode.SingleSelection)
-        self.setVerticalScrollMode(QTableWidget.ScrollMode.ScrollPerPixel)
-        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        across = self.horizontalHeader()
-        across.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
-        across.setDefaultAlignment(
-            Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
-        )
-        self.cellClicked.connect(lambda row, _column: self.picked.emit(self.rows[row]))
-        self.dress()
-
-    def draw(self, rows: tuple[CheckRow, ...]) -> None:
-        """Write these rows: faults are bold, places that can be gone to underlined."""
-        self.rows = rows
-        self.setRowCount(len(rows))
-        for at, row in enumerate(rows):
-            for column, text in enumerate(row.words):
-                item = QTableWidgetItem(text)
-                item.setTextAlignment(
-                    Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignTop
-                )
-                font = QFont(self.font())
-                font.setBold(row.verdict == "fault")
-                if row.at is not None:
-                    font.setUnderline(column == WHERE)
-                    item.setToolTip(plain_tip(_("Click to see it.")))
-                item.setFont(font)
-                self.setItem(at, column, item)
-        self._dress()
-
-    def _dress(self) -> None:
-        self.setMinimumHeight(LEAST_LINES * self.fontMetrics().lineSpacing())
-        room = self.viewport().width()
-        widths = [round(share * room) for share in SHARES]
-        # a last column that Qt stretches gets its width after rows have their heights
-        for column, width in enumerate((*widths, room - sum(widths))):
-            self.setColumnWidth(column, width)
-        self.resizeRowsToContents()
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        self._dress()
-
-    def event(self, event: QEvent) -> bool:
-        """Take Up and Down before the window goes to another layer by them."""
-        taken = event.type() == QEvent.Type.ShortcutOverride
-        if taken and isinstance(event, QKeyEvent) and event.key() in _MOVES:
-            event.accept()
-            return True
-        return super().event(event)
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Go to the place of the current row; other keys are the window's."""
-        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
-            if self.currentRow() >= 0:
-                self.picked.emit(self.rows[self.currentRow()])
-        elif event.key() in _MOVES:
-            super().keyPressEvent(event)
-        else:
-            event.ignore()
-
-
-_MOVES = Qt.Key.Key_Up, Qt.Key.Key_Down

@@ -22,7 +22,7 @@ from visformer.ui.views.view import View
 from visformer.ui.widgets.controls import chooser, titled, word_button
 from visformer.ui.widgets.export import Export
 from visformer.ui.widgets.plain_label import paragraph
-from visformer.ui.widgets.sorted_table import ItemColumn, SortedTable, number_column
+from visformer.ui.widgets.table_view import TableColumn, TableView, number_column
 from visformer.ui.window.change_offers import asked_pairs
 from visformer.ui.window.large import CHOOSES, present_whole
 from visformer.ui.window.window_parts import WindowParts
@@ -32,35 +32,41 @@ from visformer.words import KIND_NAMES
 
 SYMBOLS = "o", "s", "t1"  # of the kinds, which have a colour each, too
 SIZE, CHOSEN = 0.6, 1.1  # of a point, in lines of text
-PLOT_LINES, HEAD_LINES, EXAMPLE_LINES = 16, 8, 6  # least heights, in lines of text
+PLOT_LINES = 16  # the plot's least height, in lines of text
+HEADS, EXAMPLES = 4, 3  # rows that are always in sight
 AT_FIRST = "confidence", "importance"
 MEASURE_COLUMNS = 2, 3  # of the table of heads
 
 
-def _columns(x: str, y: str) -> tuple[ItemColumn, ...]:
+def _columns(x: str, y: str) -> tuple[TableColumn, ...]:
     """Return those of the table of heads: with both measures that are shown."""
     axes = (
-        number_column(MEASURES[name].title, attrgetter(axis), 4, MEASURES[name].tip, 9)
+        number_column(
+            _(MEASURES[name].title), attrgetter(axis), 4, _(MEASURES[name].tip)
+        )
         for axis, name in (("x", x), ("y", y))
     )
+    kinds = [*map(_, KIND_NAMES.values())]
     return (
-        ItemColumn(
-            *(N_("Kind"), 6, lambda one: _(KIND_NAMES[one.kind])),
+        TableColumn(
+            *(_("Kind"), lambda one: _(KIND_NAMES[one.kind]), kinds),
             lambda one: KINDS.index(one.kind),
         ),
-        ItemColumn(N_("Head"), 3.2, lambda one: one.name, lambda one: one.place[1:]),
+        TableColumn(
+            _("Head"), attrgetter("name"), ("L10 H10",), lambda one: one.place[1:]
+        ),
         *axes,
-        ItemColumn(N_("Role"), 0, lambda one: one.roles, lambda one: one.roles),
+        TableColumn(_("Role"), attrgetter("roles"), key=attrgetter("roles")),
     )
 
 
-EXAMPLE_COLUMNS = (
-    number_column(N_("Line"), lambda one: one.pair.line, 0),
-    number_column(N_("Measure"), attrgetter("value"), 4),
-    ItemColumn(
-        *(N_("Source"), 0, lambda one: one.pair.source), lambda one: one.pair.source
-    ),
-)
+def _example_columns() -> tuple[TableColumn, ...]:
+    source = attrgetter("pair.source")
+    return (
+        number_column(_("Line"), attrgetter("pair.line"), 0),
+        number_column(_("Measure"), attrgetter("value"), 4),
+        TableColumn(_("Source"), source, key=source),
+    )
 
 
 class HeadsPage(Dressed, View):
@@ -85,22 +91,21 @@ class HeadsPage(Dressed, View):
         self.words = paragraph(_("what is measured"))
         self.plot = HeadsPlot()
         self.plot.picked.connect(self._look)
-        self.heads = SortedTable(
-            _("heads"), _columns(*AT_FIRST), MEASURE_COLUMNS[1], least=HEAD_LINES
-        )
+        columns, by = _columns(*AT_FIRST), MEASURE_COLUMNS[1]
+        self.heads = TableView(_("heads"), columns, by=by, least=HEADS, high=1.6)
         self.heads.chosen.connect(self._look)
         self.heads.opened.connect(lambda _one: session.set(tab="attention"))
         self.head = paragraph(_("the head that is looked at"))
         self.caption = paragraph(_("which sentences are listed"))
-        self.examples = SortedTable(
-            _("sentences of the head"), EXAMPLE_COLUMNS, 1, least=EXAMPLE_LINES
-        )
+        columns, named = _example_columns(), _("sentences of the head")
+        self.examples = TableView(named, columns, by=1, least=EXAMPLES, high=1.6)
         self.examples.opened.connect(self._open)
         side = QWidget()
         parts = (self.heads, 3), self.head, self.caption, (self.examples, 2)
         fill(LeastColumn(side), *parts)
         self._found = TurningRow((self.plot, 1), (side, 1))
-        present_whole(self._found)
+        for part in (self._found, self.heads, self.examples):
+            present_whole(part)
         boxes = [
             part for pair in zip(self._named, self.axes, strict=True) for part in pair
         ]
@@ -142,14 +147,14 @@ class HeadsPage(Dressed, View):
         chosen = next((one for one in every if one.place == place), None)
         self.plot.draw(found, every, (x, y), chosen)
         if self._changed("table", found, x, y):
-            self.heads.draw(every, _columns(x, y))
+            self.heads.fill(every, _columns(x, y))
         self.heads.select(chosen)
         for part in (self.head, self.caption, self.examples):
             part.setVisible(chosen is not None)
         if chosen is None or not self._changed("examples", found, y, place):
             return
         self.head.setText(corpus.head_line(found, *place))
-        self.examples.draw(found.examples(y, *place))
+        self.examples.fill(found.examples(y, *place))
         self.caption.setText(
             _(
                 "Sentences with its largest and smallest “{measure}”: a double click "

@@ -1,5 +1,6 @@
 """The Sentences page: pairs of a file, their tokens tinted by the model's losses."""
 
+from collections.abc import Callable
 from operator import attrgetter
 
 from PySide6.QtCore import QRect, Qt
@@ -7,9 +8,7 @@ from PySide6.QtGui import QColor, QPainter, QPalette
 from PySide6.QtWidgets import (
     QHBoxLayout,
     QStyle,
-    QStyledItemDelegate,
     QStyleOptionViewItem,
-    QTableView,
     QWidget,
 )
 
@@ -22,53 +21,64 @@ from visformer.ui.layout import LeastColumn, fill
 from visformer.ui.look.theme import loss_colour
 from visformer.ui.views.view import View
 from visformer.ui.widgets.controls import chooser, word_button
-from visformer.ui.widgets.number_table import Index
 from visformer.ui.widgets.plain_label import paragraph
-from visformer.ui.widgets.sorted_table import (
-    ITEM,
-    ItemColumn,
-    SortedTable,
+from visformer.ui.widgets.table_view import (
+    BarDelegate,
+    Index,
+    TableColumn,
+    TableView,
     number_column,
 )
 from visformer.ui.window.change_offers import asked_pairs
+from visformer.ui.window.large import present_whole
 from visformer.ui.window.window_parts import WindowParts
 from visformer.values.pieces import begins_word, marks_of, plain
 from visformer.values.scanned import ScannedPair
 
 
-def _number(title: str, name: str, digits: int = 2, tip: str = "") -> ItemColumn:
-    return number_column(title, attrgetter(name), digits, tip)
+def _columns() -> tuple[TableColumn, ...]:
+    def number(title: str, name: str, digits: int = 2, about: str = "") -> TableColumn:
+        return number_column(title, attrgetter(name), digits, about)
+
+    def words(title: str, text: Callable[[ScannedPair], str]) -> TableColumn:
+        return TableColumn(title, text, key=text)
+
+    return (
+        number(_("Line"), "line", 0),
+        words(_("Source"), attrgetter("source")),
+        words(_("Reference"), _target),
+        number(
+            *(_("Fault"), "fault", 2),
+            _(
+                "The largest of the root mean square of the losses, the loss of the "
+                "end, in nats, and how many tokens repeat"
+            ),
+        ),
+        number(_("Worst"), "worst", 2, _("The largest loss of a token, in nats")),
+        number(_("Mean"), "mean", 2, _("The mean loss of a token, in nats")),
+        number(
+            _("Length"), "length_ratio", 2, _("Target tokens for each source token")
+        ),
+        number(
+            *(_("Coverage"), "coverage", 2),
+            _(
+                "How much attention the source tokens get, 0 to 1: the geometric mean "
+                "of what each gets in all, at most 1"
+            ),
+        ),
+        number(
+            *(_("Repeats"), "stuck", 0),
+            _("How many tokens repeat those directly before them"),
+        ),
+        TableColumn(
+            *(_("Kind"), attrgetter("kind_words"), ("0" * 18,)),
+            lambda one: one.kind or "",
+        ),
+    )
 
 
-COLUMNS = (
-    _number(N_("Line"), "line", 0),
-    ItemColumn(N_("Source"), 0, lambda one: one.source, lambda one: one.source),
-    ItemColumn(N_("Reference"), 0, lambda one: _target(one), lambda one: _target(one)),
-    _number(
-        *(N_("Fault"), "fault", 2),
-        N_(
-            "The largest of the root mean square of the losses, the loss of the end, "
-            "in nats, and how many tokens repeat"
-        ),
-    ),
-    _number(N_("Worst"), "worst", 2, N_("The largest loss of a token, in nats")),
-    _number(N_("Mean"), "mean", 2, N_("The mean loss of a token, in nats")),
-    _number(N_("Length"), "length_ratio", 2, N_("Target tokens for each source token")),
-    _number(
-        *(N_("Coverage"), "coverage", 2),
-        N_(
-            "How much attention the source tokens get, 0 to 1: the geometric mean of "
-            "what each gets in all, at most 1"
-        ),
-    ),
-    _number(
-        *(N_("Repeats"), "stuck", 0),
-        N_("How many tokens repeat those directly before them"),
-    ),
-    ItemColumn(N_("Kind"), 9, lambda one: one.kind_words, lambda one: one.kind or ""),
-)
 REFERENCE, FAULT = 2, 3
-LEAST_LINES = 8  # of text: the least height of the table
+LEAST = 5  # rows that are always in sight
 GAP = 0.25  # lines of text between two tokens of different words
 
 
@@ -98,9 +108,10 @@ class SentencesPage(View):
         for box in (self.kinds, self.buckets):
             box.activated.connect(lambda: self._list())
         self.words = paragraph(_("what is scanned"))
-        self.table = self.main = SortedTable(
-            _("scanned pairs"), COLUMNS, FAULT, least=LEAST_LINES
-        )
+        name, columns = _("scanned pairs"), _columns()
+        self.table = TableView(name, columns, by=FAULT, least=LEAST, high=1.6)
+        self.main = self.table
+        present_whole(self.table)
         self.table.setItemDelegate(_TintedTokens(self.table))
         self.table.opened.connect(self._open)
         row = fill(
@@ -142,7 +153,7 @@ class SentencesPage(View):
         return [one for one in pairs if all(test(one) for test in tests)]
 
     def _list(self) -> None:
-        self.table.draw(self._listed)
+        self.table.fill(self._listed)
 
     def _choose(self) -> None:
         if path := asked_pairs(self):
@@ -161,14 +172,15 @@ class SentencesPage(View):
             window.turn_to(scans.show_pair, pair)
 
 
-class _TintedTokens(QStyledItemDelegate):
+class _TintedTokens(BarDelegate):
     """Paints each token of a reference on the colour of its loss.
 
     Where there is no room for all, the worst one stays in sight.
     """
 
-    def __init__(self, table: QTableView) -> None:
+    def __init__(self, table: TableView) -> None:
         super().__init__(table)
+        self._table = table
         self._colours: dict[tuple[int, int], tuple[QColor, QColor]] = {}
 
     def _colour(self, palette: QPalette, loss: float) -> tuple[QColor, QColor]:
@@ -187,8 +199,7 @@ class _TintedTokens(QStyledItemDelegate):
         if index.column() != REFERENCE:
             super().paint(painter, option, index)
             return
-        shown, table = QStyleOptionViewItem(option), self.parent()
-        assert isinstance(table, QTableView)
+        shown, table = QStyleOptionViewItem(option), self._table
         self.initStyleOption(shown, index)
         shown.text = ""
         style = table.style()
@@ -197,7 +208,7 @@ class _TintedTokens(QStyledItemDelegate):
         painter.save()
         painter.setClipRect(option.rect)
         room = option.rect.adjusted(edge, 0, -edge, 0)
-        self._paint(painter, room, index.data(ITEM), table)
+        self._paint(painter, room, table.item(index), table)
         painter.restore()
 
     def _paint(

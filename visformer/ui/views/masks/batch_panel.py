@@ -1,7 +1,9 @@
 """The batch: sentences to type, and their tokens with padding."""
 
+from collections.abc import Callable
+
 from PySide6.QtCore import QSignalBlocker, Qt, Signal
-from PySide6.QtGui import QBrush, QPalette, QResizeEvent
+from PySide6.QtGui import QBrush
 from PySide6.QtWidgets import (
     QHBoxLayout,
     QPlainTextEdit,
@@ -17,15 +19,13 @@ from visformer.pictures.words.absent import has_source, has_target
 from visformer.session.runs import fixed_words
 from visformer.session.state import State
 from visformer.ui.layout import LeastColumn, fill
-from visformer.ui.look.theme import Dressed, letter_width
 from visformer.ui.widgets.controls import chooser, titled
-from visformer.ui.widgets.number_table import Role, TableModel, TitleHeader
 from visformer.ui.widgets.plain_label import paragraph, written
+from visformer.ui.widgets.table_view import Role, TableColumn, TableView
 from visformer.values.facts import SentenceSide
 
 MOST_SENTENCES = 8
 MOST_ROWS = 3  # of a table, seen without scrolling
-MOST_FITTED = 64  # columns measured one by one, at 0.1 ms each
 ALONE = N_(
     "A single sentence has no padding. Run several sentences of different lengths as a "
     "batch to see it."
@@ -69,19 +69,17 @@ class BatchPanel(QWidget):
         self._check()
         self._editor.textChanged.connect(self._check)
         for table in self._tables.values():
-            table.row_picked.connect(self._rows.setCurrentIndex)
+            table.chosen.connect(self._rows.setCurrentIndex)
 
     def _lay_out(self) -> None:
         words = _("&Sentences, one per line (at most {most})", most=MOST_SENTENCES)
         title = titled(words, self._editor)
         shown = titled(_("Sho&wn"), self._rows), (self._rows, 1)
-        fill(
-            LeastColumn(self),
-            *(title, self._editor, self._leave, self._message),
-            fill(QHBoxLayout(), *shown),
-            *((table, 1) for table in self._tables.values()),
-            None,
-        )
+        above = title, self._editor, self._leave, self._message
+        column = fill(LeastColumn(self), *above, fill(QHBoxLayout(), *shown))
+        for table in self._tables.values():
+            fill(column, table.summary, (table, 1))
+        fill(column, None)
 
     @property
     def row(self) -> int:
@@ -149,139 +147,69 @@ class BatchPanel(QWidget):
 
     def _mark(self) -> None:
         for table in self._tables.values():
-            table.mark(self.row)
+            table.mark(self.row, None)
 
 
-class _SideTable(Dressed, QWidget):
+class _SideTable(TableView):
     """One side of the batch, tokens over ids, pads hatched; rows can be picked."""
 
-    row_picked = Signal(int)
-
     def __init__(self, side: SentenceSide) -> None:
-        super().__init__()
-        self._summary = paragraph(_(SUMMARY_NAMES[side]))
-        self._table = QTableView()
-        self._table.setAccessibleName(_(TABLE_NAMES[side]))
+        self.summary = paragraph(_(SUMMARY_NAMES[side]))
         self._picture: BatchTable | None = None
-        self._marked = 0
-        self._measured: dict[str, int] = {}  # the widths of texts, with their edges
-        self._measured_in = self.fontMetrics()
-        self._model = TableModel(self._table, self._cell, self._name)
-        titles = TitleHeader(Qt.Orientation.Horizontal, self._table)
-        titles.setSectionsClickable(True)
-        titles.setHighlightSections(True)
-        self._table.setHorizontalHeader(titles)
-        self._table.setModel(self._model)
-        # A selection would paint over the pads: the header marks the row instead.
-        self._table.setSelectionMode(QTableView.SelectionMode.NoSelection)
-        self._table.setTabKeyNavigation(False)
-        self._table.selectionModel().currentRowChanged.connect(
-            lambda index: self.row_picked.emit(index.row())
-        )
-        fill(LeastColumn(self), self._summary, self._table)
+        names = TableColumn("", self._name)
+        least, most = MOST_ROWS, MOST_SENTENCES
+        title = _(TABLE_NAMES[side])
+        super().__init__(title, names=names, least=least, most=most, high=2.4)
+        # a selection would paint over the pads: a frame marks the row instead
+        self.setSelectionMode(QTableView.SelectionMode.NoSelection)
 
     def draw(self, picture: BatchTable | None) -> None:
         """Show one side of a batch, or hide if there is none."""
-        self.setVisible(picture is not None)
+        for part in (self.summary, self):
+            part.setVisible(picture is not None)
         if picture is None or _same(picture, self._picture):
             return
         self._picture = picture
-        with QSignalBlocker(self._table.selectionModel()):
-            self._model.reset(*picture.ids.shape)
-        self._summary.setText(picture.summary)
-        self.dress()
-
-    def mark(self, row: int) -> None:
-        """Mark the row whose masks are shown, and scroll to it."""
-        if row == self._marked:
-            return
-        self._marked = row
-        self._table.scrollTo(self._model.index(row, max(0, self._table.columnAt(0))))
-        last = max(0, self._model.rowCount() - 1)
-        self._model.headerDataChanged.emit(Qt.Orientation.Vertical, 0, last)
+        self.summary.setText(picture.summary)
+        self._dress()
 
     def _dress(self) -> None:
-        self._table.setFont(self.font())  # now: the measuring below asks the table
-        metrics = self.fontMetrics()
-        if metrics != self._measured_in:
-            self._measured_in, self._measured = metrics, {}
-        height = 2 * metrics.lineSpacing() + metrics.height() // 3
-        self._table.verticalHeader().setDefaultSectionSize(height)
-        header = self._table.horizontalHeader()
-        usual = 9 * letter_width(metrics)
-        fitted = self._model.columnCount() <= MOST_FITTED
-        if header.defaultSectionSize() != usual or not fitted:
-            header.setDefaultSectionSize(usual)  # all columns become as wide
-        if fitted:
-            self._fit_columns()
-        rows = max(1, self._model.rowCount())
-        around = self._table.horizontalHeader().sizeHint().height()
-        around += self._table.horizontalScrollBar().sizeHint().height()
-        frame = 2 * self._table.frameWidth()
-        self._table.setMinimumHeight(around + min(rows, MOST_ROWS) * height + frame)
-        self._table.setMaximumHeight(around + rows * height + frame)
-        self._end_with_rows()
+        """Write the tokens as they are written now."""
+        picture = self._picture
+        if picture is not None:
+            rows, columns = map(range, picture.ids.shape)
+            self.fill(rows, [self._column(picture, at) for at in columns])
 
-    def _end_with_rows(self) -> None:
-        """Take no room below the last row: the other side follows it."""
-        words = self._summary.heightForWidth(self.width())
-        layout = self.layout()
-        between = layout.spacing() if layout is not None else 0
-        self.setMaximumHeight(words + between + self._table.maximumHeight())
+    def _column(self, picture: BatchTable, at: int) -> TableColumn:
+        """Return a token over its id for each row; a pad is hatched and greyed."""
 
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        if self._picture is not None:
-            self._end_with_rows()
+        def texts(row: int) -> tuple[str, ...]:
+            token, id = picture.tokens[row][at], picture.ids[row, at]
+            return *written((token,)), f"{id}"
 
-    def _fit_columns(self) -> None:
-        """Make each column as wide as its texts, each measured once."""
-        if self._picture is None:
-            return
-        metrics, known = self.fontMetrics(), self._measured
-        around = 2 * letter_width(metrics)
-        rows = zip(self._picture.tokens, self._picture.ids.tolist(), strict=True)
-        count = self._model.columnCount()
-        widths = [metrics.horizontalAdvance(str(count)) + around] * count
-        for tokens, ids in rows:
-            for column, texts in enumerate(zip(tokens, ids, strict=True)):
-                for text in map(str, texts):
-                    if text not in known:
-                        known[text] = metrics.horizontalAdvance(text) + around
-                    widths[column] = max(widths[column], known[text])
-        for column, width in enumerate(widths):
-            if self._table.columnWidth(column) != width:
-                self._table.setColumnWidth(column, width)
+        def of_pads(look: Callable[[int], object]) -> Callable[[int], object]:
+            return lambda row: look(row) if picture.pads[row, at] else None
 
-    def _name(self, section: int, orientation: Qt.Orientation, role: int) -> object:
-        if role != Role.DisplayRole:
-            return None
-        chosen = orientation == Qt.Orientation.Vertical and section == self._marked
-        return f"▶ {section + 1}" if chosen else f"{section + 1}"
+        def hatching(_row: int) -> QBrush:
+            return QBrush(self.palette().mid().color(), Qt.BrushStyle.BDiagPattern)
 
-    def _cell(self, row: int, column: int, role: int) -> object:
-        """Return a token over its id; a pad is hatched and greyed."""
-        if self._picture is None:
-            return None
-        token, id = self._picture.tokens[row][column], self._picture.ids[row, column]
-        if role == Role.DisplayRole:
-            return f"{written((token,))[0]}\n{id}"
-        if role == Role.TextAlignmentRole:
-            return Qt.AlignmentFlag.AlignCenter
-        return self._pad_data(token, role) if self._picture.pads[row, column] else None
+        def words(row: int) -> str:
+            return _("{token}, padding", token=picture.tokens[row][at])
 
-    def _pad_data(self, token: str, role: int) -> object:
-        palette = self._table.palette()
-        if role == Role.BackgroundRole:
-            colour = palette.color(QPalette.ColorRole.Mid)
-            return QBrush(colour, Qt.BrushStyle.BDiagPattern)
-        if role == Role.ForegroundRole:
-            return palette.brush(QPalette.ColorRole.PlaceholderText)
-        return (
-            _("{token}, padding", token=token)
-            if role == Role.AccessibleTextRole
-            else None
+        looks: dict[Role, Callable[[int], object]] = {
+            Role.BackgroundRole: hatching,
+            Role.ForegroundRole: lambda _row: self.palette().placeholderText(),
+            Role.AccessibleTextRole: words,
+        }
+        return TableColumn(
+            *(f"{at + 1}", lambda row: "\n".join(texts(row))),
+            room=[text for row in range(len(picture.ids)) for text in texts(row)],
+            side=Qt.AlignmentFlag.AlignCenter,
+            looks={role: of_pads(look) for role, look in looks.items()},
         )
+
+    def _name(self, row: int) -> str:
+        return f"▶ {row + 1}" if row == self.marked[0] else f"{row + 1}"
 
 
 def _same(one: BatchTable, other: BatchTable | None) -> bool:

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 from PySide6.QtCore import (
     QEvent,
-    QModelIndex,
     QPointF,
     QRect,
     QRectF,
@@ -19,7 +18,6 @@ from PySide6.QtGui import (
     QFont,
     QHelpEvent,
     QKeyEvent,
-    QKeySequence,
     QMouseEvent,
     QPainter,
     QPainterPath,
@@ -29,7 +27,7 @@ from PySide6.QtGui import (
     QPixmap,
     QResizeEvent,
 )
-from PySide6.QtWidgets import QHBoxLayout, QHeaderView, QTableView, QToolTip, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QToolTip, QWidget
 
 from visformer.language import N_, _
 from visformer.pictures.beam_tree import (
@@ -57,9 +55,15 @@ from visformer.ui.layout import LeastColumn, fill, scrolled
 from visformer.ui.look.theme import FONT_PALETTE, Dressed, sized
 from visformer.ui.views.view import View
 from visformer.ui.widgets.controls import titled, whole_field, word_button
-from visformer.ui.widgets.export import CSV, Export
-from visformer.ui.widgets.number_table import Role, TableModel
+from visformer.ui.widgets.export import Export
 from visformer.ui.widgets.plain_label import cut_to_room, paragraph, plain_tip, written
+from visformer.ui.widgets.table_view import (
+    RIGHT,
+    Role,
+    TableColumn,
+    TableView,
+    bold_font,
+)
 from visformer.ui.window.large import present_whole
 from visformer.values.beam_search import BeamSearch
 
@@ -391,7 +395,16 @@ class SearchPage(Dressed, View):
         bar = self.area.horizontalScrollBar()
         bar.valueChanged.connect(lambda _value: self.canvas.update())
         self.about = paragraph(_("what the search does"))
-        self.list = HypothesisTable(_("finished hypotheses, best first"))
+        self._end: tuple[int, int, int] | None = None  # of the run on screen
+        self.list = TableView(
+            _("finished hypotheses, best first"),
+            self._columns(),
+            names=TableColumn("", lambda line: f"{self.list.items.index(line) + 1}"),
+            least=LEAST_LINES,
+            most=MOST_FIELD,
+        )
+        self.list.setSelectionMode(TableView.SelectionMode.NoSelection)
+        self.list.export = Export(self.list, self._table)
         self.list.picked.connect(self._follow)
         self.how = paragraph(_("how hypotheses are ranked"))
         self._searched = QWidget()
@@ -442,9 +455,32 @@ class SearchPage(Dressed, View):
             self._see(current)
             self._tell(None)
         if self._changed("list", found, own):
-            mine = own[-1] if own and len(own) == len(ids) else None
-            self.list.draw(hypotheses(found), mine)
+            end = own[-1] if own and len(own) == len(ids) else None
+            self._end = None if end is None else (end.step, end.beam, end.id)
+            self.list.fill(hypotheses(found))
             self.how.setText(score_words(found))
+
+    def _columns(self) -> tuple[TableColumn, ...]:
+        """Return score, sum, length and text; the hypothesis of the run is bold."""
+        looks = {Role.FontRole: self._font}
+        *numbers, last = TITLES
+        return (
+            *(
+                TableColumn(
+                    *(_(title), lambda line, at=at: line.words[at], ("−0.0000e−00",)),
+                    side=RIGHT,
+                    looks=looks,
+                )
+                for at, title in enumerate(numbers)
+            ),
+            TableColumn(_(last), lambda line: line.text, looks=looks),
+        )
+
+    def _font(self, line: Hypothesis) -> QFont | None:
+        return bold_font(self.list.font()) if line.one[:3] == self._end else None
+
+    def _table(self) -> Table | None:
+        return hypotheses_table(self.list.items) if self.list.items else None
 
     def found_search(self) -> BeamSearch | None:
         """Return the search of what is on screen, once it is known."""
@@ -488,89 +524,3 @@ class SearchPage(Dressed, View):
         found = self.found_search()
         if found is not None:
             self.session.do(follow, found.line_of(one.one).ids)
-
-
-class HypothesisTable(Dressed, QTableView):
-    """Score, sum, length and text of each hypothesis; that of the run is bold."""
-
-    picked = Signal(object)  # a Hypothesis
-
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        self.setAccessibleName(name)
-        self.lines: tuple[Hypothesis, ...] = ()
-        self._own: int | None = None
-        self._model = TableModel(self, self._cell, self._title)
-        self.setModel(self._model)
-        self.setTabKeyNavigation(False)
-        self.setSelectionBehavior(QTableView.SelectionBehavior.SelectRows)
-        self.setSelectionMode(QTableView.SelectionMode.NoSelection)
-        across, down = self.horizontalHeader(), self.verticalHeader()
-        across.setStretchLastSection(True)
-        for header in (across, down):
-            header.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
-            header.setSectionsClickable(False)
-        self.clicked.connect(self._pick)
-        self.export = Export(self, self.table)
-        self.dress()
-
-    def draw(self, lines: tuple[Hypothesis, ...], own: Node | None) -> None:
-        """Show hypotheses; ``own`` is the node that the run on screen ends with."""
-        at = None if own is None else (own.step, own.beam, own.id)
-        here = (n for n, line in enumerate(lines) if line.one[:3] == at)
-        self.lines, self._own = lines, next(here, None)
-        if self._model.rowCount() != len(lines):  # else the current row stays
-            self._model.reset(len(lines), len(TITLES))
-        self.viewport().update()
-        self._dress()
-
-    def _dress(self) -> None:
-        metrics, across = self.fontMetrics(), self.horizontalHeader()
-        for column, title in enumerate(TITLES[:-1]):
-            texts = (_(title), "−0.0000e−00")
-            wide = max(map(metrics.horizontalAdvance, texts)) + metrics.height()
-            across.resizeSection(column, wide)
-        line = metrics.height() + 4
-        self.verticalHeader().setDefaultSectionSize(line)
-        around = across.sizeHint().height() + 2 * self.frameWidth()
-        self.setMinimumHeight(around + line * min(LEAST_LINES, len(self.lines)))
-        self.setMaximumHeight(around + line * len(self.lines))
-
-    def _title(self, section: int, way: Qt.Orientation, role: int) -> object:
-        if role != Role.DisplayRole:
-            return None
-        across = way == Qt.Orientation.Horizontal
-        return _(TITLES[section]) if across else f"{section + 1}"
-
-    def _cell(self, row: int, column: int, role: int) -> object:
-        line = self.lines[row]
-        text = (*line.words, line.text)[column]
-        if role == Role.DisplayRole:
-            return text
-        if role == Role.ToolTipRole:
-            return plain_tip(text)
-        if role == Role.TextAlignmentRole and column < len(line.words):
-            return Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-        if role == Role.FontRole and row == self._own:
-            font = QFont(self.font())
-            font.setBold(True)
-            return font
-        return None
-
-    def table(self) -> Table | None:
-        return hypotheses_table(self.lines) if self.lines else None
-
-    def _pick(self, at: QModelIndex) -> None:
-        if 0 <= at.row() < len(self.lines):
-            self.picked.emit(self.lines[at.row()])
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Go up and down, show the hypothesis, copy; other keys are the window's."""
-        if event.matches(QKeySequence.StandardKey.Copy):
-            self.export.copy(CSV)
-        elif event.key() in (Qt.Key.Key_Up, Qt.Key.Key_Down):
-            super().keyPressEvent(event)
-        elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
-            self._pick(self.currentIndex())
-        else:
-            event.ignore()
