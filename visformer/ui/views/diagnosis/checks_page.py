@@ -39,7 +39,7 @@ class ChecksPage(View):
         known, trace = state.checks, state.trace
         certificate = None if trace is None else trace.certificate
         about = state.about or certificate
-        results = () if known is None else known.results
+        results = () if known is None else known.value or ()
         findings = () if about is None else about.findings
         rows = check_rows(results, findings)
         if self._changed("rows", rows):

@@ -112,8 +112,8 @@ class ImportancePage(Dressed, View):
         """Show what is known of the run on screen, or of the file."""
         self._state = state
         known = state.importance
-        made = None if known is None else known.found
-        pairs = "" if known is None else known.pairs
+        made = None if known is None else known.value
+        pairs = "" if known is None else known.about
         idle = not state.busy and state.opened is not None
         self.again.setVisible(idle and made is None and known is not None)
         self.back.setVisible(idle and bool(pairs))
@@ -157,7 +157,7 @@ class ImportancePage(Dressed, View):
 
     def _draw_tables(self, state: State) -> None:
         known, trace = state.importance, state.trace
-        made = None if known is None else known.found
+        made = None if known is None else known.value
         of_run = isinstance(made, Importance)
         source = None
         if isinstance(made, Importance) and trace is not None:
