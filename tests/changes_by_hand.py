@@ -364,7 +364,7 @@ def native(checkpoint: Any) -> HandModel:
 
 
 def scratch(own: Any) -> HandModel:
-    """Return the model of tests.watching.faulty_models, without a fault."""
+    """Return the model of tests.system.watching.faulty_models, without a fault."""
     model = copy.deepcopy(own).double()
 
     def embed(side: str, ids: Tensor) -> Tensor:

@@ -1,14 +1,22 @@
-"""What every test needs before Qt or torch is imported."""
+"""What every test needs before Qt or torch is imported, and which tests are run.
+
+``pytest`` alone runs the quick tier: ``unit`` and ``window`` without most rows of large
+families, and the first test of each file of ``system``. With paths, -k or -m all rows
+that are asked for are run; those marked slow only with -m or ``--every``.
+"""
 
 from __future__ import annotations
 
 import atexit
 import gc
+import hashlib
 import os
+import sys
 import tempfile
+from collections import defaultdict
+from pathlib import Path
 
 import pytest
-import torch
 from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
@@ -24,16 +32,65 @@ settings.register_profile(
     "busy", deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("busy")
-# with two threads on two busy cores, small models run up to a hundred times slower
-torch.set_num_threads(1)
+TESTS = Path(__file__).parent
+LARGE = 8  # a family of more rows is sampled in the quick tier
+DRAWN = 3  # rows of it that are drawn, beside the first and the last
+MOST_PROCESSES = 8  # each takes about half a gigabyte of memory
 
 
-@pytest.fixture(scope="session", autouse=True)
-def patience() -> None:
-    """Let searches that are limited in time find, on a busy machine, what there is."""
-    from visformer.formats import fitting, switches
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option for all rows of everything."""
+    told = "run every row of what is asked for, slow ones too"
+    parser.addoption("--every", action="store_true", help=told)
 
-    fitting._SECONDS = switches._SECONDS = 60.0
+
+def _is_quick(config: pytest.Config) -> bool:
+    """Whether nothing narrower than the quick tier is asked for."""
+    option = config.option
+    narrower = option.every or option.keyword or option.markexpr
+    return not narrower and config.args in ([], config.getini("testpaths"))
+
+
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    """Leave out what is slow or for a release, and in the quick tier most rows."""
+    kept = items
+    if not config.option.markexpr:
+        out = {"release"} if config.option.every else {"release", "slow"}
+        kept = [one for one in kept if out.isdisjoint(_marks(one))]
+    if _is_quick(config):
+        kept = _sample(kept)
+    chosen = {*kept}
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    items[:] = kept
+
+
+def _marks(item: pytest.Item) -> set[str]:
+    return {mark.name for mark in item.iter_markers()}
+
+
+def _sample(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Return the rows of the quick tier, in their order."""
+    families = defaultdict[str, list[pytest.Item]](list)
+    files = dict[Path, pytest.Item]()  # of the system's tests -> the first one
+    for item in items:
+        if item.path.relative_to(TESTS).parts[0] in ("unit", "window"):
+            families[item.nodeid.partition("[")[0]].append(item)
+        else:
+            files.setdefault(item.path, item)
+    chosen = {*files.values()}
+    for rows in families.values():
+        if len(rows) > LARGE:
+            drawn = sorted(rows[1:-1], key=_draw)[:DRAWN]
+            rows = [rows[0], *drawn, rows[-1]]
+        chosen.update(rows)
+    return [item for item in items if item in chosen]
+
+
+def _draw(item: pytest.Item) -> bytes:
+    """Return a key that sorts rows as if at random, but everywhere alike."""
+    return hashlib.sha256(item.nodeid.encode()).digest()
 
 
 def pytest_collection_finish() -> None:
@@ -43,7 +100,10 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(50_000)
 
 
-MOST_PROCESSES = 8  # each takes about half a gigabyte of memory
+def pytest_runtest_setup() -> None:
+    """Let torch use one thread: on busy cores, two are up to a hundred times slower."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
 
 
 def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
@@ -56,7 +116,7 @@ def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str]
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Run the whole suite in a process for each core, a few files in this one."""
-    whole = config.args in ([], config.getini("testpaths"))
+    """Run whole tiers in a process for each core, a few files in this one."""
+    whole = config.option.every or config.args in ([], config.getini("testpaths"))
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
     return min(cores or os.cpu_count() or 1, MOST_PROCESSES) if whole else 0

@@ -46,7 +46,7 @@ from visformer.errors import InputError, VisformerError, stack_words
 from visformer.file_kinds import Recognised, recognised
 from visformer.files import short
 from visformer.language import N_, VARIABLE, _, tag, use
-from visformer.own_process import return_what_is_freed
+from visformer.own_process import return_memory, return_what_is_freed
 from visformer.program.diagnostics import Health, fault_words
 from visformer.program.turns import NextEvent
 from visformer.screen import check_screen
@@ -160,8 +160,14 @@ class App:
         self._next.wait()
 
     def _collect(self) -> None:
-        """Collect; what got old before it became garbage, now and then."""
-        gc.collect(1 if next(self._collections) % FULL_EVERY else 2)
+        """Collect; what got old before it became garbage, now and then.
+
+        Then what is free goes back to the system as well: about 1 ms.
+        """
+        full = next(self._collections) % FULL_EVERY == 0
+        gc.collect(2 if full else 1)
+        if full:
+            return_memory()
         self._next.wait()
 
     def start(

@@ -10,8 +10,8 @@ import torch
 
 from tests.bench import time_training as training
 from tests.bench.time_training import TorchModel
-from tests.core.variants import torch_tensors
-from tests.models import tiny_config
+from tests.tiny_models import tiny_config
+from tests.unit.core.variants import torch_tensors
 from visformer.core.model import Transformer
 from visformer.values.config import ModelConfig
 

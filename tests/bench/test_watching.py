@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.bench.time_training import watched_pass, watched_training
-from tests.models import tiny_config
+from tests.tiny_models import tiny_config
 
 
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")

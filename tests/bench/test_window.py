@@ -25,7 +25,7 @@ pace_now = Pace.now
 
 @pytest.fixture(autouse=True)
 def small(qapp: QApplication, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Few tokens and keys; garbage is collected in between only, as in tests/ui."""
+    """Few tokens and keys; garbage is collected in between only, as in tests/window."""
     monkeypatch.setattr(window, "TOKENS", 9)
     monkeypatch.setattr(window, "KEYS", 6)
     monkeypatch.setattr(window, "BLOCK", 3)

@@ -16,13 +16,13 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save
 
-from tests.formats.folders import PIECES, SPECIAL, pieces, write_letters
-from tests.formats.hugging_face.families import own_tokenizer, write_folder
-from tests.formats.layout_models import MAKERS, state
-from tests.formats.test_marian import add_tokenizer, random_model
 from tests.fuzz import mutations
 from tests.fuzz.mutations import Mutation
-from tests.models import tiny_model
+from tests.system.formats.folders import PIECES, SPECIAL, pieces, write_letters
+from tests.system.formats.hugging_face.families import own_tokenizer, write_folder
+from tests.system.formats.layout_models import MAKERS, state
+from tests.system.formats.test_marian import add_tokenizer, random_model
+from tests.tiny_models import tiny_model
 from tests.traces import make_trace
 from visformer.formats.layouts.native import TokenizerFiles, write_native
 

@@ -9,9 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.formats.folders import write_letters
 from tests.fuzz.__main__ import Worker
 from tests.fuzz.worker import ROOTS
+from tests.system.formats.folders import write_letters
 
 HEARD = """
 import os, socket, subprocess, sys

@@ -10,9 +10,9 @@ from random import Random
 
 import pytest
 
-from tests.formats.folders import write_letters
 from tests.fuzz.__main__ import Worker
-from tests.models import tiny_model
+from tests.system.formats.folders import write_letters
+from tests.tiny_models import tiny_model
 from tests.traces import make_trace
 
 READS = 30  # of each; and 200 of each once, by hand

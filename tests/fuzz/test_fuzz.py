@@ -87,7 +87,7 @@ def test_a_death_and_a_hang_are_noticed(
 def test_a_changed_header_has_its_right_length() -> None:
     from random import Random
 
-    from tests.formats.hostile import entry
+    from tests.system.formats.hostile import entry
 
     header = b'{"a":' + str(entry([4], 4)).replace("'", '"').encode() + b"}"
     data = len(header).to_bytes(8, "little") + header + bytes(16)

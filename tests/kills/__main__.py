@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from tests.formats.folders import write_letters
-from tests.models import tiny_model
+from tests.system.formats.folders import write_letters
+from tests.tiny_models import tiny_model
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.decoding import Decoding
 from visformer.formats.loading import load

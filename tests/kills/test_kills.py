@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.kills.__main__ import difference, run
-from tests.models import tiny_checkpoint
+from tests.tiny_models import tiny_checkpoint
 from visformer.core.decoding import Decoding
 from visformer.session.recipe import WantedRun
 from visformer.values.intervention import parse

@@ -10,14 +10,14 @@ import pytest
 import sentencepiece
 import torch
 
-from tests.formats.folders import pieces
-from tests.models import tiny_model
 from tests.models.growth import (
     grow_model,
     grow_tokenizer,
     read_fields,
     write_fields,
 )
+from tests.system.formats.folders import pieces
+from tests.tiny_models import tiny_model
 from visformer.errors import CheckpointError
 from visformer.files import Pair
 from visformer.tokenizers.tokenizer import SentencePieceSide

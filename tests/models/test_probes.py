@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.models import probes, tiny_checkpoint
+from tests.models import probes
 from tests.models.probes import by_category, in_words, missing, probe
+from tests.tiny_models import tiny_checkpoint
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from tests.models.__main__ import main
-from tests.training.test_command import run, write_pairs
-from tests.training.toys import TINY
+from tests.system.training.test_command import run, write_pairs
+from tests.system.training.toys import TINY
 from visformer.formats.layouts.native import read_native
 
 

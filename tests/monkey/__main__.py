@@ -24,10 +24,10 @@ from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QApplication, QFileDialog
 
 from tests.bench.time_opening import status
-from tests.formats.folders import write_letters
 from tests.kills.__main__ import difference
-from tests.models import tiny_model
 from tests.monkey.hand import Hand
+from tests.system.formats.folders import write_letters
+from tests.tiny_models import tiny_model
 from tests.traces import make_trace
 from visformer import paths
 from visformer.app import App

@@ -120,6 +120,8 @@ class User:
         self._window.appearance.zoom_by(0)
         self._window.appearance.set_theme("light")
         self.translate(self._model.first)
+        # other stages show the weights of a layer, of some megabytes
+        self._window.session.set(stage="softmax", kind="cross", layer=0, head=0)
         self._show_all()
         engine = self._app.engine
         assert isinstance(engine, Engine)

@@ -414,7 +414,9 @@ def _coverages(
 def auroc(sound: Sequence[float], faulty: Sequence[float]) -> float:
     """Return how often a faulty one is below a sound one; ties count half."""
     below, above = np.array(faulty)[:, None], np.array(sound)  # [F, 1], [S]
-    return float(((below < above) + 0.5 * (below == above)).mean())
+    # of a padded batch and of a row alone the same number differs by rounding
+    ties = np.isclose(below, above, rtol=1e-5, atol=0)
+    return float(np.where(ties, 0.5, below < above).mean())
 
 
 # ---- what the source tokens get ------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from visformer.engine.messages import Answer, Passed, Started, Stepped
+from visformer.values.facts import ModelFacts
 from visformer.values.recording import Recording
 from visformer.values.trace import Trace
 
@@ -29,6 +30,7 @@ class Mirror:
         self._recording: Recording | None = None
         self._passes: tuple[Trace, ...] = ()  # if the decode comes as whole passes
         self._last: Trace | None = None  # before any pass that changed its rows
+        self._model: ModelFacts | None = None  # of the last decode
 
     def mirrors(self, answer: Answer) -> bool:
         """Tell whether an answer is a part of a decode."""
@@ -40,7 +42,7 @@ class Mirror:
 
     def _start(self, answer: Started) -> Decoded | None:
         if answer.start is not None:
-            self._recording = Recording(answer.start, answer.limit)
+            self._recording = Recording(self._sharing(answer.start), answer.limit)
         elif self._recording is not None:
             self._recording.shorten(answer.kept)
         return self._decoded(answer)
@@ -57,8 +59,16 @@ class Mirror:
         self._last = trace = recording.trace()
         return Decoded(number=answer.number, trace=trace, limit=recording.limit)
 
+    def _sharing(self, trace: Trace) -> Trace:
+        """Let runs of one model share its facts: each message brings others."""
+        known = self._model
+        if known is not None and trace.model == known:
+            return replace(trace, model=known)
+        self._model = trace.model
+        return trace
+
     def _pass(self, answer: Passed) -> Decoded:
-        trace = answer.trace
+        trace = self._sharing(answer.trace)
         if self._passes:
             trace = _of_one_run(trace, self._passes[0])
         earlier, last = self._passes[: len(trace)], self._last

@@ -1,4 +1,4 @@
-"""The colours of the window and of a web page: see ``visual_language.md``."""
+"""The colours of the window and of a page: see ``visformer/ui/visual_language.md``."""
 
 from dataclasses import dataclass
 

@@ -48,7 +48,6 @@ class AttentionCell(NamedTuple):
 class StageOptions:
     """The user's choices for single stages of the computation."""
 
-    example: bool = False  # whether the norm stage shows the tutorial's four numbers
     rate: float | None = None  # dropout rate, in [0, 0.9]; None: the model's own
     seed: int = 1  # of dropout's random numbers
 

@@ -39,13 +39,13 @@ def names(trace: Trace, side: SentenceSide) -> tuple[Label, ...]:
     )
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def name(token: str, how: WordMarks) -> Label:
     """Label one token."""
     return Label(plain(token, how), raw=visible(token))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def candidate(token: str, how: WordMarks) -> Label:
     """Label a token in a list of next tokens, where all labels must differ."""
     return Label(listed(token, how), raw=visible(token))

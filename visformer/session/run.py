@@ -33,7 +33,7 @@ EditName = Literal[
 # who made a run: a decode of the engine, a file, or an experiment beside it
 RunOrigin = Literal["decoded", "recorded", "batch", "shuffled"]
 MOST_EDITS = 100  # that can be undone
-MOST_BYTES = 1 << 25  # of runs that are not on screen, so that none is computed again
+MOST_BYTES = 1 << 24  # of runs that are not on screen, so that none is computed again
 MOST_RUNS = 300  # in the tree
 _keys = itertools.count(1)
 

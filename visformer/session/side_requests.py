@@ -25,13 +25,15 @@ from visformer.session.state import Next, State, is_open
 from visformer.text import clean
 from visformer.values.arrays import Floats
 from visformer.values.facts import KINDS, SentenceSide
-from visformer.values.finding import EvidencePlace
+from visformer.values.finding import CheckResult, EvidencePlace
 from visformer.values.layer_weights import LayerParameters, same_model
 from visformer.values.measured import (
     ATTRIBUTIONS,
     Attribution,
     Attributions,
     ChangeReport,
+    Importance,
+    ImportanceOfPairs,
 )
 from visformer.values.memo import same
 from visformer.values.reply import Reply
@@ -47,21 +49,42 @@ def measure_importance(state: State, *, again: bool = False) -> Next:
 
     That is the run on screen, unless the pairs of a file were measured by its model.
     """
-    trace, known = state.visible if state.passes else state.trace, state.importance
+    trace, known = _measured_run(state), known_importance(state)
     if state.busy or trace is None or not trace.steps or state.opened is None:
         return Next(state)
-    if known is not None and known.about and known.of == (state.opened,):
+    if known is not None and known.about:
         return measure_pairs(state, known.about) if again else Next(state)
-    other = _source_beside(state, trace)
-    of = trace.storage if other is None else (*trace.storage, *other.storage)
-    if known is not None and same(known.of, of) and not again:
+    if known is not None and not again:
         return Next(state)
+    other = _source_beside(state, trace)
+    of = _storages(trace, other)
     if not is_open(state, trace):
         return Next(replace(state, importance=Reply(of=of, reason=_(NOT_OPEN))))
     source = asked_of(other)["source"] if other is not None else ""
     request = messages.SwitchOff(other=source, **asked_of(trace))
     state = replace(state, importance=Reply(of=of), busy=_(BUSY))
     return Next(state, (request,))
+
+
+def known_importance(state: State) -> Reply[Importance | ImportanceOfPairs] | None:
+    """Return what was asked of the run on screen, or of pairs by the open model.
+
+    None where it is of another run, or of another model: its heads are others.
+    """
+    known, trace = state.importance, _measured_run(state)
+    if known is None or trace is None:
+        return None
+    of = _storages(trace, _source_beside(state, trace))
+    return known if same(known.of, (state.opened,) if known.about else of) else None
+
+
+def _measured_run(state: State) -> Trace | None:
+    """Return the run on screen; up to its step where each step changed its rows."""
+    return state.visible if state.passes else state.trace
+
+
+def _storages(trace: Trace, other: Trace | None) -> tuple[object, ...]:
+    return trace.storage if other is None else (*trace.storage, *other.storage)
 
 
 def _source_beside(state: State, trace: Trace) -> Trace | None:
@@ -84,10 +107,10 @@ def measure_pairs(state: State, path: str) -> Next:
 
 def run_checks(state: State) -> Next:
     """Request what every check says of the run on screen, unless it is known."""
-    trace, known = state.visible if state.passes else state.trace, state.checks
+    trace = _measured_run(state)
     if state.busy or trace is None or state.opened is None:
         return Next(state)
-    if known is not None and same(known.of, trace.storage):
+    if known_checks(state) is not None:
         return Next(state)
     of = trace.storage
     if not is_open(state, trace):
@@ -95,6 +118,14 @@ def run_checks(state: State) -> Next:
     request = messages.CheckRun(**asked_of(trace))
     state = replace(state, checks=Reply(of=of), busy=_("running the checks"))
     return Next(state, (request,))
+
+
+def known_checks(state: State) -> Reply[tuple[CheckResult, ...]] | None:
+    """Return what was asked of the run on screen; None where it is of another run."""
+    known, trace = state.checks, _measured_run(state)
+    if known is None or trace is None or not same(known.of, trace.storage):
+        return None
+    return known
 
 
 def look_at(state: State, id: str, at: EvidencePlace) -> State:

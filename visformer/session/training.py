@@ -11,6 +11,7 @@ from visformer.pictures.attention.strips import source_line
 from visformer.session import tree
 from visformer.session.run import Run, Wish
 from visformer.session.state import Next, Series, State
+from visformer.values.facts import Kind
 from visformer.values.measured import SeriesPoint
 from visformer.values.trace import Trace
 from visformer.words import KIND_NAMES, head_words, number
@@ -65,6 +66,12 @@ def place(state: State) -> int | None:
     return keys.index(state.shown) if state.shown in keys else None
 
 
+def heads_shape(series: Series, measure: str, kind: Kind) -> tuple[int, ...]:
+    """Return how many layers and heads the largest of the models has."""
+    grids = (point.heads[measure].get(kind) for point in series.points)
+    return max((grid.shape for grid in grids if grid is not None), default=(0, 0))
+
+
 def words(state: State) -> str:
     """Say what the series shows, what is left out, and which head is in colour."""
     series = state.series
@@ -85,7 +92,8 @@ def words(state: State) -> str:
         first, last = known[0], known[-1]
         best = min(known, key=lambda point: point.loss)
         said.insert(0, _loss_words(first, last, best))
-    if series.points:
+    shape = heads_shape(series, "entropy", state.kind)
+    if state.layer < shape[0] and state.head < shape[1]:
         said.append(
             _(
                 "In colour: {kind}, {head}.",

@@ -75,7 +75,7 @@ def bare(token: str, marks: WordMarks = SPACE) -> str:
     return token.removeprefix(marks) or token * (marks == "##")
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def plain(token: str, marks: WordMarks) -> str:
     """Return a token as a person reads it: without a mark; a lone space is "␣"."""
     if _is_special(token):
@@ -86,7 +86,7 @@ def plain(token: str, marks: WordMarks) -> str:
     return visible(LONE * spaces + read)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def listed(token: str, marks: WordMarks) -> str:
     """Return a token of a list: "‑x" goes on a word, "x‑" is gone on with.
 
@@ -104,7 +104,7 @@ def listed(token: str, marks: WordMarks) -> str:
     return text if begins else HYPHEN + text
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def is_punctuation(token: str, marks: WordMarks = SPACE) -> bool:
     """Whether a piece is punctuation and nothing else (Unicode's P*)."""
     text = _decoded(bare(token, marks), marks)

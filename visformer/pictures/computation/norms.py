@@ -1,30 +1,23 @@
 """The model's norm as formula, text and table, compared with batch norm."""
 
-import numpy as np
-
 from visformer.analysis.sublayers import (
     Standard,
     batch_standard,
-    layer_standard,
     standard,
 )
 from visformer.language import _, ngettext
 from visformer.pictures.computation.stage_picture import (
-    StageMap,
     StagePicture,
     queries,
-    signed_shading,
     vectors,
 )
 from visformer.pictures.computation.subject import Subject
-from visformer.pictures.picture import Matrix, Numbers, largest
+from visformer.pictures.picture import largest
 from visformer.values.arrays import Floats
 from visformer.values.config import ModelConfig
 from visformer.values.facts import ModelFacts
 from visformer.values.layer_weights import NormWeights
 from visformer.words import dimension_words, number
-
-EXAMPLE: Floats = np.array([[1, 2], [2, 3]], np.float32)  # two tokens, two features
 
 
 def norm_steps(
@@ -91,8 +84,6 @@ def _divisor(config: ModelConfig) -> str:
 
 def norms_stage(subject: Subject) -> StagePicture:
     """Show the model's norm and batch norm of the same numbers."""
-    if subject.options.example:
-        return _example()
     model, at = subject.trace.model, subject.at
     x = subject.cut(subject.rows().attention(subject.kind).residual.to_norm)
     own, batch = standard(model, x), batch_standard(x, model.config.norm_eps)
@@ -172,53 +163,3 @@ def _norms_words(subject: Subject, x: Floats, own: Standard, batch: Standard) ->
         "{batch}.",
         **fields,
     )
-
-
-def _example() -> StagePicture:
-    """Show both norms of ``EXAMPLE`` exactly, with eps = 0, without gamma and beta."""
-    norms = _("layer norm"), _("batch norm")
-    own, batch = layer_standard(EXAMPLE, 0).values, batch_standard(EXAMPLE, 0).values
-    return StagePicture(
-        formula=_(
-            "(x − mean) / deviation, without γ and β. Layer norm: over the two numbers "
-            "of a row. Batch norm: over the two numbers of a column. eps = 0; with "
-            "PyTorch's eps = 1e−05 every ±1 is ±0.99998"
-        ),
-        maps=(
-            _example_map("", "x", EXAMPLE),
-            _example_map(_("→ along rows"), norms[0], own),
-            _example_map(_("or along columns"), norms[1], batch),
-        ),
-        words=_(
-            "Row 1 has mean 1.5 and deviation 0.5: it becomes (1 − 1.5) / 0.5 = −1 and "
-            "(2 − 1.5) / 0.5 = 1. Column 1 also holds 1 and 2, so batch norm turns it "
-            "into the same −1 and 1, one below the other."
-        ),
-        table=Numbers(
-            rows=("x", *norms),
-            columns=("[1, 1]", "[1, 2]", "[2, 1]", "[2, 2]"),
-            values=np.stack([part.ravel() for part in (EXAMPLE, own, batch)]),
-            axis="",
-        ),
-    )
-
-
-def _example_map(sign: str, name: str, values: Floats) -> StageMap:
-    """Return a map of four numbers, which are not linked to the sentence."""
-    shading = signed_shading(values, 3.0)
-    matrix = Matrix(
-        title=f"{name} [2, 2]",
-        values=values,
-        shade=shading.shade,
-        rows=("1", "2"),
-        columns=("1", "2"),
-        row_axis=_("token (row)"),
-        column_axis=_("feature (column)"),
-        row_unit=_("row"),
-        column_unit=_("column"),
-        ends=shading.ends,
-        signed=True,
-        note="",
-    )
-    key = "example", name
-    return StageMap(sign=sign, key=key, make=lambda: matrix, axes=("", ""))

@@ -207,7 +207,7 @@ def written_names(trace: Trace, rows: Iterable[int]) -> tuple[Label, ...]:
     )
 
 
-@lru_cache(maxsize=4096)  # most recur from step to step
+@lru_cache(maxsize=1024)  # most recur from step to step
 def _written(
     token: str, read: str, how: WordMarks, fed: Label | None, *, unchosen: bool
 ) -> Label:

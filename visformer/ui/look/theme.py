@@ -1,4 +1,4 @@
-"""Colours, type and spacing, as ``visual_language.md`` describes them.
+"""Colours, type and spacing, as ``visformer/ui/visual_language.md`` describes them.
 
 Colours of the style sheet are the palette's and distances are in heights of a line
 (em), so the sheet is put on once: another one would dress every widget anew, hidden

@@ -68,6 +68,7 @@ class MapMarks(NamedTuple):
     value: bool  # whether the cell's is written beside it
 
 
+NO_CELLS = np.zeros((0, 0), np.float32)
 NO_MARKS = MapMarks(None, (), (), value=True)
 
 
@@ -161,6 +162,7 @@ class HeatMap(Dressed, QWidget):
         empty = matrix is None or not matrix.values.size
         self._hint.setVisible(empty)
         if matrix is None:
+            self.canvas.draw(NO_CELLS, None, colour_table(self.palette()))
             self._hint.setText(_(EMPTY))
             self._arrange()
             return

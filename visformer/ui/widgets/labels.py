@@ -450,7 +450,7 @@ TITLED = 20  # lines of a map's width from which its title is large
 WIDE_SIZE = 1.2  # of characters that fill a square, beside Latin ones
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def short(label: str) -> str:
     """Cut a long label in the middle."""
     if len(label) <= LONGEST:
@@ -459,7 +459,7 @@ def short(label: str) -> str:
     return f"{label[:head]}…{label[len(label) - (LONGEST - 1 - head) :]}"
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def cut_to(label: str, font: QFont, room: int) -> str:
     """Cut a label to ``room`` pixels."""
     metrics = QFontMetrics(font)

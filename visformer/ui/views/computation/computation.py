@@ -1,7 +1,6 @@
 """The Computation tab: a layer's arithmetic, stage by stage, down to the number."""
 
 from dataclasses import replace
-from itertools import chain
 from typing import Any
 
 from PySide6.QtCore import QRect, QSignalBlocker, Qt
@@ -57,7 +56,6 @@ TABLE_SHARE = 0.32  # of the height, at most
 HINT = N_("keys: [ and ]")
 LATE_MS = 100  # usually weights take a few; then the view says that it waits
 
-NUMBERS = {False: N_("this layer's numbers"), True: N_("the tutorial's example")}
 MOST_RATE = 0.9  # of dropout
 
 
@@ -218,7 +216,7 @@ class ComputationView(Dressed, View):
     def _draw_maps(self) -> None:
         state, shown = self._state, self._picture
         if shown is None or not shown.maps:
-            self.maps.motion.stop()
+            self.maps.draw((), {})
             self.maps.hide()
         else:
             columns, two = shown.columns, shown.both
@@ -391,16 +389,11 @@ class RoleTabs(QTabBar):
 
 
 class StageFields(QWidget):
-    """The fields of the stage that is shown; hidden for a stage that has none."""
+    """The fields of the dropout stage; hidden for the others."""
 
     def __init__(self, session: Session) -> None:
         super().__init__()
         self._session = session
-        self.numbers = chooser(_("numbers that are normalised"), NUMBERS)
-        self.numbers.setToolTip(
-            _("Normalise this layer's numbers, or 1, 2, 2 and 3 to check by hand.")
-        )
-        self.numbers.activated.connect(lambda at: self._set(example=bool(at)))
         self.rate = number_field(_("rate of dropout, p"), 0, MOST_RATE)
         self.rate.setSingleStep(0.05)
         self.rate.setToolTip(
@@ -415,21 +408,13 @@ class StageFields(QWidget):
         self.again.setToolTip(_("Draw another mask: the next seed."))
         self.again.clicked.connect(self._draw_again)
         title = titled(_("dropout &rate p"), self.rate)
-        self._of = {
-            "norms": (self.numbers,),
-            "dropout": (title, self.rate, self.again, self.seed),
-        }
-        fill(QHBoxLayout(self), *chain(*self._of.values()), (None, 1))
+        fill(QHBoxLayout(self), title, self.rate, self.again, self.seed, (None, 1))
 
     def draw(self, state: State) -> None:
         """Show what is chosen."""
-        options, shown = state.stage_options, self._of.get(state.stage, ())
-        for parts in self._of.values():
-            for part in parts:
-                part.setVisible(part in shown)
-        self.setVisible(bool(shown))
+        options = state.stage_options
+        self.setVisible(state.stage == "dropout")
         own = own_rate(state.dropout) if options.rate is None else options.rate
-        self.numbers.setCurrentIndex(options.example)
         with QSignalBlocker(self.rate):
             self.rate.setValue(own)
         self.seed.setText(_("seed {seed}", seed=options.seed))

@@ -72,7 +72,10 @@ class StageMaps(Dressed, QWidget):
         columns: int = 0,
         both: bool = False,
     ) -> None:
-        """Show matrices; one whose key or numbers are unchanged keeps its image."""
+        """Show matrices; one whose key or numbers are unchanged keeps its image.
+
+        Maps that have none now let go of what they showed: weights of any model.
+        """
         self._shown, self._columns, self._marks = shown, columns, marks
         self._both = both
         self.motion.stop()
@@ -89,6 +92,11 @@ class StageMaps(Dressed, QWidget):
                     self.matrices[index] = matrix
                     _draw(heat_map, matrix, one.room)
             self._mark(heat_map, self.matrices[index], one, marks)
+        for index in range(len(shown), len(self.maps)):
+            if self.matrices[index] is not None:
+                self.matrices[index] = None
+                self.maps[index].draw(None)
+                self._changed.forget(f"map {index}", f"room {index}")
         self._name_rows()
         self._level()
 

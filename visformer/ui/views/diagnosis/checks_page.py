@@ -7,13 +7,15 @@ from PySide6.QtWidgets import QHeaderView, QTableWidget, QTableWidgetItem
 from visformer.language import N_, _
 from visformer.pictures.output import NOT_RUN
 from visformer.pictures.words.about import CheckRow, check_rows, checks_words
-from visformer.session.side_requests import look_at
+from visformer.session.side_requests import known_checks, look_at
 from visformer.session.state import Session, State
 from visformer.ui.layout import LeastColumn, fill
 from visformer.ui.look.theme import Dressed
 from visformer.ui.views.view import View
 from visformer.ui.widgets.plain_label import paragraph, plain_tip
 from visformer.ui.window.large import present_whole
+from visformer.values.finding import CheckResult
+from visformer.values.reply import Reply
 
 TITLES = N_("Verdict"), N_("Check"), N_("Where"), N_("Evidence, and what to do")
 SHARES = 0.11, 0.22, 0.22  # of the width; the last column has the rest
@@ -36,7 +38,7 @@ class ChecksPage(View):
     def draw(self, state: State) -> None:
         """Show what is known of the run on screen, or why there is nothing."""
         self._state = state
-        known, trace = state.checks, state.trace
+        known, trace = known_checks(state), state.trace
         certificate = None if trace is None else trace.certificate
         about = state.about or certificate
         results = () if known is None else known.value or ()
@@ -45,19 +47,21 @@ class ChecksPage(View):
         if self._changed("rows", rows):
             self.table.draw(rows)
         self.table.setVisible(bool(rows))
-        said = checks_words(rows) if results else self._missing()
+        said = checks_words(rows) if results else self._missing(known)
         self.words.setText(said)
 
-    def _missing(self) -> str:
+    def _missing(self, known: Reply[tuple[CheckResult, ...]] | None) -> str:
         """Say why no check was made."""
-        state, known = self._state, self._state.checks
+        state = self._state
         if state.trace is None:
             return _(NOT_RUN)
         if state.opened is None:
             return _("The checks follow once the model is open.")
+        if known is None:
+            return ""
         if state.busy:
             return _("The sentence is run in several ways that ought to agree…")
-        return "" if known is None else known.reason or _("Stopped.")
+        return known.reason or _("Stopped.")
 
     def _look(self, row: CheckRow) -> None:
         if row.at is not None:

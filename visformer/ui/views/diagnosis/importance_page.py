@@ -22,8 +22,12 @@ from visformer.pictures.importance_maps import (
 )
 from visformer.pictures.output import NOT_RUN, UNDECODED
 from visformer.pictures.words.absent import no_output_words
-from visformer.session.side_requests import measure_importance, measure_pairs
-from visformer.session.state import Session, State
+from visformer.session.side_requests import (
+    known_importance,
+    measure_importance,
+    measure_pairs,
+)
+from visformer.session.state import Session, State, is_open
 from visformer.ui.layout import LeastColumn, TurningRow, fill, set_least
 from visformer.ui.look.theme import Dressed
 from visformer.ui.views.view import View
@@ -36,6 +40,7 @@ from visformer.ui.window.change_offers import asked_pairs
 from visformer.ui.window.large import CHOOSES, present_whole
 from visformer.values.facts import KINDS, Kind
 from visformer.values.measured import Importance, ImportanceOfPairs
+from visformer.values.reply import Reply
 
 LINES = 15  # the least height of a map, in text
 PATCHES = (
@@ -52,6 +57,8 @@ class ImportancePage(Dressed, View):
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
+        self._known: Reply[Importance | ImportanceOfPairs] | None = None
+        self._head: dict[Kind, tuple[int, int]] = {}  # the one that is looked at
         self.words = paragraph(_("which heads matter"))
         self.again = word_button(_("Measure"), _("Switch every head off in turn"))
         self.again.clicked.connect(lambda: session.do(measure_importance, again=True))
@@ -111,7 +118,7 @@ class ImportancePage(Dressed, View):
     def draw(self, state: State) -> None:
         """Show what is known of the run on screen, or of the file."""
         self._state = state
-        known = state.importance
+        known = self._known = known_importance(state)
         made = None if known is None else known.value
         pairs = "" if known is None else known.about
         idle = not state.busy and state.opened is not None
@@ -133,7 +140,10 @@ class ImportancePage(Dressed, View):
                     if at < len(pictures):
                         one.draw(pictures[at])
             self._changed.forget("marks")
-        if self._changed("marks", state.kind, state.layer, state.head):
+        # pairs stay measured while a recorded run of another model is on screen
+        own = (state.trace is not None and is_open(state, state.trace)) or not pairs
+        self._head = {state.kind: (state.layer, state.head)} if own else {}
+        if self._changed("marks", self._head):
             self._mark()
         if self._changed("words", made):
             name = Path(pairs).name
@@ -144,20 +154,17 @@ class ImportancePage(Dressed, View):
             agreement = agreement_words(made)
             self.agreement.setText(agreement)
             self.agreement.setVisible(bool(agreement))
-            self._draw_tables(state)
+            self._draw_tables(made, state)
 
     def _mark(self, over: Kind | None = None, cell: MapCell | None = None) -> None:
         """Frame the head that is looked at; under the mouse, in all maps of a kind."""
-        state = self._state
         for kind, maps in zip(KINDS, self.maps, strict=True):
-            own = (state.layer, state.head) if kind == state.kind else None
-            at = cell if kind == over and cell is not None else own
+            at = cell if kind == over and cell is not None else self._head.get(kind)
             for one in maps:
                 one.mark(at, value=at is cell)
 
-    def _draw_tables(self, state: State) -> None:
-        known, trace = state.importance, state.trace
-        made = None if known is None else known.value
+    def _draw_tables(self, made: Importance | ImportanceOfPairs, state: State) -> None:
+        trace = state.trace
         of_run = isinstance(made, Importance)
         source = None
         if isinstance(made, Importance) and trace is not None:
@@ -171,9 +178,7 @@ class ImportancePage(Dressed, View):
         if source is not None:
             self.source.draw(source)
 
-    def _draw_patched(
-        self, made: Importance | ImportanceOfPairs | None, state: State
-    ) -> None:
+    def _draw_patched(self, made: Importance | ImportanceOfPairs, state: State) -> None:
         """Show what streams of the run that is compared with do."""
         patched = made.patched if isinstance(made, Importance) else None
         for row in self._patched:
@@ -190,16 +195,18 @@ class ImportancePage(Dressed, View):
 
     def _missing(self) -> str:
         """Say why there is nothing to see."""
-        state, known = self._state, self._state.importance
+        state, known = self._state, self._known
         if state.trace is None:
             return _(NOT_RUN)
         if not state.trace.steps:
             return no_output_words(state.trace) or _(UNDECODED)
         if state.opened is None:
             return _("The measure follows once the model is open.")
+        if known is None:
+            return ""
         if state.busy:
             return _("Every head is switched off in turn; the tokens stay the same…")
-        return "" if known is None else known.reason or _("Stopped.")
+        return known.reason or _("Stopped.")
 
     # ---- what the user does ----------------------------------------------------
 

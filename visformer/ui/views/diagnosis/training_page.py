@@ -107,13 +107,16 @@ class TrainingPage(Dressed, View):
         self.loss.name_axes(axis, _("loss, nats per token"))
         name, kind = self.measure.currentData(), state.kind
         grids = [p.heads[name].get(kind, NO_HEADS) for p in points]
-        shape = max((grid.shape for grid in grids), default=NO_HEADS.shape)
+        shape = (0, 0) if series is None else training.heads_shape(series, name, kind)
         values = np.full((len(points), shape[0] * shape[1]), np.nan, np.float32)
         for row, grid in zip(values, grids, strict=True):
             if grid.shape == shape:  # else it is of another model
                 row[:] = grid.ravel()
-        names = tuple(head_words(*place) for place in np.ndindex(shape))
-        chosen = state.layer * shape[1] + state.head
+        # another model on screen may have heads that no curve is of
+        places = list(np.ndindex(shape))
+        place = state.layer, state.head
+        chosen = places.index(place) if place in places else None
+        names = tuple(head_words(*one) for one in places)
         self.heads.draw(steps, values, names, chosen, mark)
         self.heads.name_axes(axis, _(MEASURES[name]))
 
@@ -156,7 +159,7 @@ class SeriesPlot(Dressed, QWidget):
         steps: Floats,
         values: Floats,
         names: tuple[str, ...],
-        chosen: int,
+        chosen: int | None,
         mark: float | None,
     ) -> None:
         """Draw columns of values [N, C] over steps [N]; ``mark``: the step shown."""

@@ -1,0 +1,65 @@
+"""Messages stand below the next tokens where there is room, else below."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import QPoint, QRect
+from PySide6.QtWidgets import QApplication, QWidget
+
+from tests.window.windows import Pair, answer
+from visformer.ui.bars.message_stack import MessageStack
+from visformer.ui.window.window import MainWindow
+
+
+@pytest.fixture
+def window(pair: Pair) -> MainWindow:
+    window, engine = pair
+    window.translate("a b")
+    answer(window, engine)
+    window.session.set(tab="attention")
+    return window
+
+
+def place(window: MainWindow, part: QWidget) -> QRect:
+    return QRect(part.mapTo(window, QPoint()), part.size())
+
+
+def told(window: MainWindow, words: str) -> QRect:
+    """Return where a message stands."""
+    window.session.set(notice=words)
+    for _turn in range(3):
+        QApplication.processEvents()
+    stack = window.findChildren(MessageStack)[0]
+    assert stack.isVisible()
+    assert window.notice.words.height() >= window.notice.words.heightForWidth(
+        window.notice.words.width()
+    )
+    return place(window, stack)
+
+
+def test_a_message_covers_no_picture_where_there_is_room(window: MainWindow) -> None:
+    view = window.tabs.shown
+    assert view is not None
+    message = told(window, "A sentence that is not short, and so of several lines.")
+    assert not message.intersects(place(window, view))
+    assert not message.intersects(place(window, window.candidates.summary))
+
+
+def test_without_room_it_stands_below_the_pictures(window: MainWindow) -> None:
+    long = told(window, "A very long sentence. " * 40)
+    assert long.width() > 0.9 * window.large.width()
+    window.side.show(False)
+    folded = told(window, "A short one.")
+    assert folded.width() > 0.9 * window.large.width()
+    assert folded.top() > place(window, window.large).bottom()
+    window.side.show(True)
+    assert told(window, "A short one.").width() < 0.5 * window.large.width()
+
+
+def test_a_message_that_stands_asks_for_nothing(window: MainWindow) -> None:
+    told(window, "A sentence that stays.")
+    stack, asked = window.findChildren(MessageStack)[0], []
+    stack.changed.connect(lambda: asked.append(1))
+    for _turn in range(10):
+        QApplication.processEvents()
+    assert len(asked) <= 1  # a window that is looked at needs no processor
