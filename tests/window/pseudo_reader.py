@@ -19,13 +19,13 @@ from visformer.core.decoding import Decoding
 from visformer.core.lens_rows import read_streams
 from visformer.core.side_runs import layer_parameters
 from visformer.engine.messages import (
+    Done,
     Effect,
     Finished,
     Lens,
-    LensDone,
     Nearest,
     Parameters,
-    ParametersDone,
+    SideRequest,
 )
 from visformer.engine.mirror import Decoded
 from visformer.engine.process import effect, nearest
@@ -163,22 +163,22 @@ class Reader:
         """Give the weights, lenses and nearest tokens that the window asks for."""
         while waiting := self._waiting():
             number, request = waiting[0].number, waiting[0].request
+            made: object
             if isinstance(request, Parameters):
                 made = layer_parameters(self.checkpoint, request.stack, request.layer)
-                self.window.receive(ParametersDone(number=number, parameters=made))
             elif isinstance(request, Lens):
                 heat, wanted = request.temperature, (request.hidden, request.chosen)
-                rows = read_streams(self.checkpoint, *wanted, temperature=heat)
-                self.window.receive(LensDone(number=number, rows=rows))
+                made = read_streams(self.checkpoint, *wanted, temperature=heat)
             elif isinstance(request, Effect):
-                self.window.receive(effect(self.checkpoint, number, request))
+                made = effect(self.checkpoint, request)
             else:
                 assert isinstance(request, Nearest)
-                self.window.receive(nearest(self.checkpoint, number, request))
+                made = nearest(self.checkpoint, request)
+            self.window.receive(Done(number=number, value=made))
 
     def _waiting(self) -> list[Sent]:
         sent = self.window.session.state.awaiting.sent
-        return [s for s in sent if s.request.is_side_request and not s.ended]
+        return [s for s in sent if isinstance(s.request, SideRequest) and not s.ended]
 
     def every_tab(self, *, paint: bool = True) -> None:
         """Read every tab and page, with the mouse on their maps too."""

@@ -12,8 +12,8 @@ from pytestqt.qtbot import QtBot
 from tests.opened import opened_model
 from tests.traces import make_trace
 from tests.window.painted import painted
-from tests.window.windows import Pair, answer
-from visformer.engine.messages import AllTokens, AllTokensDone
+from tests.window.windows import Pair, answer, reply
+from visformer.engine.messages import AllTokens
 from visformer.ui.bars.candidates import CandidatesPanel
 from visformer.values.measured import WholeDistribution
 from visformer.values.step import Choice
@@ -51,7 +51,7 @@ def test_all_are_listed_scrolled_and_forced(pair: Pair, qtbot: QtBot) -> None:
     assert request.row == 2
     assert len(panel.rows) == few  # what is known stands there meanwhile
     made = whole(trace, 2)
-    window.receive(AllTokensDone(number=1, distribution=made))
+    reply(window, AllTokens, made)
     assert len(panel.rows) == SIZE
     assert panel.others.text() == "the best alone"
     bar = panel.table.verticalScrollBar()
@@ -81,5 +81,5 @@ def test_the_chosen_token_is_in_sight_however_far_down(pair: Pair) -> None:
     window.translate("a b c")
     answer(window, engine, trace)
     window.session.set(step=3, unfolded=True)
-    window.receive(AllTokensDone(number=1, distribution=made))
+    reply(window, AllTokens, made)
     assert {str(SIZE), f"w{last}"} <= set(seen(window.candidates))

@@ -37,7 +37,6 @@ from visformer.engine.mirror import Decoded
 from visformer.pictures.computation.stages import STAGES
 from visformer.pictures.selection import FORMS, SUMMARIES, Look, TokenGroup
 from visformer.pictures.words.absent import missing_kinds_words
-from visformer.session.pending import SearchAsked
 from visformer.session.runs import show_trace
 from visformer.session.searches import wanted_search
 from visformer.session.state import Series
@@ -54,14 +53,14 @@ from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.window.window import MainWindow
 from visformer.values.attention_heads import bias_rows
 from visformer.values.facts import KINDS, Kind
-from visformer.values.finding import CheckResult, ChecksAsked, EvidencePlace
+from visformer.values.finding import CheckResult, EvidencePlace
 from visformer.values.heads_of_pairs import MEASURES, HeadsOfPairs
 from visformer.values.measured import (
     Attribution,
     AttributionPlace,
     Attributions,
-    ImportanceAsked,
 )
+from visformer.values.reply import Reply
 from visformer.words import number
 
 
@@ -346,10 +345,10 @@ def measured(window: MainWindow) -> dict[str, Any]:
     shares = dict.fromkeys(places, Attribution(values=np.ones((6, 6), np.float32)))
     return {
         "look": Look(summary="norms"),
-        "importance": ImportanceAsked(of=of, found=make_importance(trace)),
-        "checks": ChecksAsked(of=of, results=(fault,)),
+        "importance": Reply(of=of, value=make_importance(trace)),
+        "checks": Reply(of=of, value=(fault,)),
         "attributions": Attributions(of=of, known=shares),
-        "search": SearchAsked(opened=opened.number, request=wanted, found=searched()),
+        "search": Reply(of=(opened,), about=wanted, value=searched()),
         "heads": HeadsOfPairs(path="/x.tsv", model="m", sums=ones, counts=ones),
         "series": Series(folder="/steps", points=(along,), keys=(state.shown,)),
     }

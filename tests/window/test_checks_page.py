@@ -11,8 +11,8 @@ from pytestqt.qtbot import QtBot
 
 from tests.opened import opened_model
 from tests.traces import make_trace
-from tests.window.windows import FakeEngine, answer, make_window
-from visformer.engine.messages import CheckRun, Refused, RunChecked
+from tests.window.windows import FakeEngine, answer, make_window, number_of, reply
+from visformer.engine.messages import CheckRun, Refused
 from visformer.pictures.selection import AttentionCell
 from visformer.ui.views.diagnosis.checks_page import ChecksPage
 from visformer.ui.views.diagnosis.diagnosis import DiagnosisView
@@ -58,7 +58,7 @@ def test_all_checks_are_listed_what_is_wrong_first(
     assert len(engine.of(CheckRun)) == 1
     assert "in several ways" in page.words.text()
     results = (PASSED, NONE, NOTE, FAULT)
-    window.receive(RunChecked(number=1, results=results))
+    reply(window, CheckRun, results)
     assert page.words.text().startswith("Faults: 1; notes: 1; passed: 1; not applicab")
     model = page.table.model()
     assert [model.index(row, 0).data() for row in range(model.rowCount())] == [
@@ -86,7 +86,7 @@ def test_a_click_goes_to_the_evidence(
     place: tuple[str, int, int] | None,
 ) -> None:
     window, _engine, page = turned(qtbot, tmp_path)
-    window.receive(RunChecked(number=1, results=(result,)))
+    reply(window, CheckRun, (result,))
     # who has nothing to click is not told to
     assert ("underlined" in page.words.text()) == (result is not PASSED)
     click(qtbot, page, 0)
@@ -102,7 +102,9 @@ def test_a_click_goes_to_the_evidence(
 
 def test_a_refusal_is_said(qtbot: QtBot, tmp_path: Path) -> None:
     window, _engine, page = turned(qtbot, tmp_path)
-    window.receive(Refused(number=1, reason="It cannot be run so."))
+    window.receive(
+        Refused(number=number_of(window, CheckRun), reason="It cannot be run so.")
+    )
     assert page.words.text() == "It cannot be run so."
     assert not page.table.isVisible()
 
@@ -117,7 +119,7 @@ def test_evidence_of_several_lines_is_whole(
     window.show()
     QApplication.processEvents()
     results = [PASSED._replace(what="i" * 3 * n + " end.") for n in range(10, 90)]
-    window.receive(RunChecked(number=1, results=tuple(results)))
+    reply(window, CheckRun, tuple(results))
     QApplication.processEvents()
     table = page.table
     assert table.verticalScrollBar().isVisible()

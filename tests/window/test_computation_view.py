@@ -17,11 +17,11 @@ from tests.unit.pictures.computed import shown, state_of, traced
 from tests.window.exports import csv_of
 from tests.window.painted import painted
 from tests.window.pseudo_reader import Reader
-from tests.window.windows import FakeEngine, Pair, answer, make_view, make_window
+from tests.window.windows import FakeEngine, Pair, answer, make_view, make_window, reply
 from visformer import load, paths
 from visformer.core.decoding import Decoding
 from visformer.core.side_runs import layer_parameters
-from visformer.engine.messages import Opened, ParametersDone
+from visformer.engine.messages import Opened, Parameters
 from visformer.pictures.computation.stages import STAGES, stage_names
 from visformer.pictures.selection import AttentionCell
 from visformer.session.runs import show_trace
@@ -64,7 +64,7 @@ def give(window: MainWindow, engine: FakeEngine) -> None:
     window.session.set(stage="norms")
     stack, layer = engine.asked[-1]
     made = layer_parameters(CHECKPOINT, stack, layer)
-    window.receive(ParametersDone(number=len(engine.asked), parameters=made))
+    reply(window, Parameters, made)
     window.session.set(stage=before)
 
 

@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 from tests.opened import opened_model
 from tests.traces import make_trace
 from tests.window.windows import FakeEngine, answer, make_window
-from visformer.engine.messages import HeadsMeasured, MeasureHeads
+from visformer.engine.messages import Done, MeasureHeads, Portion
 from visformer.ui.views.diagnosis import heads_page
 from visformer.ui.views.diagnosis.diagnosis import DiagnosisView
 from visformer.ui.views.diagnosis.heads_page import HeadsPage
@@ -68,7 +68,8 @@ def asked(
 def send(window: MainWindow, part: HeadsOfSome | None) -> None:
     sent = window.session.state.awaiting.newest(MeasureHeads)
     assert sent is not None
-    window.receive(HeadsMeasured(number=sent.number, part=part))
+    kind = Done if part is None else Portion
+    window.receive(kind(number=sent.number, value=part))
 
 
 Asked = tuple[MainWindow, FakeEngine, HeadsPage]
@@ -183,6 +184,6 @@ def test_what_was_measured_before_a_stop_stays(asked: Asked) -> None:
     assert number is not None
     window.stop()
     assert engine.stopped == 1
-    window.receive(HeadsMeasured(number=number.number, part=some(2, 3)))  # late
+    window.receive(Portion(number=number.number, value=some(2, 3)))  # late
     assert page.words.text().startswith("2 pairs of")
     assert not window.session.state.busy

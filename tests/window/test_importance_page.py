@@ -12,14 +12,8 @@ from pytestqt.qtbot import QtBot
 from tests.importances import make_importance, over_pairs, with_patches
 from tests.opened import opened_model
 from tests.traces import make_trace
-from tests.window.windows import FakeEngine, answer, make_window
-from visformer.engine.messages import (
-    Finished,
-    Refused,
-    SwitchedOff,
-    SwitchOff,
-    SwitchOffOverPairs,
-)
+from tests.window.windows import FakeEngine, answer, make_window, number_of, reply
+from visformer.engine.messages import Finished, Refused, SwitchOff, SwitchOffOverPairs
 from visformer.engine.mirror import Decoded
 from visformer.session import tree
 from visformer.ui.views.diagnosis import importance_page
@@ -50,7 +44,7 @@ def test_heads_are_measured_shown_and_looked_at(qtbot: QtBot, tmp_path: Path) ->
     assert "switched off in turn" in page.words.text()
     assert not page.maps[0][0].isVisible()
     made = make_importance(window.session.state.trace or TRACE)
-    window.receive(SwitchedOff(number=1, importance=made))
+    reply(window, SwitchOff, made)
     assert "It falls most without" in page.words.text()
     exact, estimate, missed = page.maps[2]
     assert exact.isVisible()
@@ -79,7 +73,11 @@ def test_heads_are_measured_shown_and_looked_at(qtbot: QtBot, tmp_path: Path) ->
 
 def test_what_cannot_be_measured_says_why(qtbot: QtBot, tmp_path: Path) -> None:
     window, engine, page = turned(qtbot, tmp_path)
-    window.receive(Refused(number=1, reason="Its heads are out of reach."))
+    window.receive(
+        Refused(
+            number=number_of(window, SwitchOff), reason="Its heads are out of reach."
+        )
+    )
     assert page.words.text() == "Its heads are out of reach."
     assert not page.maps[0][0].isVisible()
     page.again.click()
@@ -90,11 +88,11 @@ def test_a_file_of_pairs_has_its_mean_and_spread(
     qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     window, engine, page = turned(qtbot, tmp_path)
-    window.receive(SwitchedOff(number=1, importance=make_importance(TRACE)))
+    reply(window, SwitchOff, make_importance(TRACE))
     monkeypatch.setattr(importance_page, "asked_pairs", lambda _page: "/x/refs.tsv")
     page.over.click()
     assert [one.path for one in engine.of(SwitchOffOverPairs)] == ["/x/refs.tsv"]
-    window.receive(SwitchedOff(number=1, importance=over_pairs(TRACE)))
+    reply(window, SwitchOffOverPairs, over_pairs(TRACE))
     assert page.words.text().startswith("refs.tsv: ")
     mean, spread, nothing = page.maps[2]
     assert mean.isVisible()
@@ -108,21 +106,20 @@ def test_a_file_of_pairs_has_its_mean_and_spread(
 
 def test_streams_of_the_run_beside_are_patched(qtbot: QtBot, tmp_path: Path) -> None:
     window, engine, page = turned(qtbot, tmp_path)
-    window.receive(SwitchedOff(number=1, importance=make_importance(TRACE)))
+    reply(window, SwitchOff, make_importance(TRACE))
     assert not page.patched[0].isVisible()
     assert "Pin a run" in page.patched_words.text()
     first = window.session.state.shown
     window.translate("one three")
     other = make_trace(source=6, target=5, seed=4)
     answer(window, engine, replace(other, source=other.source[::-1]))
-    window.receive(SwitchedOff(number=2, importance=make_importance(TRACE)))
+    reply(window, SwitchOff, make_importance(TRACE))
     window.session.do(tree.pin, first)
     asked = engine.of(SwitchOff)[-1]
     assert (asked.source, asked.other) == ("one three", "one two")
     trace = window.session.state.trace
     assert trace is not None
-    number = len(engine.of(SwitchOff))
-    window.receive(SwitchedOff(number=number, importance=with_patches(trace)))
+    reply(window, SwitchOff, with_patches(trace))
     assert all(one.isVisible() for one in page.patched)
     assert "“one two”" in page.patched_words.text()
     assert "−6.50" in page.patched_words.text()
@@ -136,7 +133,7 @@ def test_no_cell_is_marked_of_another_run_than_was_measured(
 ) -> None:
     """Runs with fewer and with more heads and layers follow the one measured."""
     window, engine, page = turned(qtbot, tmp_path)
-    window.receive(SwitchedOff(number=1, importance=make_importance(TRACE)))
+    reply(window, SwitchOff, make_importance(TRACE))
     shown = page.maps[2][0]
     window.session.set(kind="cross", layer=LAST, head=1)
     assert shown.marks.cell == (LAST, 1)
@@ -151,8 +148,7 @@ def test_no_cell_is_marked_of_another_run_than_was_measured(
         assert page.words.text() == ""
         window.receive(Decoded(number=number, trace=other, limit=20))
         window.receive(Finished(number=number, step_ms=2.5))
-        number = len(engine.of(SwitchOff))
-        window.receive(SwitchedOff(number=number, importance=make_importance(other)))
+        reply(window, SwitchOff, make_importance(other))
         assert shown.isVisible()
         assert shown.marks.cell == (layers - 1, heads - 1)
 
@@ -162,9 +158,9 @@ def test_a_file_measured_marks_no_head_of_a_recorded_run(
 ) -> None:
     window, _engine, page = turned(qtbot, tmp_path)
     monkeypatch.setattr(importance_page, "asked_pairs", lambda _page: "/x/refs.tsv")
-    window.receive(SwitchedOff(number=1, importance=make_importance(TRACE)))
+    reply(window, SwitchOff, make_importance(TRACE))
     page.over.click()
-    window.receive(SwitchedOff(number=1, importance=over_pairs(TRACE)))
+    reply(window, SwitchOffOverPairs, over_pairs(TRACE))
     window.session.set(kind="cross", layer=0, head=1)
     assert page.maps[2][0].marks.cell == (0, 1)
     window.show_telling(make_trace(source=6, target=5, layers=4, heads=4))

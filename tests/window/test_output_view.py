@@ -14,10 +14,10 @@ from pytestqt.qtbot import QtBot
 from tests.opened import opened_model
 from tests.tiny_models import tiny_checkpoint
 from tests.traces import make_trace
-from tests.window.windows import FakeEngine, Pair, answer, make_window
+from tests.window.windows import FakeEngine, Pair, answer, make_window, reply
 from visformer.core.decoding import Decoding
 from visformer.core.lens_rows import read_streams
-from visformer.engine.messages import Decode, LensDone, Opened, Replaced
+from visformer.engine.messages import Decode, Lens, Opened, Replaced
 from visformer.pictures import output
 from visformer.pictures.output import known_rows
 from visformer.session import side_requests as asking
@@ -60,7 +60,7 @@ def give(window: MainWindow, engine: FakeEngine) -> None:
     """Answer the last question."""
     hidden, chosen, temperature = engine.lenses[-1]
     rows = read_streams(CHECKPOINT, hidden, chosen, temperature=temperature)
-    window.receive(LensDone(number=len(engine.lenses), rows=rows))
+    reply(window, Lens, rows)
 
 
 def view_of(window: MainWindow) -> NextToken:
@@ -177,7 +177,7 @@ def test_an_answer_for_a_run_that_is_gone_is_dropped(pair: Pair) -> None:
 def test_an_engine_that_cannot_is_not_asked_for_ever(pair: Pair) -> None:
     window, engine = pair
     window.session.set(tab="output")
-    window.receive(LensDone(number=1, rows=()))
+    reply(window, Lens, ())
     assert len(engine.lenses) == 1
     words = said(view_of(window), "the softmax with its numbers")
     assert "could not compute" in words

@@ -14,8 +14,8 @@ from pytestqt.qtbot import QtBot
 
 from tests.opened import opened_model
 from tests.traces import make_trace
-from tests.window.windows import FakeEngine, answer, make_window
-from visformer.engine.messages import Shuffled
+from tests.window.windows import FakeEngine, answer, make_window, reply
+from visformer.engine.messages import Shuffle
 from visformer.pictures.selection import AttentionCell
 from visformer.ui.views.positions.position_input import PositionInput
 from visformer.ui.views.positions.positions import PositionLab, PositionsView
@@ -66,7 +66,7 @@ def test_the_shuffled_run_is_said(qtbot: QtBot, tmp_path: Path) -> None:
     assert shown is not None
     moved = replace(shown, source=shown.source[::-1])
     order = tuple(reversed(range(6)))
-    window.receive(Shuffled(number=1, order=order, baseline=shown, shuffled=moved))
+    reply(window, Shuffle, (order, shown, moved))
     assert "knows the order" in view.page(PositionLab).bag.text()
     window.translate("three")
     answer(window, engine, make_trace(source=4, target=5))

@@ -14,9 +14,10 @@ from tests.pseudo import Unmarked
 from tests.states import ran
 from tests.tiny_models import tiny_checkpoint
 from tests.window.pseudo_reader import Reader
+from tests.window.windows import reply
 from visformer.core.search import exhausted
 from visformer.core.side_runs import run_texts
-from visformer.engine.messages import Shuffled
+from visformer.engine.messages import Shuffle
 from visformer.pictures.computation.stages import stage_names
 from visformer.pictures.selection import (
     FORMS,
@@ -182,7 +183,7 @@ def test_a_shuffle(running: Reader, missing: Unmarked) -> None:
     assert shown is not None
     same = tuple(range(len(shown.source)))
     for order in (same, same[::-1]):
-        window.receive(Shuffled(number=1, order=order, baseline=shown, shuffled=shown))
+        reply(window, Shuffle, (order, shown, shown))
         running.read()
         view.page(PositionLab).shuffle.click()
     running.check(missing)

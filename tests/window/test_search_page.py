@@ -14,7 +14,7 @@ from tests.tiny_models import tiny_checkpoint
 from tests.unit.session.sessions import Engine, answer, take
 from visformer.core.decoding import Decoding
 from visformer.core.search import named
-from visformer.engine.messages import Decode, Refused, SearchBeams, Searched
+from visformer.engine.messages import Decode, Done, Refused, SearchBeams
 from visformer.pictures.beam_tree import Node, node_words
 from visformer.session import runs
 from visformer.session.side_requests import needed
@@ -55,7 +55,7 @@ def found(page: SearchPage, engine: Engine) -> None:
     decoding.finish()
     assert decoding.search is not None
     search = named(decoding.search, CHECKPOINT.vocabulary)
-    take(page.session, Searched(number=len(engine.asked), search=search))
+    take(page.session, Done(number=len(engine.asked), value=search))
     page.session.set(step=3)
 
 

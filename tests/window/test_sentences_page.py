@@ -17,7 +17,7 @@ from tests.opened import opened_model
 from tests.traces import make_trace
 from tests.unit.core.test_scanning import USUAL, pair
 from tests.window.windows import FakeEngine, answer, make_window
-from visformer.engine.messages import PairsScanned, ScanPairs
+from visformer.engine.messages import Done, Portion, ScanPairs
 from visformer.pictures.words.modified_run import loss_share
 from visformer.session import scans
 from visformer.ui.look.theme import loss_colour
@@ -25,7 +25,7 @@ from visformer.ui.views.diagnosis.diagnosis import DiagnosisView
 from visformer.ui.views.diagnosis.sentences_page import FAULT, REFERENCE, SentencesPage
 from visformer.ui.window.actions import open_together
 from visformer.ui.window.window import MainWindow
-from visformer.values.scanned import ScannedPair, Uncovered
+from visformer.values.scanned import ScannedPair, ScannedPart, Uncovered
 
 OWN = make_trace(seed=9)
 PAIRS = (
@@ -55,7 +55,9 @@ def scanned(qtbot: QtBot, tmp_path: Path) -> Window:
 def send(window: MainWindow, *pairs: ScannedPair, **more: Any) -> None:
     sent = window.session.state.awaiting.newest(ScanPairs)
     assert sent is not None
-    window.receive(PairsScanned(number=sent.number, pairs=pairs, **more))
+    made = ScannedPart(pairs=pairs, **more)
+    kind = Done if "usual" in more else Portion
+    window.receive(kind(number=sent.number, value=made))
 
 
 def page(window: MainWindow) -> SentencesPage:
@@ -168,7 +170,8 @@ def test_a_scan_that_is_stopped_keeps_what_is_done(scanned: Window) -> None:
     assert number is not None
     window.stop()
     assert engine.stopped == 1
-    window.receive(PairsScanned(number=number.number, pairs=PAIRS[2:]))  # late
+    late = ScannedPart(pairs=PAIRS[2:])
+    window.receive(Portion(number=number.number, value=late))
     assert lines(page(window)) == [2, 1]
     assert not window.session.state.busy
 

@@ -13,7 +13,7 @@ from tests.opened import opened_model
 from tests.traces import make_trace
 from tests.window.windows import answer, make_window
 from visformer.core.checkpoint_series import point
-from visformer.engine.messages import Progressed, RunSeries, SeriesRun
+from visformer.engine.messages import Done, Portion, Progressed, RunSeries
 from visformer.session import training
 from visformer.ui.views.diagnosis.diagnosis import DiagnosisView
 from visformer.ui.views.diagnosis.training_page import TrainingPage
@@ -52,12 +52,9 @@ def send(window: MainWindow, *points: SeriesPoint | str | None) -> None:
     assert number is not None
     window.receive(Progressed(number=number.number, done=1, of=3, part="points"))
     for one in points:
-        if isinstance(one, str):
-            made = SeriesRun(number=number.number, left_out=one)
-        else:
-            trace = None if one is None else TRACES[one.name]
-            made = SeriesRun(number=number.number, point=one, trace=trace)
-        window.receive(made)
+        part = (one, TRACES[one.name]) if isinstance(one, SeriesPoint) else one
+        kind = Done if one is None else Portion
+        window.receive(kind(number=number.number, value=part))
 
 
 def page(window: MainWindow) -> TrainingPage:

@@ -13,13 +13,12 @@ from pytestqt.qtbot import QtBot
 from tests.bench.windows import attention_of
 from tests.states import ran
 from tests.traces import fed, make_trace
-from tests.window.windows import Pair, answer, make_window
+from tests.window.windows import Pair, answer, make_window, reply
 from visformer.engine.messages import (
     FindTokens,
     Progressed,
     Refused,
     Replaced,
-    TokensFound,
 )
 from visformer.engine.mirror import Decoded
 from visformer.pictures.selection import AttentionCell
@@ -434,9 +433,8 @@ def test_a_typed_token_is_found_and_forced(translated: Pair, qtbot: QtBot) -> No
     qtbot.keyClicks(panel.field, "zeb")
     (*_, asked) = engine.of(FindTokens)
     assert asked.text == "zeb"
-    number = len(engine.of(FindTokens))
     found = ((91, "▁zebra"), (92, "zeb"))
-    window.receive(TokensFound(number=number, text="zeb", tokens=found))
+    reply(window, FindTokens, found)
     assert [(row.id, row.token) for row in panel.rows] == [(91, "zebra"), (92, "‑zeb")]
     qtbot.keyClick(panel.field, Qt.Key.Key_Return)
     assert engine.decodes[-1].prefix[-1] == Choice(91, "forced")

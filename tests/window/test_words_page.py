@@ -16,7 +16,7 @@ from tests.tiny_models import tiny_checkpoint
 from tests.window.any_traces import show_in
 from tests.window.windows import Pair, answer, make_window
 from visformer.core.decoding import Decoding
-from visformer.engine.messages import Nearest, NearestDone, Refused
+from visformer.engine.messages import Done, Nearest, Refused, SideRequest
 from visformer.engine.process import HANDLERS, nearest
 from visformer.session.kept import recipe_of
 from visformer.session.recipe import read_recipe, written
@@ -62,7 +62,7 @@ def give(window: MainWindow) -> None:
     ask = CHECKPOINT.extras.nearest
     assert ask is not None
     near = ask(request.side, request.asked)
-    window.receive(NearestDone(number=sent.number, near=near))
+    window.receive(Done(number=sent.number, value=near))
     QApplication.processEvents()
 
 
@@ -71,7 +71,7 @@ def test_the_sentences_longest_token_comes_first(pair: Pair) -> None:
     page = page_of(window)
     assert asked(window).asked in window.session.state.visible.source_ids  # type: ignore[union-attr]
     give(window)
-    near = window.session.state.near
+    near = window.session.state.scene.near
     assert near is not None
     assert page.about.text().startswith(
         f"“{near.tokens[0]}” (id {near.ids[0]}): the 20"
@@ -88,7 +88,7 @@ def test_typing_and_clicking_walk(pair: Pair, qtbot: QtBot) -> None:
     qtbot.keyClick(page.field, Qt.Key.Key_Return)
     assert asked(window).asked == CHECKPOINT.tokenizer.source.token(9)
     give(window)
-    near = window.session.state.near
+    near = window.session.state.scene.near
     assert near is not None
     assert near.ids[0] == 9
     page.table.picked.emit(MapCell(4, 0))
@@ -128,7 +128,7 @@ def test_what_is_looked_up_is_kept_in_places_and_sessions(pair: Pair) -> None:
     assert (kept.token, kept.embedding) == (9, "target")
     assert window.session.state.place.views == kept
     assert page.side.currentData() == "target"
-    near = window.session.state.near
+    near = window.session.state.scene.near
     assert near is not None
     assert (near.side, near.ids[0]) == ("target", 9)
     window.receive(opened_model(CHECKPOINT.facts, path="/other", number=77))
@@ -149,8 +149,8 @@ def test_a_run_of_another_model_has_one_sentence(pair: Pair) -> None:
 
 def test_the_engine_answers_beside_a_decode() -> None:
     request = Nearest(side="target", asked=5)
-    assert request.is_side_request
+    assert isinstance(request, SideRequest)
     assert Nearest in HANDLERS
-    made = nearest(CHECKPOINT, 3, request)
-    assert made.near is not None
-    assert (made.number, made.near.ids[0]) == (3, 5)
+    near = nearest(CHECKPOINT, request)
+    assert near is not None
+    assert near.ids[0] == 5

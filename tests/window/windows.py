@@ -17,6 +17,7 @@ from tests.opened import opened_model
 from tests.traces import make_trace
 from visformer.engine.messages import (
     Decode,
+    Done,
     Finished,
     Lens,
     Open,
@@ -43,19 +44,24 @@ V = TypeVar("V", bound=View)
 W = TypeVar("W", bound=QWidget)
 
 
+OTHERS = 1000  # the numbers of other requests are above it
+
+
 class FakeEngine:
-    """Remembers what it was asked; numbers the requests of each class from 1."""
+    """Remembers what it was asked; numbers decodes from 1, and so openings below 0."""
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
         self.abandoned = self.stopped = 0
 
     def open(self, request: Open) -> int:
-        return -self.ask(request)  # never the number of a question
+        self.requests.append(request)
+        return -len(self.of(Open))
 
     def ask(self, request: Request) -> int:
         self.requests.append(request)
-        return len(self.of(type(request)))
+        decodes = isinstance(request, Decode)
+        return len(self.decodes) if decodes else OTHERS + len(self.requests)
 
     def abandon(self) -> None:
         self.abandoned += 1
@@ -97,6 +103,18 @@ class FakeEngine:
 
 
 Pair = tuple[MainWindow, FakeEngine]
+
+
+def number_of(window: MainWindow, kind: type[Request]) -> int:
+    """Return the number of the newest request of a class."""
+    sent = window.session.state.awaiting.newest(kind)
+    assert sent is not None
+    return sent.number
+
+
+def reply(window: MainWindow, kind: type[Request], value: object) -> None:
+    """Answer the newest request of a class."""
+    window.receive(Done(number=number_of(window, kind), value=value))
 
 
 def make_window(qtbot: QtBot, folder: Path) -> tuple[MainWindow, FakeEngine]:

@@ -15,8 +15,8 @@ from visformer.engine.messages import (
     Decode,
     Finished,
     Passed,
+    Portion,
     SearchBeams,
-    Searched,
     Started,
     Stepped,
 )
@@ -38,13 +38,6 @@ def lean(trace: Trace) -> Trace:
     """Return the Trace without what stays in the engine: output, own weights."""
     bare = replace(trace, output_weight=None, output_bias=None, own_logits=None)
     return replace(bare, own_weights=None, own_lens=None)
-
-
-def searched(number: int, model: Model, found: BeamSearch) -> Searched:
-    """Name the tokens of a search."""
-    from visformer.core.search import named
-
-    return Searched(number=number, search=named(found, model.vocabulary))
 
 
 class Decodes:
@@ -96,6 +89,7 @@ class Decodes:
     ) -> Generator[WorkDone, None, BeamSearch]:
         """Search by beams; a source that is decoded already is not encoded again."""
         from visformer.core.decoding import Decoding
+        from visformer.core.search import named
 
         inputs = request.source, request.limit, request.intervention
         decoding = self._decoding if self._inputs == inputs else None
@@ -103,7 +97,8 @@ class Decodes:
             source, limit, change = inputs
             decoding = Decoding(model, source, limit=limit, intervention=change)
         chosen = [one.id for one in decoding.after_prompt(request.prefix)]
-        return (yield from decoding.searched(chosen, request.beams))
+        found = yield from decoding.searched(chosen, request.beams)
+        return named(found, model.vocabulary)
 
     def _go_on(self, number: int, decoding: Decoding, times: list[float]) -> Stops:
         """Decode until the end; ``times`` get each step's milliseconds.
@@ -111,12 +106,15 @@ class Decodes:
         The longer a watched text, the more steps lie between two Traces of it: each is
         made by a pass over everything.
         """
+        from visformer.core.search import named
+
         wait, unsent = 1, 0
         with contextlib.suppress(GeneratorExit):  # what was decoded is sent
             before = decoding.search
             yield from decoding.searching()
             if decoding.search and decoding.search is not before:
-                self._send(searched(number, decoding.checkpoint, decoding.search))
+                found = named(decoding.search, decoding.checkpoint.vocabulary)
+                self._send(Portion(number=number, value=found))
             while not decoding.ended:
                 yield None
                 began = time.perf_counter()

@@ -32,6 +32,7 @@ from visformer.engine.messages import (
     Refused,
     Replaced,
     Request,
+    SideRequest,
     Silent,
     Stop,
     Stopped,
@@ -139,7 +140,7 @@ class Engine:
                 self._failed, self._down = 0, False
                 self._replace()
             numbered = self._numbered(request)
-            if not request.is_side_request:
+            if not isinstance(request, SideRequest):
                 if self._newest is None:
                     self._heard = self._clock()
                 self._newest, self._deaths, self._steps = numbered, 0, ()

@@ -1,35 +1,24 @@
 """Messages between the window and the engine process: plain frozen values.
 
-To add a question: a ``Request`` and its ``Answer`` here, who answers it in
-``process.HANDLERS``, and what the answer does to the State in ``session.receive``.
+To add a question: a ``Request`` here, who answers it in ``process.HANDLERS``, and what
+the answer does to the State in ``session.receive``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from visformer.values.arrays import Floats, Ids
-from visformer.values.beam_search import BeamSearch
 from visformer.values.facts import ModelFacts, SentenceSide, StackName
-from visformer.values.finding import CheckResult, Finding
-from visformer.values.heads_of_pairs import HeadsOfSome
+from visformer.values.finding import Finding
 from visformer.values.intervention import NO_CHANGES, Intervention
-from visformer.values.layer_weights import LayerParameters
 from visformer.values.measured import (
-    Attribution,
     AttributionPlace,
-    ChangeReport,
-    Importance,
-    ImportanceOfPairs,
-    NearWords,
-    SeriesPoint,
-    WholeDistribution,
 )
 from visformer.values.questions import Overrides, Questionnaire, WhenToAsk
 from visformer.values.recording import Row
-from visformer.values.scanned import Calibration, ScannedPair
-from visformer.values.step import GREEDY, Choice, LensRow, Strategy
+from visformer.values.step import GREEDY, Choice, Strategy
 from visformer.values.trace import Trace
 
 
@@ -37,8 +26,10 @@ from visformer.values.trace import Trace
 class Request:
     """What the window asks for. The newest one supersedes those before it."""
 
-    # whether it is answered during a decode, and supersedes nothing
-    is_side_request: ClassVar[bool] = False
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SideRequest(Request):
+    """A request that is answered during a decode, and supersedes nothing."""
 
 
 class Numbered(NamedTuple):
@@ -173,23 +164,19 @@ class MeasureHeads(Request):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parameters(Request):
+class Parameters(SideRequest):
     """Return the weights of one layer of the open model."""
-
-    is_side_request: ClassVar[bool] = True
 
     stack: StackName
     layer: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Lens(Request):
+class Lens(SideRequest):
     """Return what each decoder layer of the open model would predict for N rows.
 
     The rows are part of the request: they may be of any run of the model.
     """
-
-    is_side_request: ClassVar[bool] = True
 
     hidden: Floats  # [N, L + 1, D], the rows' residual stream
     chosen: Ids  # [N], the token that each row's step chose
@@ -197,13 +184,11 @@ class Lens(Request):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class AllTokens(Request):
+class AllTokens(SideRequest):
     """Return the probability of every token that one row of a run might predict.
 
     The row is part of the request: it may be of any run of the model.
     """
-
-    is_side_request: ClassVar[bool] = True
 
     stream: Floats  # [D], what leaves the last decoder layer; [0] where none is kept
     # what a model that is watched runs again
@@ -214,10 +199,8 @@ class AllTokens(Request):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Effect(Request):
+class Effect(SideRequest):
     """Compare the steps of a changed run with the original, on the same tokens."""
-
-    is_side_request: ClassVar[bool] = True
 
     source: tuple[int, ...]
     chosen: tuple[Choice, ...]  # by all rows
@@ -227,19 +210,15 @@ class Effect(Request):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FindTokens(Request):
+class FindTokens(SideRequest):
     """Return the target tokens that a text names."""
-
-    is_side_request: ClassVar[bool] = True
 
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Nearest(Request):
+class Nearest(SideRequest):
     """Return the tokens whose embeddings are nearest to a token's."""
-
-    is_side_request: ClassVar[bool] = True
 
     side: SentenceSide
     asked: int | str  # its id, or a text that names it
@@ -350,120 +329,15 @@ class Finished(Answer):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class BatchDone(Answer):
-    """The rows of a batch, pads included."""
+class Portion(Answer):
+    """Some of what a request asks for; more follows."""
 
-    traces: tuple[Trace, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Shuffled(Answer):
-    """Both orders, with the end-of-sentence token last in both."""
-
-    order: tuple[int, ...]  # where each token of the shuffled source was
-    baseline: Trace
-    shuffled: Trace
+    value: Any  # which one of what class: ``session.receive.ANSWERED``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Searched(Answer):
-    """The steps of a search, or of a decode by beams, with their tokens."""
-
-    search: BeamSearch
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Attributed(Answer):
-    """The measure of an ``Attribute``."""
-
-    attribution: Attribution
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SeriesRun(Answer):
-    """One more point of a ``RunSeries`` and its run, or why one is left out.
-
-    Without either, it was the last one.
-    """
-
-    point: SeriesPoint | None = None
-    trace: Trace | None = None
-    left_out: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class RunChecked(Answer):
-    """What every check of a ``CheckRun`` says."""
-
-    results: tuple[CheckResult, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SwitchedOff(Answer):
-    """What a ``SwitchOff`` or a ``SwitchOffOverPairs`` has measured."""
-
-    importance: Importance | ImportanceOfPairs
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PairsScanned(Answer):
-    """Some more pairs of a ``ScanPairs``; the last answer has what is usual alone."""
-
-    pairs: tuple[ScannedPair, ...] = ()
-    left_out: tuple[str, ...] = ()  # lines, a sentence for each
-    usual: Calibration | None = None
-    checked: tuple[str, ...] = ()  # what the checks find, with what is usual
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class HeadsMeasured(Answer):
-    """Some more pairs of a ``MeasureHeads``; the last answer has none."""
-
-    part: HeadsOfSome | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ParametersDone(Answer):
-    """The weights of one layer."""
-
-    parameters: LayerParameters | None  # None: the open model has no such layer
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LensDone(Answer):
-    """The rows of a ``Lens``."""
-
-    rows: tuple[LensRow, ...]  # N of them; none if they are not of the open model
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class AllTokensDone(Answer):
-    """The distribution of an ``AllTokens``."""
-
-    distribution: WholeDistribution | None  # None if the row is not of the open model
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokensFound(Answer):
-    """Tokens of the target's vocabulary that a text names, the likest first."""
-
-    text: str
-    tokens: tuple[tuple[int, str], ...]  # ids and tokens
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class EffectDone(Answer):
-    """What an ``Effect`` found."""
-
-    # by step, from 0; none if it was interrupted, None: it is another model's run
-    reports: dict[int, ChangeReport] | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class NearestDone(Answer):
-    """The tokens of a ``Nearest``."""
-
-    near: NearWords | None  # None: the embeddings of the open model are not known
+class Done(Portion):
+    """What a request asks for, or the last of it; None: there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

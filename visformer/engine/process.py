@@ -15,64 +15,53 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from visformer.core.pauses import InterruptedPass, looked_at
-from visformer.engine.decodes import Decodes, Stops, lean, searched
+from visformer.engine.decodes import Decodes, Stops, lean
 from visformer.engine.messages import (
     AllTokens,
-    AllTokensDone,
     Answer,
     Asked,
     Attribute,
-    Attributed,
     Batch,
-    BatchDone,
     CheckRun,
     Decode,
+    Done,
     Effect,
-    EffectDone,
     FindTokens,
-    HeadsMeasured,
     Lens,
-    LensDone,
     Logged,
     MeasureHeads,
     Nearest,
-    NearestDone,
     Numbered,
     OfRun,
     Open,
     Opened,
     OpenProgressed,
-    PairsScanned,
     Parameters,
-    ParametersDone,
+    Portion,
     Progressed,
     Ready,
     Refused,
     Request,
-    RunChecked,
     RunSeries,
     ScanPairs,
     SearchBeams,
-    SeriesRun,
     Shuffle,
-    Shuffled,
+    SideRequest,
     Stop,
     Stopped,
-    SwitchedOff,
     SwitchOff,
     SwitchOffOverPairs,
-    TokensFound,
     Unable,
 )
 from visformer.engine.starter import end_with
@@ -86,14 +75,23 @@ from visformer.own_process import (
     return_what_is_freed,
 )
 from visformer.values.heads_of_pairs import HeadsOfSome
-from visformer.values.measured import ChangeReport
+from visformer.values.scanned import ScannedPart
 
 if TYPE_CHECKING:
     from visformer.core.attribution import KnownRun
-    from visformer.core.models import Model
+    from visformer.core.check import Checking
+    from visformer.core.models import Model, WorkDone
     from visformer.values.layer_weights import LayerParameters
-    from visformer.values.measured import WholeDistribution
+    from visformer.values.measured import (
+        Attribution,
+        ChangeReport,
+        Importance,
+        ImportanceOfPairs,
+        NearWords,
+        WholeDistribution,
+    )
     from visformer.values.step import LensRow
+    from visformer.values.trace import Trace
 
 LESS_PRIORITY = 5  # of Linux: a third of the time that each other thread gets
 SOON = 0.2  # seconds of work before it is told how far it is, and between two times
@@ -197,7 +195,7 @@ class Server:
         self._waiting = None
         while not _stands_alone(newest.request) and self._wire.poll():
             newer: Numbered = self._wire.recv()
-            if newer.request.is_side_request:
+            if isinstance(newer.request, SideRequest):
                 self.answer(newer)
             else:
                 newest = newer
@@ -207,7 +205,7 @@ class Server:
         """Tell whether a newer request waits; side requests are answered meanwhile."""
         while self._waiting is None and self._wire.poll():
             newer: Numbered = self._wire.recv()
-            if newer.request.is_side_request:
+            if isinstance(newer.request, SideRequest):
                 self.answer(newer)
             else:
                 self._waiting = newer
@@ -253,7 +251,7 @@ class Server:
         except (*GONE, KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # a panic of Rust is no Exception
-            if not request.is_side_request:
+            if not isinstance(request, SideRequest):
                 self.decodes.forget()  # it may have stopped halfway
             self.send(Refused(number=number, reason=self._reason(error)))
 
@@ -273,7 +271,7 @@ class Server:
 
 def _stands_alone(request: Request) -> bool:
     """Tell whether no later request supersedes this one."""
-    return request.is_side_request or isinstance(request, Open)
+    return isinstance(request, SideRequest | Open)
 
 
 def _open(server: Server, number: int, request: Open) -> None:
@@ -335,11 +333,13 @@ def _decode(server: Server, number: int, request: Decode) -> Stops:
     yield from server.decodes.run(open_one(server.model), number, request)
 
 
-def replying(reply: Callable[[Model | None, int, Any], Answer]) -> Handler:
-    """Return the handler of a request with exactly one answer."""
+def answering(make: Callable[[Model | None, Any], Any]) -> Handler:
+    """Return the handler of a request that is answered by what ``make`` returns."""
 
-    def handle(server: Server, number: int, request: Request) -> None:
-        server.send(reply(server.model, number, request))
+    def handle(server: Server, number: int, request: Request) -> Stops:
+        made = make(server.model, request)
+        value = (yield from made) if isinstance(made, Generator) else made
+        server.send(Done(number=number, value=value))
 
     return handle
 
@@ -351,29 +351,30 @@ def open_one(model: Model | None) -> Model:
     return model
 
 
-def _batch(server: Server, number: int, request: Batch) -> Stops:
+def _batch(
+    model: Model | None, request: Batch
+) -> Generator[WorkDone | None, None, tuple[Trace, ...]]:
     """Run several sentences together."""
     from visformer.core.side_runs import run_texts
 
-    traces = yield from run_texts(open_one(server.model), request.sources)
-    server.send(BatchDone(number=number, traces=tuple(map(lean, traces))))
+    traces = yield from run_texts(open_one(model), request.sources)
+    return tuple(map(lean, traces))
 
 
 def _search(server: Server, number: int, request: SearchBeams) -> Stops:
     """Search a sentence by beams."""
-    model = open_one(server.model)
-    found = yield from server.decodes.search(model, request)
-    server.send(searched(number, model, found))
+    found = yield from server.decodes.search(open_one(server.model), request)
+    server.send(Done(number=number, value=found))
 
 
-def _attribute(server: Server, number: int, request: Attribute) -> Stops:
+def _attribute(
+    model: Model | None, request: Attribute
+) -> Generator[WorkDone, None, Attribution]:
     """Measure what tokens do to a run."""
     from visformer.core.attribution import attributed
 
-    model = open_one(server.model)
     run = _known(model, request)
-    made = yield from attributed(model, run, request.place, shared=request.shared)
-    server.send(Attributed(number=number, attribution=made))
+    return attributed(open_one(model), run, request.place, shared=request.shared)
 
 
 def _series(server: Server, number: int, request: RunSeries) -> Stops:
@@ -389,20 +390,20 @@ def _series(server: Server, number: int, request: RunSeries) -> Stops:
     sentence = request.source, request.reference
     for made in series_of(Path(request.folder), *sentence, open_model):
         if isinstance(made, VisformerError):
-            server.send(SeriesRun(number=number, left_out=str(made)))
+            server.send(Portion(number=number, value=str(made)))
         elif isinstance(made, WorkDone):
             yield made
         else:
             point, trace = made
-            server.send(SeriesRun(number=number, point=point, trace=lean(trace)))
-    server.send(SeriesRun(number=number))
+            server.send(Portion(number=number, value=(point, lean(trace))))
+    server.send(Done(number=number, value=None))
 
 
-def _known(model: Model, request: OfRun) -> KnownRun:
+def _known(model: Model | None, request: OfRun) -> KnownRun:
     from visformer.core.attribution import KnownRun
 
     return KnownRun(
-        model.vocabulary.read(request.source),
+        open_one(model).vocabulary.read(request.source),
         *request.ids,
         request.intervention,
         request.fed,
@@ -410,33 +411,32 @@ def _known(model: Model, request: OfRun) -> KnownRun:
     )
 
 
-def _check_run(server: Server, number: int, request: CheckRun) -> Stops:
+def _check_run(model: Model | None, request: CheckRun) -> Checking:
     """Run the open model in the ways that the table of checks compares."""
     from visformer.core.check import checking
 
-    model = open_one(server.model)
     run = _known(model, request)
-    results = yield from checking(model, run.source, run.change, run.target)
-    server.send(RunChecked(number=number, results=results))
+    return checking(open_one(model), run.source, run.change, run.target)
 
 
-def _switch_off(server: Server, number: int, request: SwitchOff) -> Stops:
+def _switch_off(
+    model: Model | None, request: SwitchOff
+) -> Generator[WorkDone, None, Importance]:
     """Measure what each part does to a run."""
     from visformer.core.importance import importance
 
-    model, source = open_one(server.model), request.other
-    other = model.vocabulary.read(source) if source else None
-    made = yield from importance(model, _known(model, request), other)
-    server.send(SwitchedOff(number=number, importance=made))
+    run, source, made = _known(model, request), request.other, open_one(model)
+    return importance(made, run, made.vocabulary.read(source) if source else None)
 
 
-def _switch_off_over(server: Server, number: int, request: SwitchOffOverPairs) -> Stops:
+def _switch_off_over(
+    model: Model | None, request: SwitchOffOverPairs
+) -> Generator[WorkDone, None, ImportanceOfPairs]:
     """Measure what each head does to the pairs of a file."""
     from visformer.core.importance import importance_of_pairs
 
-    model, path = open_one(server.model), Path(request.path)
-    made = yield from importance_of_pairs(model, path, request.intervention)
-    server.send(SwitchedOff(number=number, importance=made))
+    path = Path(request.path)
+    return importance_of_pairs(open_one(model), path, request.intervention)
 
 
 def _measure_heads(server: Server, number: int, request: MeasureHeads) -> Stops:
@@ -446,10 +446,10 @@ def _measure_heads(server: Server, number: int, request: MeasureHeads) -> Stops:
     model, path = open_one(server.model), Path(request.path)
     for made in heads_of_file(model, path, request.intervention):
         if isinstance(made, HeadsOfSome):
-            server.send(HeadsMeasured(number=number, part=made))
+            server.send(Portion(number=number, value=made))
         else:
             yield made
-    server.send(HeadsMeasured(number=number))
+    server.send(Done(number=number, value=None))
 
 
 def _scan(server: Server, number: int, request: ScanPairs) -> Stops:
@@ -463,22 +463,25 @@ def _scan(server: Server, number: int, request: ScanPairs) -> Stops:
     scan = Scan(model, sentences, translations=False, skip=told.append)
     for some in scan:
         if some or told:
-            made = PairsScanned(number=number, pairs=tuple(some), left_out=tuple(told))
+            made = ScannedPart(pairs=tuple(some), left_out=tuple(told))
             told.clear()
-            server.send(made)
+            server.send(Portion(number=number, value=made))
         done += len(some)
         yield WorkDone(done, len(scan), _("pairs"))
-    end = PairsScanned(number=number, usual=scan.usual, checked=scan.checked)
-    server.send(replace(end, left_out=tuple(told)))
+    end = ScannedPart(left_out=tuple(told), usual=scan.usual, checked=scan.checked)
+    server.send(Done(number=number, value=end))
 
 
-def find_tokens(model: Model | None, number: int, request: FindTokens) -> TokensFound:
+def find_tokens(
+    model: Model | None, request: FindTokens
+) -> tuple[tuple[int, str], ...]:
     """Find the tokens that are, begin with or contain a text."""
-    found = open_one(model).vocabulary.find(request.text)
-    return TokensFound(number=number, text=request.text, tokens=found)
+    return open_one(model).vocabulary.find(request.text)
 
 
-def shuffle(model: Model | None, number: int, request: Shuffle) -> Shuffled:
+def shuffle(
+    model: Model | None, request: Shuffle
+) -> tuple[tuple[int, ...], Trace, Trace]:
     """Run a sentence as it is and in another order."""
     made = open_one(model)
     if made.extras.shuffle is None:
@@ -489,101 +492,82 @@ def shuffle(model: Model | None, number: int, request: Shuffle) -> Shuffled:
     order, baseline, shuffled = made.extras.shuffle(
         request.source, request.target, request.intervention, request.seed
     )
-    return Shuffled(
-        number=number, order=order, baseline=lean(baseline), shuffled=lean(shuffled)
-    )
+    return order, lean(baseline), lean(shuffled)
 
 
-Found = TypeVar("Found")
+def tried(make: Callable[[Model | None, Any], Any], none: object = None) -> Handler:
+    """Return the handler of a side request: ``none`` is told if the model cannot.
 
-
-def tried(make: Callable[[], Found]) -> Found | None:
-    """Return what a side request asks for; None where the model cannot tell.
-
-    It may be about another model than is open by now, or take too much memory.
+    The request may be about another model than is open by now, or take too much memory.
     """
-    try:
-        return make()
-    except (VisformerError, RuntimeError):
-        log.exception("a side request was not answered")
-        return None
+
+    def attempt(model: Model | None, request: Request) -> Any:
+        try:
+            return make(model, request)
+        except (VisformerError, RuntimeError):
+            log.exception("a side request was not answered")
+            return none
+
+    return answering(attempt)
 
 
-def parameters(model: Model | None, number: int, request: Parameters) -> ParametersDone:
-    """Read the weights of a layer; None if the open model has no such layer."""
-
-    def weights() -> LayerParameters | None:
-        ask = open_one(model).extras.weights
-        return ask(request.stack, request.layer) if ask else None
-
-    return ParametersDone(number=number, parameters=tried(weights))
+def _parameters(model: Model | None, request: Parameters) -> LayerParameters | None:
+    """Read the weights of a layer."""
+    ask = open_one(model).extras.weights
+    return ask(request.stack, request.layer) if ask else None
 
 
-def lens(model: Model | None, number: int, request: Lens) -> LensDone:
-    """Return what each layer would predict; no rows if they are another model's."""
-
-    def rows() -> tuple[LensRow, ...]:
-        ask = open_one(model).extras.lens
-        asked = request.hidden, request.chosen, request.temperature
-        return ask(*asked) if ask else ()
-
-    return LensDone(number=number, rows=tried(rows) or ())
+def lens(model: Model | None, request: Lens) -> tuple[LensRow, ...]:
+    """Return what each layer would predict."""
+    ask = open_one(model).extras.lens
+    asked = request.hidden, request.chosen, request.temperature
+    return ask(*asked) if ask else ()
 
 
-def all_tokens(model: Model | None, number: int, request: AllTokens) -> AllTokensDone:
-    """Return the distribution that a row predicts; None if it is another model's."""
-
-    def whole() -> WholeDistribution | None:
-        ask = open_one(model).extras.distribution
-        a_pass = request.source, request.target, request.intervention, request.row
-        return ask(request.stream, *a_pass) if ask else None
-
-    return AllTokensDone(number=number, distribution=tried(whole))
+def _all_tokens(model: Model | None, request: AllTokens) -> WholeDistribution | None:
+    """Return the distribution that a row predicts."""
+    ask = open_one(model).extras.distribution
+    a_pass = request.source, request.target, request.intervention, request.row
+    return ask(request.stream, *a_pass) if ask else None
 
 
-def effect(model: Model | None, number: int, request: Effect) -> EffectDone:
-    """Compare the steps of a changed run with the original."""
+def effect(model: Model | None, request: Effect) -> dict[int, ChangeReport]:
+    """Compare the steps of a changed run with the original; {} if interrupted."""
     from visformer.core.decoding import Decoding
 
-    def reports() -> dict[int, ChangeReport]:
-        limit, change = len(request.chosen) + 1, request.intervention
-        run = Decoding(
-            open_one(model), request.source, limit=limit, intervention=change
-        )
-        chosen = run.after_prompt(request.chosen)
-        try:
-            return run.change_reports(chosen, request.step, fed=request.fed)
-        except InterruptedPass:
-            return {}
-
-    return EffectDone(number=number, reports=tried(reports))
+    limit, change = len(request.chosen) + 1, request.intervention
+    run = Decoding(open_one(model), request.source, limit=limit, intervention=change)
+    chosen = run.after_prompt(request.chosen)
+    try:
+        return run.change_reports(chosen, request.step, fed=request.fed)
+    except InterruptedPass:
+        return {}
 
 
-def nearest(model: Model | None, number: int, request: Nearest) -> NearestDone:
+def nearest(model: Model | None, request: Nearest) -> NearWords | None:
     """Find a token's nearest tokens; None where the embeddings are not known."""
     ask = open_one(model).extras.nearest
-    near = ask(request.side, request.asked) if ask else None
-    return NearestDone(number=number, near=near)
+    return ask(request.side, request.asked) if ask else None
 
 
 HANDLERS: dict[type[Request], Handler] = {  # who answers which request
     Open: _open,
     Decode: _decode,
     Stop: _stop,
-    Batch: _batch,
+    Batch: answering(_batch),
     SearchBeams: _search,
-    Attribute: _attribute,
+    Attribute: answering(_attribute),
     RunSeries: _series,
-    CheckRun: _check_run,
-    SwitchOff: _switch_off,
-    SwitchOffOverPairs: _switch_off_over,
+    CheckRun: answering(_check_run),
+    SwitchOff: answering(_switch_off),
+    SwitchOffOverPairs: answering(_switch_off_over),
     ScanPairs: _scan,
     MeasureHeads: _measure_heads,
-    Shuffle: replying(shuffle),
-    Parameters: replying(parameters),
-    Lens: replying(lens),
-    AllTokens: replying(all_tokens),
-    FindTokens: replying(find_tokens),
-    Nearest: replying(nearest),
-    Effect: replying(effect),
+    Shuffle: answering(shuffle),
+    Parameters: tried(_parameters),
+    Lens: tried(lens, ()),
+    AllTokens: tried(_all_tokens),
+    FindTokens: answering(find_tokens),
+    Nearest: answering(nearest),
+    Effect: tried(effect),
 }

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from visformer.engine.messages import HeadsMeasured, MeasureHeads
+from visformer.engine.messages import MeasureHeads
 from visformer.files import short
 from visformer.language import _, clauses, ngettext, sentences
 from visformer.session import scans
@@ -23,6 +23,7 @@ from visformer.values.heads_of_pairs import (
     ROLES,
     HeadExample,
     HeadsOfPairs,
+    HeadsOfSome,
 )
 from visformer.words import KIND_NAMES, number, percent, short_head
 
@@ -56,13 +57,11 @@ def measure(state: State, path: str) -> Next:
     return Next(state, (MeasureHeads(path=path, intervention=state.intervention),))
 
 
-def arrived(state: State, event: HeadsMeasured) -> Next:
-    """Keep some more pairs, or end."""
-    if event.part is None:
-        state = state.answered(event.number)
-    elif state.heads is not None:
-        state = replace(state, heads=state.heads.plus(event.part))
-    return Next(state)
+def arrived(state: State, request: MeasureHeads, part: HeadsOfSome | None) -> State:
+    """Keep some more pairs; None: those were all."""
+    if part is None or state.heads is None:
+        return state
+    return replace(state, heads=state.heads.plus(part))
 
 
 def show_example(state: State, example: HeadExample) -> Next:

@@ -9,11 +9,9 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from visformer.engine.messages import Decode, Open, Parameters, Request, SearchBeams
+from visformer.engine.messages import Decode, Open, Request, SideRequest
 from visformer.session.recipe import Recipe
-from visformer.values.beam_search import BeamSearch
 from visformer.values.questions import Overrides
-from visformer.values.step import Strategy
 
 MOST = 100  # checkpoints whose answers are remembered
 
@@ -41,24 +39,19 @@ class Awaiting:
         """Return the request of a class, ended or not."""
         return next((s for s in self.sent if isinstance(s.request, kind)), None)
 
+    def waits(self, kind: type[Request]) -> bool:
+        """Tell whether the answer to a request of a class is still to come."""
+        return any(isinstance(s.request, kind) and not s.ended for s in self.sent)
+
     @property
     def decoding(self) -> bool:
         """Whether a decode has not ended yet."""
-        decode = self.newest(Decode)
-        return decode is not None and not decode.ended
+        return self.waits(Decode)
 
     @property
     def side_requests(self) -> bool:
         """Whether an answer to a side request is still to come."""
-        return any(
-            sent.request.is_side_request and not sent.ended for sent in self.sent
-        )
-
-    @property
-    def weights(self) -> bool:
-        """Whether a layer's weights are still to come."""
-        asked = self.newest(Parameters)
-        return asked is not None and not asked.ended
+        return self.waits(SideRequest)
 
     def add(self, number: int, request: Request) -> Awaiting:
         """Add a request; it supersedes those of its own group.
@@ -85,7 +78,7 @@ class Awaiting:
 
 def is_side_request(sent: Sent) -> bool:
     """Tell whether a request is answered during a decode."""
-    return sent.request.is_side_request
+    return isinstance(sent.request, SideRequest)
 
 
 def is_opening(sent: Sent) -> bool:
@@ -99,7 +92,7 @@ def is_question(sent: Sent) -> bool:
 
 
 def _sort(request: Request) -> type[Request]:
-    alone = request.is_side_request or isinstance(request, Open)
+    alone = isinstance(request, SideRequest | Open)
     return type(request) if alone else Request
 
 
@@ -112,29 +105,6 @@ class OpenWish:
     then: str = ""  # what is translated once it is open
     resume: Recipe | None = None  # what is worked on once it is open
     keys: tuple[int, ...] = ()  # of the runs in that session's file
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LensAsked:
-    """What the lens was requested for."""
-
-    of: tuple[object, ...]  # what the Trace is made of, compared by identity
-    rows: tuple[int, ...]
-    strategy: Strategy
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchAsked:
-    """A beam search that was requested of an open model, and what came of it."""
-
-    opened: int  # the number of the model's opening
-    request: SearchBeams
-    found: BeamSearch | None = None  # None: not yet, or it was stopped or refused
-    reason: str = ""  # why it was refused
-
-    def is_of(self, opened: int, request: SearchBeams) -> bool:
-        """Tell whether it is this search of this model."""
-        return (self.opened, self.request) == (opened, request)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,12 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from visformer.engine.messages import PairsScanned, ScanPairs
+from visformer.engine.messages import ScanPairs
 from visformer.files import short
 from visformer.language import N_, _, ngettext, sentences
 from visformer.session import runs
 from visformer.session.state import Next, ScannedFile, State
-from visformer.values.scanned import KINDS, FaultKind, ScannedPair
+from visformer.values.scanned import KINDS, FaultKind, ScannedPair, ScannedPart
 
 Test = Callable[[ScannedPair], bool]
 
@@ -30,27 +30,25 @@ def scan(state: State, path: str) -> Next:
     return Next(state, (ScanPairs(path=path),))
 
 
-def arrived(state: State, event: PairsScanned) -> Next:
-    """Keep some more pairs, or end."""
+def arrived(state: State, request: ScanPairs, part: ScannedPart) -> State:
+    """Keep some more pairs."""
     known = state.scan
-    if event.usual is not None:
-        state = state.answered(event.number)
     if known is None:
-        return Next(state)
+        return state
     tests = {**kinds(), **buckets()}.values()
     counts = known.counts or ((0, 0.0),) * len(tests)
     made = replace(
         known,
         counts=tuple(
-            _counted(count, test, event.pairs)
+            _counted(count, test, part.pairs)
             for count, test in zip(counts, tests, strict=True)
         ),
-        pairs=(*known.pairs, *event.pairs),
-        left_out=(*known.left_out, *event.left_out),
-        usual=event.usual,
-        checked=event.checked,
+        pairs=(*known.pairs, *part.pairs),
+        left_out=(*known.left_out, *part.left_out),
+        usual=part.usual,
+        checked=part.checked,
     )
-    return Next(replace(state, scan=made))
+    return replace(state, scan=made)
 
 
 def show_pair(state: State, pair: ScannedPair) -> Next:

@@ -6,18 +6,19 @@ Every function here is pure, as those of ``runs``.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from visformer.engine.messages import Decode, Refused, SearchBeams, Searched
+from visformer.engine.messages import Decode, SearchBeams
 from visformer.language import _
 from visformer.pictures.attention.strips import source_line
 from visformer.pictures.output import NOT_RUN
 from visformer.pictures.words.absent import has_target, no_output_words
 from visformer.pictures.words.choices import FED
-from visformer.session.pending import SearchAsked
 from visformer.session.run import Wish, lasting
 from visformer.session.runs import decode, fixed_words, remembered
 from visformer.session.state import Next, State
+from visformer.values.beam_search import BeamSearch
 from visformer.values.intervention import Intervention
 from visformer.values.layer_weights import same_model
+from visformer.values.reply import Reply
 from visformer.values.step import Choice
 
 
@@ -75,45 +76,30 @@ def search(state: State, *, again: bool = False) -> Next:
     wanted, opened, known = wanted_search(state), state.opened, state.search
     if wanted is None or opened is None:
         return Next(state)
-    if known is not None and not known.is_of(opened.number, wanted):
+    if known is not None and not known.is_of((opened,), wanted):
         state = replace(state, search=None)  # of another run than is on screen
     if state.busy or (state.search is not None and not again):
         return Next(state)
-    asked = SearchAsked(opened=opened.number, request=wanted)
-    return Next(replace(state, search=asked, busy=_("searching")), (wanted,))
+    state = replace(state, search=Reply(of=(opened,), about=wanted))
+    return Next(replace(state, busy=_("searching")), (wanted,))
 
 
-def searched(state: State, event: Searched) -> Next:
-    """Keep a search; that of a decode too, unless it began within a history."""
-    sent = state.awaiting.get(event.number)
-    if sent is None or state.opened is None:
-        return Next(state)
-    asked, number = sent.request, state.opened.number
-    if isinstance(asked, Decode):
-        wish = Wish.of(asked)
-        asked = _search(wish, asked.intervention, asked.strategy.beams)
-        if asked.prefix != wish.prefix:
-            return Next(state)
-    else:
-        state = state.answered(event.number)
-    assert isinstance(asked, SearchBeams)
-    kept = SearchAsked(opened=number, request=asked, found=event.search)
-    return Next(replace(state, search=kept))
-
-
-def not_searched(state: State, event: Refused) -> Next:
-    """Say in the search's place why there is none."""
-    known = state.search
-    made = None if known is None else replace(known, reason=event.reason)
-    return Next(state.answered(event.number, search=made))
+def searched(state: State, request: Decode, found: BeamSearch) -> State:
+    """Keep the search of a decode, unless it began within a history."""
+    wish = Wish.of(request)
+    asked = _search(wish, request.intervention, request.strategy.beams)
+    if state.opened is None or asked.prefix != wish.prefix:
+        return state
+    kept = Reply(of=(state.opened,), about=asked, value=found)
+    return replace(state, search=kept)
 
 
 def follow(state: State, ids: Sequence[int]) -> Next:
     """Run the sentence along a history of the search on screen, and then to its end."""
     known = state.search
-    if known is None or known.request != wanted_search(state):
+    if known is None or known.about != wanted_search(state):
         return Next(state)
-    choices = (*known.request.prefix, *(Choice(id, "beam") for id in ids))
+    choices = (*known.about.prefix, *(Choice(id, "beam") for id in ids))
     begun = 0 if state.trace is None else max(0, state.trace.prompt - 1)
     step = begun + len(choices)
     if choices == state.wish.prefix:

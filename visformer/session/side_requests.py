@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -19,7 +18,6 @@ from visformer.pictures.computation import subject
 from visformer.pictures.output import known_rows, missing
 from visformer.pictures.selection import SUMMARIES, AttentionCell
 from visformer.pictures.words.modified_run import is_taught
-from visformer.session.pending import LensAsked
 from visformer.session.run import Run, RunOrigin, asked_of
 from visformer.session.runs import fixed_words
 from visformer.session.searches import search
@@ -27,22 +25,23 @@ from visformer.session.state import Next, State, is_open
 from visformer.text import clean
 from visformer.values.arrays import Floats
 from visformer.values.facts import KINDS, SentenceSide
-from visformer.values.finding import ChecksAsked, EvidencePlace
-from visformer.values.layer_weights import same_model
+from visformer.values.finding import CheckResult, EvidencePlace
+from visformer.values.layer_weights import LayerParameters, same_model
 from visformer.values.measured import (
     ATTRIBUTIONS,
     Attribution,
     Attributions,
-    ChangeEffects,
     ChangeReport,
-    ImportanceAsked,
-    RowDistribution,
+    Importance,
+    ImportanceOfPairs,
 )
 from visformer.values.memo import same
-from visformer.values.step import LensRows
+from visformer.values.reply import Reply
+from visformer.values.step import LensRow, LensRows
 from visformer.values.trace import Trace
 
 BUSY = N_("switching off one head after the other")
+NOT_OPEN = N_("The model that made this run is not open.")
 
 
 def measure_importance(state: State, *, again: bool = False) -> Next:
@@ -53,21 +52,21 @@ def measure_importance(state: State, *, again: bool = False) -> Next:
     trace, known = _measured_run(state), known_importance(state)
     if state.busy or trace is None or not trace.steps or state.opened is None:
         return Next(state)
-    if known is not None and known.pairs:
-        return measure_pairs(state, known.pairs) if again else Next(state)
+    if known is not None and known.about:
+        return measure_pairs(state, known.about) if again else Next(state)
     if known is not None and not again:
         return Next(state)
     other = _source_beside(state, trace)
-    begun = ImportanceAsked(of=_storages(trace, other))
+    of = _storages(trace, other)
     if not is_open(state, trace):
-        reason = _("The model that made this run is not open.")
-        return Next(replace(state, importance=replace(begun, reason=reason)))
+        return Next(replace(state, importance=Reply(of=of, reason=_(NOT_OPEN))))
     source = asked_of(other)["source"] if other is not None else ""
     request = messages.SwitchOff(other=source, **asked_of(trace))
-    return Next(replace(state, importance=begun, busy=_(BUSY)), (request,))
+    state = replace(state, importance=Reply(of=of), busy=_(BUSY))
+    return Next(state, (request,))
 
 
-def known_importance(state: State) -> ImportanceAsked | None:
+def known_importance(state: State) -> Reply[Importance | ImportanceOfPairs] | None:
     """Return what was asked of the run on screen, or of pairs by the open model.
 
     None where it is of another run, or of another model: its heads are others.
@@ -76,7 +75,7 @@ def known_importance(state: State) -> ImportanceAsked | None:
     if known is None or trace is None:
         return None
     of = _storages(trace, _source_beside(state, trace))
-    return known if same(known.of, (state.opened,) if known.pairs else of) else None
+    return known if same(known.of, (state.opened,) if known.about else of) else None
 
 
 def _measured_run(state: State) -> Trace | None:
@@ -101,24 +100,9 @@ def measure_pairs(state: State, path: str) -> Next:
     """Measure the pairs of a file instead; "": the run on screen again."""
     if not path or state.opened is None:
         return Next(replace(state, importance=None))
-    begun = ImportanceAsked(of=(state.opened,), pairs=path)
     request = messages.SwitchOffOverPairs(path=path, intervention=state.intervention)
-    return Next(replace(state, importance=begun, busy=_(BUSY)), (request,))
-
-
-def importance_measured(state: State, event: messages.SwitchedOff) -> Next:
-    """Keep it."""
-    return _importance(state, event.number, found=event.importance)
-
-
-def importance_refused(state: State, event: messages.Refused) -> Next:
-    """Say in its place why there is none."""
-    return _importance(state, event.number, reason=event.reason)
-
-
-def _importance(state: State, number: int, **made: Any) -> Next:
-    asked = state.importance or ImportanceAsked(of=())
-    return Next(state.answered(number, importance=replace(asked, **made)))
+    state = replace(state, importance=Reply(of=(state.opened,), about=path))
+    return Next(replace(state, busy=_(BUSY)), (request,))
 
 
 def run_checks(state: State) -> Next:
@@ -128,36 +112,20 @@ def run_checks(state: State) -> Next:
         return Next(state)
     if known_checks(state) is not None:
         return Next(state)
-    asked = ChecksAsked(of=trace.storage)
+    of = trace.storage
     if not is_open(state, trace):
-        reason = _("The model that made this run is not open.")
-        return Next(replace(state, checks=replace(asked, reason=reason)))
+        return Next(replace(state, checks=Reply(of=of, reason=_(NOT_OPEN))))
     request = messages.CheckRun(**asked_of(trace))
-    busy = _("running the checks")
-    return Next(replace(state, checks=asked, busy=busy), (request,))
+    state = replace(state, checks=Reply(of=of), busy=_("running the checks"))
+    return Next(state, (request,))
 
 
-def known_checks(state: State) -> ChecksAsked | None:
+def known_checks(state: State) -> Reply[tuple[CheckResult, ...]] | None:
     """Return what was asked of the run on screen; None where it is of another run."""
     known, trace = state.checks, _measured_run(state)
     if known is None or trace is None or not same(known.of, trace.storage):
         return None
     return known
-
-
-def checked(state: State, event: messages.RunChecked) -> Next:
-    """Keep what they say."""
-    return _checks(state, event.number, results=event.results)
-
-
-def not_checked(state: State, event: messages.Refused) -> Next:
-    """Say in its place why there is nothing."""
-    return _checks(state, event.number, reason=event.reason)
-
-
-def _checks(state: State, number: int, **made: Any) -> Next:
-    asked = state.checks or ChecksAsked(of=())
-    return Next(state.answered(number, checks=replace(asked, **made)))
 
 
 def look_at(state: State, id: str, at: EvidencePlace) -> State:
@@ -194,10 +162,11 @@ def batch(state: State, sources: tuple[str, ...]) -> Next:
     return Next(replace(state, busy=_("running the batch"), error=""), (request,))
 
 
-def batch_done(state: State, event: messages.BatchDone) -> Next:
+def batch_done(
+    state: State, request: messages.Batch, traces: tuple[Trace, ...]
+) -> State:
     """Keep the rows of the batch."""
-    rows = (Run(trace=trace, origin="batch") for trace in event.traces)
-    return _experiment(state, event.number, *rows)
+    return _experiment(state, *(Run(trace=trace, origin="batch") for trace in traces))
 
 
 def leave_batch(state: State) -> Next:
@@ -221,21 +190,24 @@ def shuffle(state: State) -> Next:
     return Next(replace(state, shuffles=seed, busy=busy, error=""), (request,))
 
 
-def shuffled(state: State, event: messages.Shuffled) -> Next:
+def shuffled(
+    state: State,
+    request: messages.Shuffle,
+    both: tuple[tuple[int, ...], Trace, Trace],
+) -> State:
     """Keep both orders."""
-    own = Run(trace=event.baseline, origin="shuffled")
-    other = Run(
-        trace=event.shuffled, origin="shuffled", order=event.order, parent=own.key
-    )
-    return _experiment(state, event.number, own, other)
+    order, baseline, moved = both
+    own = Run(trace=baseline, origin="shuffled")
+    other = Run(trace=moved, origin="shuffled", order=order, parent=own.key)
+    return _experiment(state, own, other)
 
 
-def _experiment(state: State, number: int, *made: Run) -> Next:
+def _experiment(state: State, *made: Run) -> State:
     """Keep the runs of an experiment in place of those of the one before."""
     origins: set[RunOrigin] = {run.origin for run in made}
     for origin in origins:
         state = state.without(origin)
-    return Next(state.answered(number, runs=(*state.runs, *made)))
+    return replace(state, runs=(*state.runs, *made))
 
 
 # ---- what tokens do to the run ---------------------------------------------------
@@ -256,7 +228,7 @@ def _attributions(state: State) -> Next:
     if place is None:
         return Next(state)
     if not is_open(state, trace):
-        none = Attribution(reason=_("The model that made this run is not open."))
+        none = Attribution(reason=_(NOT_OPEN))
         known = {**known, **dict.fromkeys(places, none)}
         kept = Attributions(of=trace.storage, known=known)
         return Next(replace(state, attributions=kept))
@@ -270,23 +242,13 @@ def _attributions(state: State) -> Next:
     return Next(replace(state, attributions=kept, busy=busy), (request,))
 
 
-def attributed(state: State, event: messages.Attributed) -> Next:
-    """Keep a measure."""
-    return _measured(state, event.number, event.attribution)
-
-
-def not_attributed(state: State, event: messages.Refused) -> Next:
-    """Say in the measure's place why there is none."""
-    return _measured(state, event.number, Attribution(reason=event.reason))
-
-
-def _measured(state: State, number: int, made: Attribution) -> Next:
-    sent, had = state.awaiting.get(number), state.attributions
-    state = state.answered(number)
-    if had is None or sent is None or not isinstance(sent.request, messages.Attribute):
-        return Next(state)
-    known = {**had.known, sent.request.place: made}
-    return Next(replace(state, attributions=replace(had, known=known)))
+def attributed(state: State, request: messages.Attribute, made: Attribution) -> State:
+    """Keep a measure, or why there is none."""
+    had = state.attributions
+    if had is None:
+        return state
+    known = {**had.known, request.place: made}
+    return replace(state, attributions=replace(had, known=known))
 
 
 def find_tokens(state: State, text: str) -> Next:
@@ -294,12 +256,10 @@ def find_tokens(state: State, text: str) -> Next:
     if fixed_words(state):
         return Next(state)
     text = clean(text)
-    return Next(state, (messages.FindTokens(text=text),) if text.strip() else ())
-
-
-def tokens_found(state: State, event: messages.TokensFound) -> Next:
-    """Keep the tokens that were found."""
-    return Next(replace(_answered(state, event.number), found=event))
+    if not text.strip():
+        return Next(state)
+    state = replace(state, found=Reply(of=(), about=text))
+    return Next(state, (messages.FindTokens(text=text),))
 
 
 # ---- what the visible tab lacks ------------------------------------------------
@@ -343,13 +303,14 @@ def _lens(state: State) -> Next:
     width = 4 * stack.d_model * stack.hidden
     rows = rows[: max(1, MOST_BYTES // width)]
     strategy = state.wish.strategy
-    question = LensAsked(of=trace.storage, rows=rows, strategy=strategy)
+    known = known_rows(trace, state.lens)
+    lens = LensRows(of=trace.storage, strategy=strategy, rows=known, asked=rows)
     request = messages.Lens(
         hidden=trace.streams(rows),
         chosen=np.array([trace.steps[row].id for row in rows], np.int64),
         temperature=strategy.temperature,
     )
-    return Next(replace(state, lens_asked=question), (request,))
+    return Next(replace(state, lens=lens), (request,))
 
 
 def _nearest(state: State) -> Next:
@@ -363,17 +324,14 @@ def _nearest(state: State) -> Next:
     if asked == "" and read:
         asked = int(ids[max(range(len(read)), key=lambda at: len(read[at]))])
     side: SentenceSide = "target" if state.views.embedding == "target" else "source"
-    wanted = opened.number, messages.Nearest(side=side, asked=asked)
-    if asked == "" or wanted == state.near_of:
+    wanted, known = messages.Nearest(side=side, asked=asked), state.near
+    waits = state.awaiting.waits(messages.Nearest)
+    mine = known is not None and known.is_of((opened,), wanted)
+    if asked == "" or (known is not None and mine and (known.settled or waits)):
         return Next(state)
-    same = state.near_of is not None and state.near_of[0] == opened.number
-    near = state.near if same else None
-    return Next(replace(state, near=near, near_of=wanted), (wanted[1],))
-
-
-def nearest_done(state: State, event: messages.NearestDone) -> Next:
-    """Keep the tokens that were found."""
-    return Next(replace(_answered(state, event.number), near=event.near))
+    value = known.value if known and same(known.of, (opened,)) else None
+    near = Reply(of=(opened,), about=wanted, value=value)
+    return Next(replace(state, near=near), (wanted,))
 
 
 def _every_token(state: State) -> Next:
@@ -381,11 +339,10 @@ def _every_token(state: State) -> Next:
     trace, row = state.visible, listed_row(state.visible, state.locked)
     if not state.unfolded or state.busy or trace is None or row is None:
         return Next(state)
-    known, waiting = state.distribution, state.awaiting.newest(messages.AllTokens)
-    asked = known is not None and known.is_of(trace, row)
-    if waiting is not None and (asked or not waiting.ended):
-        return Next(state)  # it comes, or was refused; of several rows one at a time
-    if (asked and known is not None and known.told) or not is_open(state, trace):
+    known, waits = state.distribution, state.awaiting.waits(messages.AllTokens)
+    if known is not None and known.is_of(trace.storage, row) and known.settled:
+        return Next(state)
+    if waits or not is_open(state, trace):  # of several rows one at a time
         return Next(state)
     request = messages.AllTokens(
         stream=_last_stream(trace, row),
@@ -394,8 +351,8 @@ def _every_token(state: State) -> Next:
         intervention=trace.intervention,
         row=row,
     )
-    begun = RowDistribution(of=trace.storage, row=row)
-    return Next(replace(state, distribution=begun), (request,))
+    state = replace(state, distribution=Reply(of=trace.storage, about=row))
+    return Next(state, (request,))
 
 
 def _effect(state: State) -> Next:
@@ -406,13 +363,13 @@ def _effect(state: State) -> Next:
     step, reports = len(shown) - 1, dict[int, ChangeReport | None]()
     asked = False
     if known is not None and same(known.of, whole.storage):
-        asked, reports = known.step == step, {**known.reports}
+        asked, reports = known.about == step, {**(known.value or {})}
     told = step in reports or not (shown.intervention and shown.steps)
     if told or not is_open(state, shown):
         return Next(state)
     waiting = state.awaiting.newest(messages.Effect)
     if waiting is not None and (asked or not waiting.ended):
-        return Next(state)  # as in _every_token
+        return Next(state)  # it comes, or was refused; of several steps one at a time
     trace = shown if state.passes else whole
     prompt = trace.target_ids[: trace.prompt]
     request = messages.Effect(
@@ -422,18 +379,21 @@ def _effect(state: State) -> Next:
         fed=is_taught(trace),
         intervention=trace.intervention,
     )
-    begun = ChangeEffects(of=whole.storage, step=step, reports=reports)
-    return Next(replace(state, effects=begun), (request,))
+    state = replace(state, effects=Reply(of=whole.storage, about=step, value=reports))
+    return Next(state, (request,))
 
 
-def effect_done(state: State, event: messages.EffectDone) -> Next:
-    """Keep it; it may be of a run that was left meanwhile."""
-    state, known = _answered(state, event.number), state.effects
+def effect_done(
+    state: State, request: messages.Effect, reports: dict[int, ChangeReport] | None
+) -> State:
+    """Keep it; without reports it is not available."""
+    known = state.effects
     if known is None:
-        return Next(state)
-    found = {known.step: None} if event.reports is None else event.reports
-    made = known._replace(reports={**known.reports, **found})
-    return Next(replace(state, effects=made))
+        return state
+    found = {known.about: None} if reports is None else reports
+    return replace(
+        state, effects=replace(known, value={**(known.value or {}), **found})
+    )
 
 
 def _last_stream(trace: Trace, row: int) -> Floats:
@@ -443,15 +403,6 @@ def _last_stream(trace: Trace, row: int) -> Floats:
         return np.zeros(0, np.float32)
     stream: Floats = trace.hidden("decoder", facts.hidden - 1)[row]
     return stream
-
-
-def all_tokens_done(state: State, event: messages.AllTokensDone) -> Next:
-    """Keep the distribution; it may be of a row that was left meanwhile."""
-    state, asked = _answered(state, event.number), state.distribution
-    if asked is None:
-        return Next(state)
-    told = replace(asked, told=True, whole=event.distribution)
-    return Next(replace(state, distribution=told))
 
 
 def _output(state: State) -> Next:
@@ -477,45 +428,29 @@ WANTS: dict[str, Callable[[State], Next]] = {
 }
 
 
-def parameters_done(state: State, event: messages.ParametersDone) -> Next:
-    """Keep the weights of a layer; if there are none, do not ask again.
+def parameters_done(
+    state: State, request: messages.Parameters, layer: LayerParameters | None
+) -> State:
+    """Keep the weights of a layer.
 
     Those of layers looked at before stay too while there is room: going back and forth
     between layers, one waits for each only once.
     """
-    if event.parameters is None:
-        return Next(replace(state, awaiting=state.awaiting.end(event.number)))
-    kept, room = [event.parameters], MOST_WEIGHTS - event.parameters.size
-    for layer in reversed(state.parameters):
-        room -= layer.size
-        if room < 0 or not layer.belong_to(event.parameters.model):
+    if layer is None:
+        return state
+    kept, room = [layer], MOST_WEIGHTS - layer.size
+    for other in reversed(state.parameters):
+        room -= other.size
+        if room < 0 or not other.belong_to(layer.model):
             break
-        kept.append(layer)
-    answered = _answered(state, event.number)
-    return Next(replace(answered, parameters=tuple(reversed(kept))))
+        kept.append(other)
+    return replace(state, parameters=tuple(reversed(kept)))
 
 
-def lens_done(state: State, event: messages.LensDone) -> Next:
+def lens_done(state: State, request: messages.Lens, rows: tuple[LensRow, ...]) -> State:
     """Add the rows; if there are none, remember that too, so as not to ask again."""
-    state, question = _answered(state, event.number), state.lens_asked
-    trace = state.visible
-    if question is None or trace is None or not same(question.of, trace.storage):
-        return Next(state)  # another run is on screen: its rows are requested next
-    known = known_rows(trace, state.lens)
-    rows = {**known, **dict(zip(question.rows, event.rows, strict=False))}
-    lens = LensRows(
-        of=question.of, strategy=question.strategy, rows=rows, refused=not event.rows
-    )
-    return Next(replace(state, lens=lens, lens_asked=None))
-
-
-def side_request_refused(state: State, event: messages.Refused) -> Next:
-    """Say why; the same request is not repeated."""
-    awaiting = state.awaiting.end(event.number)
-    return Next(replace(state, awaiting=awaiting, error=event.reason))
-
-
-def _answered(state: State, number: int) -> State:
-    """Stop waiting for an answer; the same may be requested again."""
-    awaiting = state.awaiting.without(lambda sent: sent.number == number)
-    return replace(state, awaiting=awaiting)
+    known = state.lens
+    if known is None:
+        return state
+    made = {**known.rows, **dict(zip(known.asked, rows, strict=False))}
+    return replace(state, lens=replace(known, rows=made, refused=not rows))

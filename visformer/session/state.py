@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol
 
-from visformer.engine.messages import Asked, Nearest, Open, Opened, Request, TokensFound
+from visformer.engine.messages import Asked, Open, Opened, Request
 from visformer.pictures.picture import Axis
 from visformer.pictures.selection import (
     AT_FIRST,
@@ -20,13 +20,7 @@ from visformer.pictures.selection import (
     ViewOptions,
 )
 from visformer.pictures.words.scene import Scene
-from visformer.session.pending import (
-    Answers,
-    Awaiting,
-    LensAsked,
-    OpenWish,
-    SearchAsked,
-)
+from visformer.session.pending import Answers, Awaiting, OpenWish
 from visformer.session.run import (
     History,
     Run,
@@ -37,21 +31,23 @@ from visformer.session.run import (
     without_run,
 )
 from visformer.values.arrays import Floats
+from visformer.values.beam_search import BeamSearch
 from visformer.values.facts import Kind, ModelFacts
-from visformer.values.finding import ChecksAsked
+from visformer.values.finding import CheckResult
 from visformer.values.heads_of_pairs import HeadsOfPairs
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.layer_weights import LayerParameters, same_model
 from visformer.values.measured import (
     Attributions,
-    ChangeEffects,
     ChangeReport,
-    ImportanceAsked,
+    Importance,
+    ImportanceOfPairs,
     NearWords,
-    RowDistribution,
     SeriesPoint,
+    WholeDistribution,
 )
 from visformer.values.memo import same
+from visformer.values.reply import Reply
 from visformer.values.scanned import Calibration, ScannedPair
 from visformer.values.step import LensRows
 from visformer.values.trace import Trace
@@ -173,7 +169,6 @@ class State:
     answers: Answers = field(
         default_factory=Answers
     )  # what was answered about files so far
-    lens_asked: LensAsked | None = None  # what the requested lens is of
     shuffles: int = 0  # how many orders of a source were requested
     history: History = field(default_factory=History)  # for undo and redo
     revision: object = field(default_factory=object)  # another one after each edit
@@ -192,16 +187,20 @@ class State:
     parameters: tuple[LayerParameters, ...] = ()  # of the layers looked at, newest last
     lens: LensRows | None = None  # what each layer would predict, as far as it came
     attributions: Attributions | None = None  # what tokens do, as far as measured
-    checks: ChecksAsked | None = None  # of the run on screen, once they were asked for
-    importance: ImportanceAsked | None = None  # what heads do, once it was asked for
-    effects: ChangeEffects | None = None  # what the changes do to the steps
+    # of the run on screen, once they were asked for
+    checks: Reply[tuple[CheckResult, ...]] | None = None
+    # what heads do, once it was asked for; about the path of a file, or ""
+    importance: Reply[Importance | ImportanceOfPairs] | None = None
+    # what the changes do, by step from 0; None: not available; about the last step
+    effects: Reply[Mapping[int, ChangeReport | None]] | None = None
     intervention: Intervention = NO_CHANGES  # what the user has changed in the run
-    search: SearchAsked | None = None  # the beam search of the sentence
-    found: TokensFound | None = None  # tokens that what was typed names
+    search: Reply[BeamSearch] | None = None  # of the sentence; about a ``SearchBeams``
+    # ids and tokens that a text names, the likest first; about the text
+    found: Reply[tuple[tuple[int, str], ...]] | None = None
     unfolded: bool = False  # every next token is listed, not the best alone
-    distribution: RowDistribution | None = None  # what is listed then
-    near: NearWords | None = None  # the tokens nearest to the one that was looked up
-    near_of: tuple[int, Nearest] | None = None  # the opening and request that it is of
+    # what is listed then; about a row, of an encoder alone the masked token
+    distribution: Reply[WholeDistribution] | None = None
+    near: Reply[NearWords] | None = None  # to what was looked up; about a ``Nearest``
     tab: str = "attention"
     stage: str = "softmax"  # of the Computation tab
     stage_options: StageOptions = AT_FIRST
@@ -253,10 +252,10 @@ class State:
     def report(self) -> ChangeReport | None:
         """What is known of the changes at the step that is shown."""
         known, whole, shown = self.effects, self.trace, self.visible
-        if known is None or whole is None or shown is None:
+        if known is None or known.value is None or whole is None or shown is None:
             return None
         mine = same(known.of, whole.storage)
-        return known.reports.get(len(shown) - 1) if mine else None
+        return known.value.get(len(shown) - 1) if mine else None
 
     @property
     def baseline(self) -> Trace | None:
@@ -391,8 +390,8 @@ class State:
             limit=self.wish.limit,
             strategy=self.wish.strategy,
             smoothing=None if self.about is None else self.about.smoothing,
-            near=self.near,
-            search=None if self.search is None else self.search.found,
+            near=None if self.near is None else self.near.value,
+            search=None if self.search is None else self.search.value,
         )
 
 

@@ -5,7 +5,7 @@ Every function here is pure, as those of ``runs``.
 
 from dataclasses import replace
 
-from visformer.engine.messages import RunSeries, SeriesRun
+from visformer.engine.messages import RunSeries
 from visformer.language import _, ngettext, sentences
 from visformer.pictures.attention.strips import source_line
 from visformer.session import tree
@@ -13,6 +13,7 @@ from visformer.session.run import Run, Wish
 from visformer.session.state import Next, Series, State
 from visformer.values.facts import Kind
 from visformer.values.measured import SeriesPoint
+from visformer.values.trace import Trace
 from visformer.words import KIND_NAMES, head_words, number
 
 
@@ -27,14 +28,17 @@ def follow(state: State, folder: str) -> Next:
     return Next(replace(state, series=series, busy=busy, error=""), (request,))
 
 
-def arrived(state: State, event: SeriesRun) -> Next:
-    """Keep one more point, whose run joins the tree."""
-    series, point, trace = state.series or Series(folder=""), event.point, event.trace
-    if event.left_out:
-        left_out = (*series.left_out, event.left_out)
-        return Next(replace(state, series=replace(series, left_out=left_out)))
-    if point is None or trace is None:
-        return Next(state.answered(event.number))
+def arrived(
+    state: State, request: RunSeries, part: tuple[SeriesPoint, Trace] | str | None
+) -> State:
+    """Keep one more point, whose run joins the tree, or why it is left out."""
+    series = state.series or Series(folder="")
+    if part is None:
+        return state
+    if isinstance(part, str):
+        left_out = (*series.left_out, part)
+        return replace(state, series=replace(series, left_out=left_out))
+    point, trace = part
     wish = Wish(sentence=source_line(trace), reference=trace.text)
     run = Run(
         trace=trace,
@@ -46,7 +50,7 @@ def arrived(state: State, event: SeriesRun) -> Next:
     series = replace(
         series, points=(*series.points, point), keys=(*series.keys, run.key)
     )
-    return Next(replace(state, series=series, runs=(*state.runs, run)))
+    return replace(state, series=series, runs=(*state.runs, run))
 
 
 def turn_to(state: State, at: int) -> Next:

@@ -69,15 +69,6 @@ class CheckResult(NamedTuple):
     measured: float | None = None  # the number of the evidence, if it is one
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class ChecksAsked:
-    """The checks that were asked for of a run, and what came of it."""
-
-    of: tuple[object, ...]  # what its Trace is made of, compared by identity
-    results: tuple[CheckResult, ...] = ()
-    reason: str = ""  # why there are none
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
     """What was checked of one call, or of several."""

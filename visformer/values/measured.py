@@ -10,8 +10,6 @@ import numpy as np
 
 from visformer.values.arrays import Doubles, Floats, Ids
 from visformer.values.facts import Kind, SentenceSide, StackName
-from visformer.values.memo import same
-from visformer.values.trace import Trace
 
 AttributionName = Literal["zeroing", "norms", "gradient"]
 ATTRIBUTIONS: tuple[AttributionName, ...] = ("zeroing", "norms", "gradient")
@@ -119,16 +117,6 @@ class ImportanceOfPairs:
     spread: Mapping[Kind, Doubles]  # standard deviation among these pairs
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class ImportanceAsked:
-    """What was asked about importance, and what came of it."""
-
-    of: tuple[object, ...]  # what the run's Trace is made of, compared by identity
-    pairs: str = ""  # the path of a file; then ``of`` is its model alone
-    found: Importance | ImportanceOfPairs | None = None
-    reason: str = ""  # why there is none
-
-
 def _ranks(values: Doubles) -> Doubles:
     """Return the rank of each number, equal ones at the mean of their places."""
     _found, at, counts = np.unique(values, return_inverse=True, return_counts=True)
@@ -158,14 +146,6 @@ class ChangeReport(NamedTuple):
     lacking: int  # rows that stay, since the run that is taken from has no such row
 
 
-class ChangeEffects(NamedTuple):
-    """What is known of the changes of a run, at each of its steps."""
-
-    of: tuple[object, ...]  # what the whole Trace is made of, compared by identity
-    step: int  # from 0: the one that was last asked about
-    reports: Mapping[int, ChangeReport | None]  # by step; None: not available
-
-
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class WholeDistribution:
     """All V tokens, best first; of equal ones the lowest id first."""
@@ -173,20 +153,6 @@ class WholeDistribution:
     ids: Ids  # [V]
     tokens: tuple[str, ...]  # V of them
     probabilities: Floats  # [V], in [0, 1]
-
-
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class RowDistribution:
-    """The distribution over the next token that one row of a run predicts."""
-
-    of: tuple[object, ...]  # what the Trace is made of, compared by identity
-    row: int  # of the decoder; of an encoder alone, the masked token
-    told: bool = False  # whether it was answered
-    whole: WholeDistribution | None = None  # None: not yet known, or not available
-
-    def is_of(self, trace: Trace | None, row: int | None) -> bool:
-        """Tell whether it is of this row of this run."""
-        return trace is not None and row == self.row and same(self.of, trace.storage)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

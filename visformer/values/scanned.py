@@ -131,6 +131,16 @@ class ScannedPair:
         return made
 
 
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ScannedPart:
+    """Some pairs of a file; the last ones have what is usual."""
+
+    pairs: tuple[ScannedPair, ...] = ()
+    left_out: tuple[str, ...] = ()  # lines, a sentence for each
+    usual: Calibration | None = None
+    checked: tuple[str, ...] = ()  # what the checks find, with what is usual
+
+
 # what pairs are sorted by, the most faulty first: lower is more faulty
 SORTS: dict[str, Callable[[ScannedPair], float]] = {
     "fault": lambda one: -one.fault,

@@ -256,4 +256,5 @@ class LensRows:
     of: tuple[object, ...]  # what the Trace is made of, compared by identity
     strategy: Strategy  # how tokens are chosen
     rows: Mapping[int, LensRow]
+    asked: tuple[int, ...] = ()  # rows that are on their way, or were
     refused: bool = False  # the engine could not: it is not asked again

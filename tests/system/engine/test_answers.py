@@ -20,28 +20,21 @@ from visformer.engine.handle import Engine
 from visformer.engine.messages import (
     CheckRun,
     Decode,
+    Done,
     Effect,
-    EffectDone,
     Event,
     Finished,
-    HeadsMeasured,
     Lens,
-    LensDone,
     MeasureHeads,
     Open,
     Opened,
-    PairsScanned,
     Parameters,
-    ParametersDone,
+    Portion,
     Progressed,
     Refused,
-    RunChecked,
     RunSeries,
     ScanPairs,
     SearchBeams,
-    Searched,
-    SeriesRun,
-    SwitchedOff,
     SwitchOff,
     SwitchOffOverPairs,
 )
@@ -51,6 +44,7 @@ from visformer.session.run import asked_of
 from visformer.values.heads_of_pairs import HeadsOfPairs
 from visformer.values.intervention import parse
 from visformer.values.measured import Importance, SeriesPoint
+from visformer.values.scanned import ScannedPart
 from visformer.values.step import Choice, Strategy
 
 
@@ -105,10 +99,10 @@ def test_weights_disturb_no_decode_and_no_decode_them(
     for layer in (0, 1, 0, 1):
         asked = handle.ask(Parameters(stack="decoder", layer=layer))
     rows: list[Decoded] = []
-    done: list[ParametersDone] = []
+    done: list[Done] = []
 
     def finished(event: Event) -> bool:
-        if isinstance(event, ParametersDone):
+        if isinstance(event, Done):
             done.append(event)
         elif isinstance(event, Decoded):
             rows.append(event)
@@ -116,12 +110,12 @@ def test_weights_disturb_no_decode_and_no_decode_them(
 
     listener.wait(finished)
     while not done or done[-1].number != asked:
-        event = listener.wait_for(ParametersDone)
-        assert isinstance(event, ParametersDone)
+        event = listener.wait_for(Done)
+        assert isinstance(event, Done)
         done.append(event)
     whole = Decoding(load(folder), "abcdef", limit=60).finish()
     assert rows[-1].trace.target == whole.target
-    made = done[-1].parameters
+    made = done[-1].value
     assert made is not None
     assert (made.stack, made.layer) == ("decoder", 1)
     expected = layer_parameters(load(folder), "decoder", 1)
@@ -130,9 +124,9 @@ def test_weights_disturb_no_decode_and_no_decode_them(
     assert made.belong_to(rows[-1].trace.model)
 
     handle.ask(Parameters(stack="encoder", layer=9))
-    none = listener.wait_for(ParametersDone)
-    assert isinstance(none, ParametersDone)
-    assert none.parameters is None
+    none = listener.wait_for(Done)
+    assert isinstance(none, Done)
+    assert none.value is None
 
 
 def test_a_lens_disturbs_no_decode_and_no_decode_it(
@@ -145,22 +139,22 @@ def test_a_lens_disturbs_no_decode_and_no_decode_it(
     chosen = whole.target_ids[1:3]
     number = handle.ask(request("abcdef", limit=60))
     handle.ask(Lens(hidden=whole.streams([0, 1]), chosen=chosen, temperature=1.0))
-    seen = listener.gather(Finished, LensDone)
+    seen = listener.gather(Finished, Done)
     rows = [event for event in seen if isinstance(event, Decoded)]
     last = max(rows, key=lambda event: len(event.trace))
     assert last.number == number
     assert last.trace.target == whole.target
-    done = next(event for event in seen if isinstance(event, LensDone))
+    done = next(event for event in seen if isinstance(event, Done))
     expected = whole.lens([0, 1])
-    assert [look.tokens for look in done.rows] == [look.tokens for look in expected]
-    np.testing.assert_allclose(done.rows[1].logits, expected[1].logits, atol=2e-5)
-    assert done.rows[0].chosen_ranks[-1] == whole.steps[0].rank
+    assert [look.tokens for look in done.value] == [look.tokens for look in expected]
+    np.testing.assert_allclose(done.value[1].logits, expected[1].logits, atol=2e-5)
+    assert done.value[0].chosen_ranks[-1] == whole.steps[0].rank
 
     odd = np.zeros((1, 9, 4), np.float32)
     handle.ask(Lens(hidden=odd, chosen=np.array([0]), temperature=1.0))
-    none = listener.wait_for(LensDone)
-    assert isinstance(none, LensDone)
-    assert none.rows == ()
+    none = listener.wait_for(Done)
+    assert isinstance(none, Done)
+    assert none.value == ()
 
 
 def test_each_pass_of_an_altered_run_is_kept(
@@ -207,30 +201,30 @@ def test_a_search_by_beams_and_a_run_along_its_best_hypothesis(
     handle, listener = working
     prefix = (Choice(5, "forced"),)
     handle.ask(SearchBeams(source="abc", beams=3, limit=6, prefix=prefix))
-    event = listener.wait_for(Searched, Refused)
-    assert isinstance(event, Searched)
+    event = listener.wait_for(Done, Refused)
+    assert isinstance(event, Done)
     way = Strategy("beam", beams=3)
     decoding = Decoding(load(folder), "abc", limit=6, strategy=way)
     decoding.follow(prefix)
     own = decoding.finish()
     assert decoding.search is not None
-    assert event.search.given == decoding.search.given
-    assert event.search.finished == decoding.search.finished
-    np.testing.assert_array_equal(event.search.ids, decoding.search.ids)
-    best = event.search.ranked()[0]
-    at = event.search.finished.index(best)
-    assert own.text.endswith(event.search.texts[at])
+    assert event.value.given == decoding.search.given
+    assert event.value.finished == decoding.search.finished
+    np.testing.assert_array_equal(event.value.ids, decoding.search.ids)
+    best = event.value.ranked()[0]
+    at = event.value.finished.index(best)
+    assert own.text.endswith(event.value.texts[at])
     handle.ask(Decode(source="abc", limit=6, prefix=prefix, strategy=way))
-    events = listener.gather(Searched, Finished)
-    (told,) = [one for one in events if isinstance(one, Searched)]
+    events = listener.gather(Portion, Finished)
+    (told,) = [one for one in events if isinstance(one, Portion)]
     last = [one for one in events if isinstance(one, Decoded)][-1].trace
-    assert told.search.best == event.search.best
+    assert told.value.best == event.value.best
     assert last.text == own.text
     origins = [step.origin for step in last.steps]
-    assert origins == ["forced", *["beam"] * len(event.search.best)]
+    assert origins == ["forced", *["beam"] * len(event.value.best)]
     ended = tuple(step.choice for step in last.steps)
     handle.ask(SearchBeams(source="abc", beams=3, limit=len(ended), prefix=ended))
-    refused = listener.wait_for(Searched, Refused)
+    refused = listener.wait_for(Done, Refused)
     assert isinstance(refused, Refused)
     assert refused.reason == "Nothing follows the tokens that were chosen already."
 
@@ -240,11 +234,11 @@ def test_a_long_search_says_how_far_it_is_and_can_be_stopped(
 ) -> None:
     handle, listener = working
     handle.ask(SearchBeams(source="abcdefgh" * 7, beams=1000))
-    progress = listener.wait_for(Progressed, Searched, Refused)
+    progress = listener.wait_for(Progressed, Done, Refused)
     assert isinstance(progress, Progressed)
     assert progress.part == "steps at most"
     number = handle.ask(request("a"))
-    event = listener.wait_for(Searched, Finished)
+    event = listener.wait_for(Done, Finished)
     assert isinstance(event, Finished)
     assert event.number == number
 
@@ -256,14 +250,15 @@ def test_a_series_is_run_and_leaves_the_open_model(
     shutil.copytree(folder, tmp_path / "step-20")
     (tmp_path / "step-3").mkdir()  # holds no model
     handle.ask(RunSeries(folder=str(tmp_path), source="ab", reference="ba"))
-    answers = (listener.wait_for(SeriesRun) for _point in range(3))
-    left_out, made, end = (one for one in answers if isinstance(one, SeriesRun))
-    assert "step-3" in left_out.left_out
-    point = made.point
+    answers = [listener.wait_for(Portion) for _point in range(3)]
+    left_out, made, end = (one.value for one in answers if isinstance(one, Portion))
+    assert "step-3" in left_out
+    point, _trace = made
     assert isinstance(point, SeriesPoint)
     fed = Decoding(load(folder), "ab").feed("ba")
     assert point.loss == pytest.approx(np.mean([step.loss for step in fed.steps]))
-    assert end.point is None
+    assert end is None
+    assert [type(one) for one in answers] == [Portion, Portion, Done]
     number = handle.ask(request("ab"))
     assert decoded(listener, number).trace.source[:2] == ("a", "b")
 
@@ -275,11 +270,11 @@ def test_a_file_of_pairs_is_scanned_as_python_scans_it(
     path = tmp_path / "pairs.tsv"
     path.write_text("ab\tba\nno pair\nabc\tcba\n", "utf-8")
     handle.ask(ScanPairs(path=str(path)))
-    answers: list[PairsScanned] = []
+    answers: list[ScannedPart] = []
     while not answers or answers[-1].usual is None:
-        answer = listener.wait_for(PairsScanned)
-        assert isinstance(answer, PairsScanned)
-        answers.append(answer)
+        answer = listener.wait_for(Portion)
+        assert isinstance(answer, Portion)
+        answers.append(answer.value)
     pairs = [pair for one in answers for pair in one.pairs]
     wanted = scan(load(folder), path, translations=False)
     assert sorted(pairs, key=lambda pair: pair.line) == wanted
@@ -302,11 +297,11 @@ def test_heads_are_measured_over_a_file(
     handle.ask(MeasureHeads(path=str(path)))
     found = HeadsOfPairs(path="", model="")
     while True:
-        answer = listener.wait_for(HeadsMeasured)
-        assert isinstance(answer, HeadsMeasured)
-        if answer.part is None:
+        answer = listener.wait_for(Portion)
+        assert isinstance(answer, Portion)
+        if isinstance(answer, Done):
             break
-        found = found.plus(answer.part)
+        found = found.plus(answer.value)
     assert [pair.line for part in found.parts for pair in part.pairs] == [1, 3]
     assert [one[:21] for one in found.left_out] == ["Line 2 of pairs.tsv i"]
     assert np.isfinite(found.mean("confidence", "cross")).all()
@@ -327,17 +322,16 @@ def test_the_effect_of_a_change_is_what_a_decoding_tells(
         intervention=change,
     )
     handle.ask(asked)
-    done = listener.wait_for(EffectDone)
-    assert isinstance(done, EffectDone)
-    assert done.reports is not None
-    assert [*done.reports] == [0, 1, 2]
-    assert done.reports[2] == own.change_report()
-    assert all(one.independent == one.equal > 0 for one in done.reports.values())
+    done = listener.wait_for(Done)
+    assert isinstance(done, Done)
+    assert [*done.value] == [0, 1, 2]
+    assert done.value[2] == own.change_report()
+    assert all(one.independent == one.equal > 0 for one in done.value.values())
     listener.events.clear()
     handle.ask(replace(asked, source=(10**6,)))
-    done = listener.wait_for(EffectDone)
-    assert isinstance(done, EffectDone)
-    assert done.reports is None
+    done = listener.wait_for(Done)
+    assert isinstance(done, Done)
+    assert done.value is None
 
 
 def test_a_run_is_checked_with_its_change(
@@ -346,9 +340,9 @@ def test_a_run_is_checked_with_its_change(
     handle, listener = working
     trace = Decoding(load(folder), "abcd", intervention="causal off").step(3)
     handle.ask(CheckRun(**asked_of(replace(trace, source_text="abcd"))))
-    made = listener.wait_for(RunChecked)
-    assert isinstance(made, RunChecked)
-    faults = [one for one in made.results if one.verdict == "fault"]
+    made = listener.wait_for(Done)
+    assert isinstance(made, Done)
+    faults = [one for one in made.value if one.verdict == "fault"]
     assert [one.id for one in faults] == ["not-causal"]
     assert faults[0].at is not None
     assert faults[0].at.kind == "decoder"
@@ -361,12 +355,12 @@ def test_heads_are_switched_off_in_turn(
     decoding = Decoding(load(folder), "ab")
     trace = decoding.feed("ba")
     handle.ask(SwitchOff(**asked_of(replace(trace, source_text="ab"))))
-    made = listener.wait_for(SwitchedOff)
-    assert isinstance(made, SwitchedOff)
+    made = listener.wait_for(Done)
+    assert isinstance(made, Done)
     expected = exhausted(importance(decoding.checkpoint, decoding.known))
-    assert isinstance(made.importance, Importance)
+    assert isinstance(made.value, Importance)
     for kind, changes in expected.heads.items():
-        assert (made.importance.heads[kind] == changes).all()
+        assert (made.value.heads[kind] == changes).all()
     handle.ask(SwitchOffOverPairs(path=str(folder / "none.tsv")))
     refused = listener.wait_for(Refused)
     assert isinstance(refused, Refused)

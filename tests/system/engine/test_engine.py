@@ -18,7 +18,7 @@ from visformer.engine.handle import Engine
 from visformer.engine.messages import (
     Asked,
     Batch,
-    BatchDone,
+    Done,
     Open,
     Opened,
     Refused,
@@ -57,10 +57,10 @@ def test_session(engine: tuple[Engine, Listener], folder: Path) -> None:
     assert decoded(listener, number).trace.text == "ba"
 
     handle.ask(Batch(sources=("ab", "abcd")))
-    batch = listener.wait_for(BatchDone)
-    assert isinstance(batch, BatchDone)
-    assert [len(row.source) for row in batch.traces] == [5, 5]
-    assert batch.traces[0].source[-1] == "<pad>"
+    batch = listener.wait_for(Done)
+    assert isinstance(batch, Done)
+    assert [len(row.source) for row in batch.value] == [5, 5]
+    assert batch.value[0].source[-1] == "<pad>"
 
     handle.ask(request("   "))
     refused = listener.wait_for(Refused)

@@ -30,35 +30,28 @@ from visformer.engine import process
 from visformer.engine.messages import (
     Answer,
     Decode,
+    Done,
     Effect,
-    EffectDone,
     FindTokens,
     Finished,
     Lens,
-    LensDone,
     Nearest,
-    NearestDone,
     Numbered,
     Open,
     Opened,
     OpenProgressed,
     Parameters,
-    ParametersDone,
     Passed,
     Progressed,
     Ready,
     Refused,
     Request,
     SearchBeams,
-    Searched,
     Shuffle,
-    Shuffled,
     Started,
     Stepped,
     Stop,
-    SwitchedOff,
     SwitchOff,
-    TokensFound,
 )
 from visformer.engine.process import LESS_PRIORITY, Server, serve
 from visformer.formats import loading
@@ -174,7 +167,7 @@ def test_encoding_stops_between_layers_and_between_blocks_of_queries(
     monkeypatch.setattr(parts, "attention_weights", weights)
     server.answer(Numbered(1, Decode(source="abcdef", limit=3)))
     assert [one.shape[2] for one in made] == [7 if block > 14 else 1]
-    assert pipe.of(ParametersDone) == [2]  # a side request is answered meanwhile
+    assert pipe.of(Done) == [2]  # a side request is answered meanwhile
     assert not pipe.of(Started)
     assert server.newest() == (3, Stop())
     server.answer(Numbered(4, Decode(source="abcdef", limit=3)))
@@ -231,10 +224,10 @@ def told(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("aside", "kind"),
     [
-        (EFFECT, EffectDone),
-        (LENS, LensDone),
-        (FindTokens(text="a"), TokensFound),
-        (Nearest(side="target", asked=5), NearestDone),
+        (EFFECT, Done),
+        (LENS, Done),
+        (FindTokens(text="a"), Done),
+        (Nearest(side="target", asked=5), Done),
         (Nearest(side="target", asked=10**6), Refused),
     ],
 )
@@ -249,11 +242,8 @@ def test_what_is_asked_aside_of_an_encoding_is_answered_and_stops_nothing(
     assert kinds[:3] == [Progressed, Progressed, kind]
     assert pipe.of(kind) == [2]
     if isinstance(aside, Effect):  # which encodes, too: the numbers are its own
-        alone = process.effect(CHECKPOINT, 2, aside).reports
-        assert alone is not None
-        assert [one.reports for one in pipe.sent if isinstance(one, EffectDone)] == [
-            alone
-        ]
+        alone = process.effect(CHECKPOINT, aside)
+        assert [one.value for one in pipe.sent if isinstance(one, Done)] == [alone]
     assert set(pipe.of(Progressed)) == {1}
     shares = [one.done for one in pipe.sent if isinstance(one, Progressed)]
     assert shares == sorted(shares)
@@ -266,9 +256,9 @@ def test_what_a_change_did_is_left_for_a_newer_request() -> None:
     pipe = Pipe(Numbered(2, LENS), Numbered(3, Stop()))
     server = server_on(pipe)
     server.answer(Numbered(1, EFFECT))
-    assert [type(answer) for answer in pipe.sent] == [LensDone, EffectDone]
-    assert isinstance(pipe.sent[1], EffectDone)
-    assert pipe.sent[1].reports == {}
+    assert pipe.of(Done) == [2, 1]
+    assert isinstance(pipe.sent[1], Done)
+    assert pipe.sent[1].value == {}
     assert server.newest() == (3, Stop())
 
 
@@ -283,7 +273,7 @@ def test_a_measurement_that_is_asked_for_during_an_encoding_takes_its_place() ->
     assert not pipe.of(Started)
     assert server.newest() is newer
     server.answer(newer)
-    assert pipe.of(SwitchedOff) == [2]
+    assert pipe.of(Done) == [2]
     server.answer(Numbered(3, Decode(source="abcdef", limit=5)))
     whole = Decoding(CHECKPOINT, "abcdef", limit=5).finish()
     assert decoded(pipe, 3) == [step.id for step in whole.steps]
@@ -374,7 +364,7 @@ def test_a_decoded_sentence_is_searched_without_being_encoded_again(
         asked = SearchBeams(source=source, limit=8, prefix=prefix, beams=3)
         server.answer(Numbered(number, asked))
     assert encoded == [7, 4]
-    found = [answer.search for answer in pipe.sent if isinstance(answer, Searched)]
+    found = [answer.value for answer in pipe.sent if isinstance(answer, Done)]
     for search, source in zip(found, ("abcdef", "abc"), strict=True):
         alone = Decoding(CHECKPOINT, source, limit=8)
         assert exhausted(alone.searched([5], 3)).finished == search.finished
@@ -391,7 +381,8 @@ def test_a_side_request_is_answered_amid_a_decode_and_stops_nothing() -> None:
     kinds = [type(answer) for answer in pipe.sent]
     steps = len(pipe.of(Stepped))
     assert steps > 2
-    assert kinds[3:5] == [ParametersDone, LensDone]  # after Started and two rows
+    assert kinds[3:5] == [Done, Done]  # after Started and two rows
+    assert pipe.of(Done) == [2, 3]
     assert kinds[-1] is Finished
 
 
@@ -424,10 +415,10 @@ def test_nothing_is_answered_without_a_model() -> None:
         server.answer(Numbered(number, request))
     assert pipe.of(Refused) == [0, 1]
     weights, lens = pipe.sent[2:]
-    assert isinstance(weights, ParametersDone)
-    assert weights.parameters is None
-    assert isinstance(lens, LensDone)
-    assert lens.rows == ()
+    assert isinstance(weights, Done)
+    assert weights.value is None
+    assert isinstance(lens, Done)
+    assert lens.value == ()
 
 
 def test_a_fault_in_what_is_side_request_leaves_the_decode_alone(
@@ -453,30 +444,27 @@ class Length(Request):
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LengthDone(Answer):
-    tokens: int
-
-
-def test_a_new_question_is_two_classes_and_a_handler(
+def test_a_new_question_is_a_class_and_a_handler(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def length(_: object, number: int, request: Length) -> LengthDone:
-        return LengthDone(number=number, tokens=len(request.text))
+    def length(_: object, request: Length) -> int:
+        return len(request.text)
 
-    monkeypatch.setitem(process.HANDLERS, Length, process.replying(length))
+    monkeypatch.setitem(process.HANDLERS, Length, process.answering(length))
     pipe = Pipe()
     server_on(pipe).answer(Numbered(7, Length(text="abc")))
-    assert pipe.sent == [LengthDone(number=7, tokens=3)]
+    (answer,) = pipe.sent
+    assert isinstance(answer, Done)
+    assert (answer.number, answer.value) == (7, 3)
 
 
 def test_both_orders_come_of_a_shuffle() -> None:
     pipe = Pipe()
     server_on(pipe).answer(Numbered(1, Shuffle(source="abcd", target=(2, 5), seed=1)))
     (answer,) = pipe.sent
-    assert isinstance(answer, Shuffled)
-    moved = [answer.baseline.source[at] for at in answer.order]
-    assert list(answer.shuffled.source) == moved
+    assert isinstance(answer, Done)
+    order, baseline, shuffled = answer.value
+    assert list(shuffled.source) == [baseline.source[at] for at in order]
 
 
 def test_target_tokens_are_found_by_what_is_typed() -> None:
@@ -484,11 +472,10 @@ def test_target_tokens_are_found_by_what_is_typed() -> None:
     side = checkpoint.tokenizer.target
     wanted = side.token(side.size - 1)
     asked = FindTokens(text=f" {wanted} ")
-    found = process.find_tokens(checkpoint, 4, asked)
-    assert (found.number, found.text) == (4, asked.text)
-    assert found.tokens[0] == (side.size - 1, wanted)  # itself before what contains it
-    assert all(wanted.casefold() in token.casefold() for _id, token in found.tokens)
-    assert process.find_tokens(checkpoint, 5, FindTokens(text=" ")).tokens == ()
+    found = process.find_tokens(checkpoint, asked)
+    assert found[0] == (side.size - 1, wanted)  # itself before what contains it
+    assert all(wanted.casefold() in token.casefold() for _id, token in found)
+    assert process.find_tokens(checkpoint, FindTokens(text=" ")) == ()
 
 
 @pytest.mark.parametrize(

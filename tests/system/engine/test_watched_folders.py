@@ -16,16 +16,13 @@ from visformer.engine.messages import (
     Decode,
     FindTokens,
     Finished,
-    LensDone,
     Numbered,
     Open,
     Opened,
-    ParametersDone,
     Passed,
     Refused,
     Request,
     Shuffle,
-    TokensFound,
 )
 from visformer.engine.mirror import Mirror
 from visformer.engine.process import Server
@@ -119,13 +116,10 @@ def test_changes_of_the_run_are_whole_passes(folders: dict[str, Path]) -> None:
 def test_what_else_a_window_asks(folders: dict[str, Path]) -> None:
     asking = Asking(folders["T5"])
     (found,) = asking.ask(FindTokens(text="cat"))
-    assert isinstance(found, TokensFound)
-    assert "▁cat" in [token for _id, token in found.tokens]
+    assert "▁cat" in [token for _id, token in found.value]
     (lens,), (weights,) = asking.ask(LENS), asking.ask(WEIGHTS)
-    assert isinstance(lens, LensDone)
-    assert lens.rows == ()
-    assert isinstance(weights, ParametersDone)
-    assert weights.parameters is None
+    assert lens.value == ()
+    assert weights.value is None
     (refused,) = asking.ask(Shuffle(source="a b c d", target=(0, 5)))
     assert isinstance(refused, Refused)
     assert "is not shuffled" in refused.reason
@@ -144,7 +138,7 @@ def test_every_token_of_a_row(name: str, folders: dict[str, Path]) -> None:
         row=row,
     )
     (done,) = asking.ask(asked)
-    whole, best = done.distribution, trace.steps[row].candidates
+    whole, best = done.value, trace.steps[row].candidates
     assert len(whole.ids) > len(best) or len(set(whole.ids.tolist())) == len(best)
     assert whole.tokens[: len(best)] == best.tokens
     np.testing.assert_allclose(
@@ -164,7 +158,7 @@ def test_every_token_in_place_of_a_masked_one(folders: dict[str, Path]) -> None:
         row=5,
     )
     (done,) = asking.ask(asked)
-    whole, best = done.distribution, trace.fills[5]
+    whole, best = done.value, trace.fills[5]
     assert whole.ids[: len(best)].tolist() == best.numbers[0].tolist()
     assert whole.probabilities.sum() == pytest.approx(1, abs=1e-5)
 
@@ -173,7 +167,7 @@ def test_every_token_in_place_of_a_masked_one(folders: dict[str, Path]) -> None:
 def test_padding_of_a_batch_is_masked(name: str, folders: dict[str, Path]) -> None:
     asking = Asking(folders[name])
     done = asking.ask(Batch(sources=("the cat sees a dog", "a dog")))[-1]  # or progress
-    long, short = done.traces
+    long, short = done.value
     (alone,) = asking.decoded(Decode(source="a dog"))[1:]
     size = len(alone.source)
     assert short.source[:size] == alone.source

@@ -19,18 +19,16 @@ from visformer.app import App
 from visformer.engine.handle import RemoteEngine
 from visformer.engine.messages import (
     AllTokens,
-    AllTokensDone,
     Closed,
     Decode,
+    Done,
     FindTokens,
     Finished,
     Open,
     Opened,
     Parameters,
-    ParametersDone,
     Refused,
     Shuffle,
-    TokensFound,
 )
 from visformer.engine.process import serve_model
 from visformer.ui.views import VIEWS
@@ -96,7 +94,7 @@ def test_it_is_opened_typed_into_and_forced(served: Served) -> None:
             row=len(own) - 1,
         )
     )
-    whole, best = served.until(AllTokensDone)[-1].distribution, own.steps[-1].candidates
+    whole, best = served.until(Done)[-1].value, own.steps[-1].candidates
     assert whole.tokens[: len(best)] == best.tokens
     assert whole.probabilities.sum() == pytest.approx(1, abs=1e-5)
     engine.ask(Decode(source="d e f", limit=4, prefix=(Choice(7, "forced"),)))
@@ -127,9 +125,9 @@ def test_tokens_are_found_by_name(served: Served) -> None:
     engine = served.handle()
     engine.open(Open(path="mine"))
     engine.ask(FindTokens(text="k"))
-    assert served.until(TokensFound)[-1].tokens == ((encode("k")[0], "k"),)
+    assert served.until(Done)[-1].value == ((encode("k")[0], "k"),)
     engine.ask(Parameters(stack="encoder", layer=0))
-    assert served.until(ParametersDone)[-1].parameters is None
+    assert served.until(Done)[-1].value is None
     engine.close()
 
 

@@ -18,8 +18,8 @@ from visformer.core.next_tokens import NextTokens
 from visformer.core.search import exhausted, search_run
 from visformer.engine.messages import (
     Batch,
-    BatchDone,
     Decode,
+    Done,
     Finished,
     Numbered,
     Open,
@@ -193,7 +193,7 @@ def test_it_is_served_to_a_window(monkeypatch: pytest.MonkeyPatch) -> None:
     assert kinds[0] is Opened
     assert [len(trace) for trace in passes][:2] == [0, 1]
     assert passes[-1].text == "abc"
-    assert kinds[-4:] == [Progressed, Progressed, BatchDone, Refused]
+    assert kinds[-4:] == [Progressed, Progressed, Done, Refused]
     assert kinds.count(Finished) == 1
-    done = next(answer for answer in pipe.sent if isinstance(answer, BatchDone))
-    assert [trace.target for trace in done.traces] == [tuple("#ab"), tuple("#cde")]
+    done = next(answer for answer in pipe.sent if isinstance(answer, Done))
+    assert [trace.target for trace in done.value] == [tuple("#ab"), tuple("#cde")]

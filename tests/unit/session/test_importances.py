@@ -9,8 +9,8 @@ from tests.opened import opened_model
 from tests.traces import make_trace
 from tests.unit.session.sessions import HIDDEN, OTHER, TRACE, Engine, answer, take
 from visformer.engine.messages import (
+    Done,
     Refused,
-    SwitchedOff,
     SwitchOff,
     SwitchOffOverPairs,
 )
@@ -44,9 +44,9 @@ def test_a_run_is_measured_once_while_the_page_is_visible(
     assert asked.ids == (tuple(TRACE.target_ids.tolist()), ids)
     assert (asked.given, asked.fed) == (0, False)
     count = len(engine.asked)
-    state = take(session, SwitchedOff(number=count, importance=MADE))
+    state = take(session, Done(number=count, value=MADE))
     assert state.importance is not None
-    assert state.importance.found is MADE
+    assert state.importance.value is MADE
     assert not state.busy
     session.set(step=2, kind="encoder")
     session.set(tab="attention")
@@ -87,15 +87,15 @@ def test_the_pairs_of_a_file_stay_until_the_sentence_is_wanted(
     session: Session, engine: Engine
 ) -> None:
     begun(session, engine)
-    take(session, SwitchedOff(number=len(engine.asked), importance=MADE))
+    take(session, Done(number=len(engine.asked), value=MADE))
     session.do(measure_pairs, "refs.tsv")
     assert engine.last == SwitchOffOverPairs(path="refs.tsv")
     made = over_pairs(TRACE)
-    take(session, SwitchedOff(number=len(engine.asked), importance=made))
+    take(session, Done(number=len(engine.asked), value=made))
     session.do(runs.translate, "three")
     answer(session, engine)
     assert session.state.importance is not None
-    assert session.state.importance.found is made
+    assert session.state.importance.value is made
     session.do(measure_pairs, "")
     assert isinstance(engine.last, SwitchOff)
 

@@ -20,13 +20,12 @@ from tests.unit.session.sessions import (
     translated,
 )
 from visformer.engine.messages import (
-    BatchDone,
     Decode,
+    Done,
     Finished,
     Parameters,
     Refused,
     Replaced,
-    Shuffled,
 )
 from visformer.engine.mirror import Decoded
 from visformer.pictures.selection import Look
@@ -135,11 +134,11 @@ def test_answers_to_what_was_superseded_are_dropped(
     session.do(runs.translate, "three")
     before = session.state
     shorter = make_trace(target=2)
-    shuffled = Shuffled(number=3, order=(0,), baseline=shorter, shuffled=shorter)
+    shuffled = Done(number=3, value=((0,), shorter, shorter))
     late = (
         Decoded(number=1, trace=shorter, limit=9),
         Finished(number=1, step_ms=9.0),
-        BatchDone(number=2, traces=(shorter,)),
+        Done(number=2, value=(shorter,)),
         shuffled,
         Refused(number=2, reason="no"),
     )

@@ -14,11 +14,12 @@ from tests.unit.session.sessions import translated as asked_for
 from visformer.core.decoding import Decoding
 from visformer.engine.messages import (
     Decode,
+    Done,
     Finished,
     Lens,
+    Portion,
     Refused,
     SearchBeams,
-    Searched,
 )
 from visformer.engine.mirror import Decoded
 from visformer.session import runs, searches, tree
@@ -50,7 +51,7 @@ def searching(session: Session, engine: Engine) -> Session:
 
 
 def searched(session: Session, engine: Engine) -> State:
-    return take(session, Searched(number=len(engine.asked), search=FOUND))
+    return take(session, Done(number=len(engine.asked), value=FOUND))
 
 
 def test_the_page_asks_once_for_the_search_on_screen(
@@ -61,7 +62,7 @@ def test_the_page_asks_once_for_the_search_on_screen(
     state = searched(searching, engine)
     assert state.busy == ""
     assert state.search is not None
-    assert state.search.found is FOUND
+    assert state.search.value is FOUND
     assert state.scene.search is FOUND
     asked = len(engine.asked)
     searching.set(step=2)
@@ -147,14 +148,14 @@ def test_a_decode_by_beams_brings_its_search(session: Session, engine: Engine) -
     take(session, opened_model(TRACE.model))
     session.do(runs.choose_tokens, Strategy("beam", beams=2), None)
     session.do(runs.translate, "one two")
-    take(session, Searched(number=len(engine.asked), search=FOUND))
+    take(session, Portion(number=len(engine.asked), value=FOUND))
     assert session.state.busy == "decoding"
     answer(session, engine)
     asked = len(engine.asked)
     session.go(replace(session.state, tab="output").turned("output", "search"))
     assert len(engine.asked) == asked
     assert session.state.search is not None
-    assert session.state.search.found is FOUND
+    assert session.state.search.value is FOUND
     session.do(searches.choose_beams, 5)
     assert isinstance(engine.last, Decode)
     assert engine.last.strategy == Strategy("beam", beams=5)

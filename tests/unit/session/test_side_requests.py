@@ -21,22 +21,20 @@ from tests.unit.session.sessions import (
 from visformer.core.side_runs import layer_parameters
 from visformer.engine.messages import (
     AllTokens,
-    AllTokensDone,
-    Answer,
     Attribute,
-    Attributed,
+    Done,
     Effect,
-    EffectDone,
+    Event,
     Finished,
     Lens,
-    LensDone,
+    Nearest,
     Opened,
     Parameters,
-    ParametersDone,
+    Portion,
     Refused,
     Replaced,
+    Request,
     Shuffle,
-    Shuffled,
 )
 from visformer.engine.mirror import Decoded
 from visformer.pictures.attention.reading import attention_map, reading, share_words
@@ -52,6 +50,7 @@ from visformer.values.measured import (
     ChangeReport,
     WholeDistribution,
 )
+from visformer.values.reply import Reply
 from visformer.values.trace import Trace
 
 ALL = WholeDistribution(
@@ -73,26 +72,23 @@ def test_a_layer_looked_at_before_is_not_asked_for_again(
     session.set(tab="computation", stage="norms", kind="encoder")
     for layer in (0, 1):
         session.set(layer=layer)
-        take(
-            session, ParametersDone(number=len(engine.asked), parameters=weights(layer))
-        )
+        take(session, Done(number=len(engine.asked), value=weights(layer)))
     asked = len(engine.asked)
     session.set(layer=0)
     assert len(engine.asked) == asked
     assert not session.state.awaiting.side_requests
     monkeypatch.setattr(side_requests, "MOST_WEIGHTS", 0)  # room for the newest alone
     session.set(kind="cross")
-    take(session, ParametersDone(number=asked + 1, parameters=weights(0, "decoder")))
+    take(session, Done(number=asked + 1, value=weights(0, "decoder")))
     assert [known.stack for known in session.state.parameters] == ["decoder"]
 
 
 def test_weights_of_another_model_are_not_kept() -> None:
     other = replace(weights(1), model=replace(TRACE.model, digest="other"))
     state = State(parameters=(weights(0), weights(1)))
-    made = side_requests.parameters_done(
-        state, ParametersDone(number=1, parameters=other)
-    )
-    assert made.state.parameters == (other,)
+    request = Parameters(stack="encoder", layer=1)
+    made = side_requests.parameters_done(state, request, other)
+    assert made.parameters == (other,)
 
 
 def test_the_tab_in_sight_asks_once_for_what_it_lacks(
@@ -104,14 +100,14 @@ def test_the_tab_in_sight_asks_once_for_what_it_lacks(
     session.set(tab="computation", stage="norms", layer=1, kind="encoder")
     session.set(step=2)
     assert engine.asked[asked:] == [Parameters(stack="encoder", layer=1)]
-    state = take(session, ParametersDone(number=asked + 1, parameters=None))
+    state = take(session, Done(number=asked + 1, value=None))
     assert not state.awaiting.side_requests
     assert len(engine.asked) == asked + 1  # there are none: not asked for ever
     session.set(layer=0)
     assert engine.last == Parameters(stack="encoder", layer=0)
     session.set(tab="output")
     assert isinstance(engine.last, Lens)
-    take(session, LensDone(number=len(engine.asked), rows=()))
+    take(session, Done(number=len(engine.asked), value=()))
     count = len(engine.asked)
     session.set(step=3)
     assert len(engine.asked) == count  # it could not: not asked for ever
@@ -135,15 +131,15 @@ def test_every_token_is_asked_for_while_they_are_listed(
     assert (request.stream == TRACE.hidden("decoder", layers)[1]).all()
     session.set(step=3)  # one row at a time
     assert len(engine.asked) == count + 1
-    two = take(session, AllTokensDone(number=count + 1, distribution=ALL))
+    two = take(session, Done(number=count + 1, value=ALL))
     assert len(engine.asked) == count + 2
     assert two.distribution is not None
-    assert two.distribution.row == 2
-    assert two.distribution.whole is None
-    three = take(session, AllTokensDone(number=count + 2, distribution=ALL))
+    assert two.distribution.about == 2
+    assert two.distribution.value is None
+    three = take(session, Done(number=count + 2, value=ALL))
     assert three.distribution is not None
-    assert three.distribution.is_of(three.visible, 2)
-    assert three.distribution.whole is ALL
+    assert three.distribution.is_of(TRACE.storage, 2)
+    assert three.distribution.value is ALL
     session.set(tab="masks")
     assert len(engine.asked) == count + 2  # it is known
     session.set(step=1)
@@ -154,6 +150,24 @@ def test_every_token_is_asked_for_while_they_are_listed(
     take(session, Refused(number=engine.asked.index(asked[-1]) + 1, reason="no"))
     session.set(tab="masks")
     assert sum(isinstance(r, AllTokens) for r in engine.asked) == 4  # not for ever
+
+
+def test_the_nearest_tokens_are_asked_for_again_by_a_new_engine(
+    session: Session, engine: Engine
+) -> None:
+    take(session, opened_model(TRACE.model))
+    translated(session, engine)
+    session.set(tab="positions")
+    assert isinstance(engine.last, Nearest)
+    count = len(engine.asked)
+    session.set(step=2)
+    assert len(engine.asked) == count
+    take(session, Replaced(reason="x"))  # the question died with the engine
+    assert engine.asked[count:] == [engine.last]
+    assert isinstance(engine.last, Nearest)
+    take(session, Refused(number=count + 1, reason="no"))
+    session.set(step=1)
+    assert len(engine.asked) == count + 1  # not for ever
 
 
 REPORT = ChangeReport(
@@ -190,11 +204,11 @@ def test_the_effects_of_a_change_are_asked_for_once(
     count = len(engine.asked)
     session.set(step=3)  # one question at a time
     assert len(engine.asked) == count
-    state = take(session, EffectDone(number=count, reports={}))  # it was interrupted
+    state = take(session, Done(number=count, value={}))  # it was interrupted
     assert state.report is None
     assert len(engine.asked) == count + 1
     reports = {row: REPORT._replace(independent=row) for row in range(len(TRACE))}
-    state = take(session, EffectDone(number=count + 1, reports=reports))
+    state = take(session, Done(number=count + 1, value=reports))
     assert state.report is reports[2]
     take(session, Replaced(reason="x"))
     for step in (1, 3, 2, len(TRACE), 2):
@@ -219,14 +233,14 @@ def test_effects_are_asked_for_by_step_where_each_changes_the_rows_before(
     request = changed_run(session, engine, passes)
     assert len(request.chosen) == 2
     count = len(engine.asked)
-    take(session, EffectDone(number=count, reports={1: REPORT}))
+    take(session, Done(number=count, value={1: REPORT}))
     state = session.state
     assert state.report is REPORT
     session.set(step=3)
     assert session.state.report is None
     assert isinstance(engine.last, Effect)
     assert len(engine.last.chosen) == 3
-    take(session, EffectDone(number=count + 1, reports=None))
+    take(session, Done(number=count + 1, value=None))
     session.set(step=2)
     assert session.state.report is REPORT
     session.set(step=3)
@@ -286,30 +300,58 @@ def test_orders_differ_from_shuffle_to_shuffle(
     session.do(side_requests.shuffle)
     seeds = [r.seed for r in engine.asked if isinstance(r, Shuffle)]
     assert len(set(seeds)) == 2
-    state = take(
-        session, Shuffled(number=3, order=(0,), baseline=TRACE, shuffled=TRACE)
-    )
+    state = take(session, Done(number=3, value=((0,), TRACE, TRACE)))
     assert state.shuffle is not None
     assert state.busy == ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said(Answer):
-    """An answer that no file of the program knows."""
+class Greet(Request):
+    """A request that no file of the program knows."""
 
-    text: str
+    name: str
 
 
 def test_a_new_answer_is_one_entry(
     session: Session, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def said(state: State, event: Said) -> Next:
-        return Next(replace(state, notice=event.text))
+    def greeted(state: State, request: Greet, words: str) -> State:
+        return replace(state, notice=f"{words} {request.name}")
 
-    monkeypatch.setitem(receive.RECEIVED, Said, said)
-    session.do(runs.translate, "a")
-    assert take(session, Said(number=1, text="hello")).notice == "hello"
-    assert take(session, Said(number=9, text="late")).notice == "hello"
+    monkeypatch.setitem(receive.ANSWERED, Greet, greeted)
+    session.do(lambda state: Next(state, (Greet(name="you"),)))
+    some = take(session, Portion(number=1, value="hello"))
+    assert (some.notice, some.awaiting.waits(Greet)) == ("hello you", True)
+    last = take(session, Done(number=1, value="bye"))
+    assert (last.notice, last.awaiting.waits(Greet)) == ("bye you", False)
+    assert take(session, Done(number=9, value="late")).notice == "bye you"
+
+
+@pytest.mark.parametrize(
+    ("event", "kept"),
+    [
+        (Done(number=1, value=3), (3, "", True)),
+        (Done(number=1, value=None), (None, "", True)),
+        (Refused(number=1, reason="no."), (None, "no.", False)),
+        (Done(number=9, value="late"), (None, "", False)),
+    ],
+)
+def test_a_new_reply_is_one_entry(
+    session: Session,
+    engine: Engine,
+    monkeypatch: pytest.MonkeyPatch,
+    event: Event,
+    kept: tuple[object, ...],
+) -> None:
+    monkeypatch.setitem(receive.REPLIES, Greet, "checks")
+    session.set(checks=Reply(of=(TRACE,), about="you"))
+    session.do(lambda state: Next(state, (Greet(name="you"),)))
+    reply = take(session, event).checks
+    assert reply is not None
+    assert (reply.value, reply.reason, reply.arrived) == kept
+    assert reply.is_of((TRACE,), "you")
+    assert not reply.is_of((replace(TRACE),), "you")
+    assert not reply.is_of((TRACE,), "me")
 
 
 def test_the_listener_hears_a_transition_once(engine: Engine) -> None:
@@ -333,7 +375,7 @@ def measured(session: Session, engine: Engine) -> list[AttributionPlace]:
         values = np.ones((9, 9), np.float32)
         share = np.ones(5, np.float32) if engine.last.shared else None
         made = Attribution(values=values, share=share)
-        take(session, Attributed(number=len(engine.asked), attribution=made))
+        take(session, Done(number=len(engine.asked), value=made))
     return asked
 
 
@@ -403,7 +445,7 @@ def test_gradients_are_signed_and_sit_at_the_steps_rows(
     values = np.linspace(-2, 1, 30, dtype=np.float32).reshape(5, 6)
     share = np.array([1, 0.5, 0.25, 0.75, 0], np.float32)
     made = Attribution(values=values, share=share)
-    take(session, Attributed(number=len(engine.asked), attribution=made))
+    take(session, Done(number=len(engine.asked), value=made))
     state = session.state
     shown = attention_map(state.visible, state.selection, state.look, "cross")
     assert shown is not None

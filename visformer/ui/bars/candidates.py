@@ -197,8 +197,9 @@ class CandidatesPanel(Dressed, QWidget):
             return
         self.others.setChecked(state.unfolded)
         row, known = listed_row(trace, state.locked), state.distribution
-        fits = state.unfolded and known is not None and known.is_of(trace, row)
-        whole = known.whole if known is not None and fits else None
+        whole = None
+        if state.unfolded and known is not None and trace is not None:
+            whole = known.value if known.is_of(trace.storage, row) else None
         if trace is None or steps:
             table = candidate_table(trace, choosable=not self._fixed, whole=whole)
         else:
@@ -231,14 +232,13 @@ class CandidatesPanel(Dressed, QWidget):
         whole = self.others.isChecked()
         rows: Sequence[CandidateRow] = table.rows if whole else table.best()
         if text.strip():
-            fresh = found is not None and found.text == text
-            rows = named_rows(table, text, found.tokens if fresh and found else ())
+            tokens = found.value if found is not None and found.about == text else ()
+            rows = named_rows(table, text, tokens or ())
         count = len(table.rows) if whole else len(table.best())
         left = others_words(table, count)
         more = len(table.rows) > len(table.best())
         self.others.setText(left or (_("the best alone") if whole else _("all")))
-        waiting = self._state.awaiting.newest(AllTokens)
-        coming = waiting is not None and not waiting.ended
+        coming = self._state.awaiting.waits(AllTokens)
         self._kept.setText(kept_words(table) if whole and not coming else "")
         self._kept.setVisible(bool(self._kept.text()))
         self.others.setVisible(bool(left) or more)

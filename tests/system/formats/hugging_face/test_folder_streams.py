@@ -46,7 +46,7 @@ def test_what_a_folder_keeps_is_what_transformers_returns(
     chosen = np.array([step.id for step in trace.steps])
     hidden = sent.streams(range(len(trace)))
     request = Lens(hidden=hidden, chosen=chosen, temperature=1.0)
-    rows = lens(model, 1, request).rows
+    rows = lens(model, request)
     for at, (row, step) in enumerate(zip(rows, trace.steps, strict=True)):
         assert row.chosen_ranks[-1] == step.rank
         assert row.chosen_logits[-1] == pytest.approx(trace.logits[at, step.id], 1e-4)

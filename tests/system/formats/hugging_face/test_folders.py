@@ -367,7 +367,7 @@ def test_the_nearest_tokens_are_those_of_its_input_embedding(
     table = module.get_input_embeddings().weight.detach()[: names.size]
     cosines = torch.cosine_similarity(table, table[7:8])
     cosines[7] = -2
-    found = nearest(model, 5, Nearest(side="source", asked=7)).near
+    found = nearest(model, Nearest(side="source", asked=7))
     assert found is not None
     assert found.tokens[0] == names.token(7)
     assert found.ids[1] == cosines.argmax()

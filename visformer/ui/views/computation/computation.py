@@ -16,6 +16,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from visformer.engine.messages import Parameters
 from visformer.language import N_, _
 from visformer.pictures.computation.feed_forward_stages import own_rate
 from visformer.pictures.computation.stage_picture import StagePicture, of_both
@@ -142,7 +143,7 @@ class ComputationView(Dressed, View):
         self.beside.draw(state)
         if self._changed("fields", state.stage, state.stage_options, state.dropout):
             self.fields.draw(state)
-        if not state.awaiting.weights:
+        if not state.awaiting.waits(Parameters):
             self._late.stop()
             self._draw_changes()
         elif not self._late.isActive():

@@ -13,7 +13,8 @@ from visformer.ui.views.view import View
 from visformer.ui.widgets.plain_label import paragraph
 from visformer.ui.widgets.table_view import Role, TableColumn, TableView
 from visformer.ui.window.large import present_whole
-from visformer.values.finding import VERDICTS, ChecksAsked
+from visformer.values.finding import VERDICTS, CheckResult
+from visformer.values.reply import Reply
 
 TITLES = N_("Verdict"), N_("Check"), N_("Where"), N_("Evidence, and what to do")
 VERDICT, WHERE = 0, 2  # columns
@@ -50,7 +51,7 @@ class ChecksPage(View):
         known, trace = known_checks(state), state.trace
         certificate = None if trace is None else trace.certificate
         about = state.about or certificate
-        results = () if known is None else known.results
+        results = () if known is None else known.value or ()
         findings = () if about is None else about.findings
         rows = check_rows(results, findings)
         if self._changed("rows", rows):
@@ -78,7 +79,7 @@ class ChecksPage(View):
             looks={Role.FontRole: font},
         )
 
-    def _missing(self, known: ChecksAsked | None) -> str:
+    def _missing(self, known: Reply[tuple[CheckResult, ...]] | None) -> str:
         """Say why no check was made."""
         state = self._state
         if state.trace is None:

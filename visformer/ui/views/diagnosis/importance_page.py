@@ -39,7 +39,8 @@ from visformer.ui.widgets.plain_label import paragraph, plain_label
 from visformer.ui.window.change_offers import asked_pairs
 from visformer.ui.window.large import CHOOSES, present_whole
 from visformer.values.facts import KINDS, Kind
-from visformer.values.measured import Importance, ImportanceAsked, ImportanceOfPairs
+from visformer.values.measured import Importance, ImportanceOfPairs
+from visformer.values.reply import Reply
 
 LINES = 15  # the least height of a map, in text
 PATCHES = (
@@ -56,7 +57,7 @@ class ImportancePage(Dressed, View):
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self._known: ImportanceAsked | None = None
+        self._known: Reply[Importance | ImportanceOfPairs] | None = None
         self._head: dict[Kind, tuple[int, int]] = {}  # the one that is looked at
         self.words = paragraph(_("which heads matter"))
         self.again = word_button(_("Measure"), _("Switch every head off in turn"))
@@ -118,8 +119,8 @@ class ImportancePage(Dressed, View):
         """Show what is known of the run on screen, or of the file."""
         self._state = state
         known = self._known = known_importance(state)
-        made = None if known is None else known.found
-        pairs = "" if known is None else known.pairs
+        made = None if known is None else known.value
+        pairs = "" if known is None else known.about
         idle = not state.busy and state.opened is not None
         self.again.setVisible(idle and made is None and known is not None)
         self.back.setVisible(idle and bool(pairs))

@@ -348,7 +348,9 @@ class NextToken(Dressed, View):
 
     def draw(self, state: State) -> None:
         self._state = state
-        if self._changed("whether there is a lens", state.lens is None):
+        if self._changed(
+            "whether there is a lens", bool(state.lens and state.lens.rows)
+        ):
             paint_later(self)  # most of what is seen comes with it
         with laid_out_once(self, self._lens, self._every, self._left, self._right):
             self._draw_changes()

@@ -488,7 +488,7 @@ class SearchPage(Dressed, View):
         wanted = wanted_search(self._state)
         if known is None or wanted is None or opened is None:
             return None
-        return known.found if known.is_of(opened.number, wanted) else None
+        return known.value if known.is_of((opened,), wanted) else None
 
     def _missing(self) -> str:
         """Say why there is no tree."""

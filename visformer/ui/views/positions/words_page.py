@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QWidget
 
-from visformer.engine.messages import Nearest
 from visformer.language import N_, _
 from visformer.pictures.positions import (
     NOT_KNOWN,
@@ -84,8 +83,8 @@ class WordsPage(View):
         """Show the nearest tokens of the one that was looked up last."""
         self._state, about = state, state.about
         # of another model than the open one's run nothing is known
-        near = None if about is None else state.near
-        waits = state.near_of is None or state.awaiting.newest(Nearest) is not None
+        near = None if about is None else state.scene.near
+        waits = state.near is None or not state.near.arrived
         known = near is not None or (about is not None and waits)
         shown = near, known, about, state.visible, state.look.pieces
         if not self._changed("near", *shown):
@@ -109,5 +108,5 @@ class WordsPage(View):
         self.session.set(views=replace(self._state.views, **chosen))
 
     def _pick(self, cell: MapCell) -> None:
-        if self._state.near is not None:
-            self._set(token=int(self._state.near.ids[cell.row + 1]))
+        if near := self._state.scene.near:
+            self._set(token=int(near.ids[cell.row + 1]))
