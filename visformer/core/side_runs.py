@@ -9,6 +9,7 @@ from typing import cast
 from torch import Tensor, nn
 
 from visformer.core.loaded import Loaded
+from visformer.core.long_work import in_turn
 from visformer.core.mask_rules import RULES, padded
 from visformer.core.model import Layer, norm_length
 from visformer.core.models import BatchRow, Model, WorkDone
@@ -39,15 +40,15 @@ def run_texts(
     """
     if not texts or not all(text.strip() for text in texts):
         raise InputError("Each line of the batch needs a sentence.")
-    rows, writes = [], "cross" in model.facts.kinds
-    for done, text in enumerate(texts):
-        yield WorkDone(done, len(texts), _("sentences"))
+
+    def row(text: str) -> BatchRow:
         source, target = model.vocabulary.read(text), list[int]()
-        if writes:
+        if "cross" in model.facts.kinds:  # it writes
             # the last choice is never read: a row consumes the token before it
             target = [model.facts.bos, *model.search([source], 1)[0].best[:-1]]
-        rows.append(BatchRow(source, target))
-    return model.batch(rows)
+        return BatchRow(source, target)
+
+    return model.batch((yield from in_turn(texts, _("sentences"), row)))
 
 
 def run_pairs(
