@@ -16,7 +16,7 @@ from visformer.arguments import is_several, wrong_type
 from visformer.core.corpus_mean import with_means
 from visformer.core.lens_rows import read_streams
 from visformer.core.loaded import Loaded
-from visformer.core.mask_rules import RULES, Masks, make_masks, real_tokens
+from visformer.core.mask_rules import RULES, Masks, make_masks, padded, real_tokens
 from visformer.core.model import StackRecord, work
 from visformer.core.models import Model, SourceTokens, opened
 from visformer.core.modified import (
@@ -116,7 +116,7 @@ def _run(
     texts = _texts(source_ids)
     if texts:
         rows = [[p.id for p in text_pieces(checkpoint, text)] for text in texts]
-        source_ids = _padded(rows, checkpoint.tokenizer.source_pad)
+        source_ids = padded(rows, checkpoint.tokenizer.source_pad)
         if source_lengths is None and RULES[checkpoint.config.mask_rule].by_length:
             source_lengths = [*map(len, rows)]
     target = _batch(target_ids, checkpoint, source=False)
@@ -157,11 +157,6 @@ def _texts(given: Any) -> list[str]:
     texts = [given] if isinstance(given, str) else given
     several = isinstance(texts, list | tuple)
     return [*texts] if several and all(isinstance(x, str) for x in texts) else []
-
-
-def _padded(rows: Sequence[Sequence[int]], pad: int) -> IdRows:
-    longest = max(map(len, rows))
-    return [[*row, *[pad] * (longest - len(row))] for row in rows]
 
 
 def _decoder_alone(checkpoint: Loaded) -> ModelFacts:
@@ -330,7 +325,7 @@ def _batch(ids: IdRows | Texts, checkpoint: Loaded, *, source: bool) -> Tensor:
     size = side.source.size if source else side.target.size
     if texts := [] if source else _texts(ids):
         rows = [[side.bos, *side.encode_target(text), side.eos] for text in texts]
-        ids = _padded(rows, side.pad)
+        ids = padded(rows, side.pad)
     batch = _rows("source_ids" if source else "target_ids", ids, size)
     if batch.dim() != 2:
         raise InputError(

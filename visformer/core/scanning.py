@@ -195,12 +195,10 @@ class Scan:
         sources = [vocabulary.read(one.source) for one in sentences]
         if self._own:
             found = self._model.search(sources, 1, scored=False)
-            return [
-                IdPair(*row)
-                for row in zip(sources, (one.best for one in found), strict=True)
-            ]
-        known = [vocabulary.reference(one.reference or "") for one in sentences]
-        return [IdPair(*row) for row in zip(sources, known, strict=True)]
+            targets = [one.best for one in found]
+        else:
+            targets = [vocabulary.reference(one.reference or "") for one in sentences]
+        return [IdPair(*row) for row in zip(sources, targets, strict=True)]
 
     def _calibrated(self) -> Generator[list[ScannedPair], None, Calibration]:
         """Plant faults in some pairs, and see how those differ from the pairs."""

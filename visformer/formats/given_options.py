@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import math
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +12,7 @@ from visformer.core.generation import Generation
 from visformer.errors import CheckpointError, InputError
 from visformer.files import listed, read_json, short
 from visformer.formats.names import NameRules, name_rules
-from visformer.language import _
+from visformer.language import N_, _
 from visformer.values.config import FIELD_TYPES, ModelConfig
 from visformer.values.questions import (
     BY_PAIRS,
@@ -75,48 +74,36 @@ class Settings:
         """Return an id or a list of ids as a tuple."""
         value = self.get(key)
         ids = [value] if type(value) is int else [] if value is None else value
-        if not isinstance(ids, list) or not all(
-            type(i) is int and 0 <= i < rows for i in ids
-        ):
-            raise CheckpointError(
-                "{file}: {key} is {value}, but must be an id or a list of ids from 0 "
-                "to {high:,}.",
-                **self._found(key),
-                high=rows - 1,
-            )
+        sentence = N_(
+            "{file}: {key} is {value}, but must be an id or a list of ids from 0 to "
+            "{high:,}."
+        )
+        self._check(_are_ids(ids, rows), key, sentence, high=rows - 1)
         return tuple(ids)
 
     def sequences(self, key: str, rows: int) -> tuple[tuple[int, ...], ...]:
         """Return a list of lists of ids."""
         value = self.get(key)
-        listed_ids = [] if value is None else value
-        if not isinstance(listed_ids, list) or not all(
-            isinstance(ids, list)
-            and ids
-            and all(type(i) is int and 0 <= i < rows for i in ids)
-            for ids in listed_ids
-        ):
-            raise CheckpointError(
-                "{file}: {key} is {value}, but must be a list of lists of ids from 0 "
-                "to {high:,}.",
-                **self._found(key),
-                high=rows - 1,
-            )
-        return tuple(tuple(ids) for ids in listed_ids)
+        several = [] if value is None else value
+        good = isinstance(several, list) and all(
+            ids and _are_ids(ids, rows) for ids in several
+        )
+        sentence = N_(
+            "{file}: {key} is {value}, but must be a list of lists of ids from 0 to "
+            "{high:,}."
+        )
+        self._check(good, key, sentence, high=rows - 1)
+        return tuple(map(tuple, several))
 
     def whole(self, key: str, least: int, most: int = 2**31) -> int | None:
         """Return an integer from ``least`` to ``most``."""
-        value = self.get(key)
-        if value is None:
-            return None
-        if type(value) is not int or not least <= value <= most:
-            raise CheckpointError(
-                "{file}: {key} is {value}, but must be a whole number from {low} to "
-                "{high:,}.",
-                **self._found(key),
-                low=least,
-                high=most,
-            )
+        value: int | None = self.get(key)
+        good = value is None or (type(value) is int and least <= value <= most)
+        sentence = N_(
+            "{file}: {key} is {value}, but must be a whole number from {low} to "
+            "{high:,}."
+        )
+        self._check(good, key, sentence, low=least, high=most)
         return value
 
     def number(self, key: str, least: float, most: float, usual: float) -> float:
@@ -124,15 +111,12 @@ class Settings:
         value = self.get(key)
         if value is None:
             return usual
-        good = isinstance(value, int | float) and not isinstance(value, bool)
-        if not good or not math.isfinite(value) or not least <= value <= most:
-            raise CheckpointError(
-                "{file}: {key} is {value}, but must be a number from {low:g} to "
-                "{high:g}.",
-                **self._found(key),
-                low=least,
-                high=most,
-            )
+        # NaN is in no range, and True is no number
+        good = type(value) in (int, float) and least <= value <= most
+        sentence = N_(
+            "{file}: {key} is {value}, but must be a number from {low:g} to {high:g}."
+        )
+        self._check(good, key, sentence, low=least, high=most)
         return float(value)
 
     def choice(self, key: str, allowed: tuple[Any, ...]) -> Any:
@@ -140,13 +124,16 @@ class Settings:
         value = self.get(key)
         if value is None:
             return allowed[0]
-        if not any(value is one or value == one == "never" for one in allowed):
-            raise CheckpointError(
-                "{file}: {key} is {value}, but must be one of {choices}.",
-                **self._found(key),
-                choices=", ".join(map(json.dumps, allowed)),
-            )
+        good = any(value is one or value == one == "never" for one in allowed)
+        sentence = N_("{file}: {key} is {value}, but must be one of {choices}.")
+        choices = ", ".join(map(json.dumps, allowed))
+        self._check(good, key, sentence, choices=choices)
         return value
+
+    def _check(self, good: bool, key: str, sentence: str, **must: Any) -> None:
+        """Raise CheckpointError about a setting unless it is good."""
+        if not good:
+            raise CheckpointError(sentence, **self._found(key), **must)
 
     def _found(self, key: str) -> dict[str, str]:
         """Return the placeholders of a sentence about a setting."""
@@ -159,6 +146,12 @@ class Settings:
             value = self.get(key)
             if value is not None and value not in idle:
                 yield _("{key} = {value} in {file} is ignored", **self._found(key))
+
+
+def _are_ids(value: object, rows: int) -> bool:
+    return isinstance(value, list) and all(
+        type(id) is int and 0 <= id < rows for id in value
+    )
 
 
 def read_generation(
@@ -245,19 +238,9 @@ _SPECIAL = {
     **dict.fromkeys(("trg_eos_idx", "eos_idx", "eos"), "eos"),
 }
 _IGNORED = {  # known from the tensors, or irrelevant for inference
-    "dropout",
-    "drop_prob",
-    "dropout_prob",
-    "device",
-    "bias",
-    "use_bias",
-    "batch_first",
-    "norm_shape",
-    "key_size",
-    "query_size",
-    "value_size",
-    "ffn_num_input",
-    "ffn_num_outputs",
+    *("dropout", "drop_prob", "dropout_prob", "device", "bias", "use_bias"),
+    *("batch_first", "norm_shape", "key_size", "query_size", "value_size"),
+    *("ffn_num_input", "ffn_num_outputs"),
 }
 _ACTIVATIONS = {"swish": "silu"}  # of transformers
 _KINDS = {int: (int,), float: (int, float), bool: (bool,)}
@@ -319,11 +302,10 @@ def given_options(
             "own names, such as num_heads or max_len.",
             names=listed(unknown, room=70),
         )
-    words = dict(config)
     by_pairs = type(heads) is int and heads == BY_PAIRS
-    words |= {} if heads is None or by_pairs else {"heads": heads}
+    config |= {} if heads is None or by_pairs else {"heads": heads}
     special = {"pad": pad, "bos": bos, "eos": eos}
-    options = _sorted(words, {k: v for k, v in special.items() if v is not None})
+    options = _sorted(config, {k: v for k, v in special.items() if v is not None})
     return dataclasses.replace(
         options,
         tokenizer=_pair(tokenizer),

@@ -36,13 +36,9 @@ PAD_WORDS = N_(
     "The token that fills up the shorter sentences of a batch; masks are made from it."
 )
 ROLES = (
-    "source_embedding.weight",
-    "target_embedding.weight",
-    "output.weight",
-    "output.bias",
-    "positions",
-    "source_positions",
-    "target_positions",
+    *("source_embedding.weight", "target_embedding.weight"),
+    *("output.weight", "output.bias"),
+    *("positions", "source_positions", "target_positions"),
 )
 _SHORT = {role.removesuffix(".weight"): role for role in ROLES}
 _SHORT["output_bias"] = "output.bias"
@@ -232,11 +228,6 @@ class LayoutSpec:
 
 
 _SIZES = {  # known from the tensors, and ``heads``, which is asked
-    "source_vocabulary",
-    "target_vocabulary",
-    "d_model",
-    "heads",
-    "encoder_layers",
-    "decoder_layers",
-    "feed_forward",
+    *("source_vocabulary", "target_vocabulary", "d_model", "heads"),
+    *("encoder_layers", "decoder_layers", "feed_forward"),
 }

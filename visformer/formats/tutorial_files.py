@@ -60,11 +60,6 @@ class TutorialFiles:
         return self.paths[0].parent if self.paths else None
 
     @property
-    def file_names(self) -> set[str]:
-        """The names of the files."""
-        return {path.name for path in self.paths}
-
-    @property
     def parameters(self) -> dict[str, Tensor]:
         """The trained tensors: all but a stored position table."""
         return {key: t for key, t in self.tensors.items() if key != "positions"}
@@ -141,6 +136,10 @@ def read_tensors(
     )
     named = spec.rename(spec.names, FileTensors(name, tensors, prefix, options.names))
     flat = {key: _flat(key, tensor) for key, tensor in named.tensors.items()}
+    # scripts save all their arguments: what the tensors determine is ignored
+    known = {*sizes_of(flat), *(("max_positions",) if "positions" in flat else ())}
+    for part in weights:
+        options = with_saved(options, part.options, known)
     return TutorialFiles(
         spec=spec,
         name=name,
@@ -149,7 +148,7 @@ def read_tensors(
         tensors=flat,
         spelling=Spelling(spec.names, prefix, named.theirs),
         assumed=named.assumed,
-        options=_with_saved_options(options, flat, weights),
+        options=options,
     )
 
 
@@ -163,23 +162,6 @@ def config_beside(path: Path) -> dict[str, Any]:
         return {}
     config = read_json(place)
     return {} if {"format", "model_type"} & config.keys() else config
-
-
-def _with_saved_options(
-    options: GivenOptions, tensors: Tensors, weights: Sequence[Weights]
-) -> GivenOptions:
-    """Add the options saved beside the weights; given ones win.
-
-    Saved options are all arguments of a script; those that the tensors determine are
-    ignored.
-    """
-    known = {
-        *sizes_of(tensors),
-        *(("max_positions",) if "positions" in tensors else ()),
-    }
-    for part in weights:
-        options = with_saved(options, part.options, known)
-    return options
 
 
 def _flat(key: str, tensor: Tensor) -> Tensor:
@@ -222,10 +204,9 @@ def sizes_of(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     Missing or misshapen tensors are left for ``build_model`` to report: a size is the
     one that most tensors share, and 1 if there is none.
     """
-    source = _rows(tensors, "source_embedding.weight")
-    target = _rows(tensors, "target_embedding.weight") or _rows(
-        tensors, "output.weight"
-    )
+    tables = "source_embedding", "target_embedding", "output"
+    source, target, output = (_rows(tensors, f"{name}.weight") for name in tables)
+    target = target or output
     fields = {
         "source_vocabulary": source or target or 1,
         "target_vocabulary": target or source or 1,

@@ -98,6 +98,7 @@ def read_tutorial(
         table=_table(read, config),
     )
     tokenizer, guessed = _tokenizer(read, config)
+    accepted = sorted(read.options.guessed & read.options.fields.keys())
     pads = (tokenizer.source_pad, tokenizer.pad)
     return Checkpoint(
         name=read.name,
@@ -108,7 +109,7 @@ def read_tutorial(
         digest=_digest(read.weights),
         assumed=(
             *_sets(read),
-            *(_accepted(field, getattr(config, field)) for field in guessed_of(read)),
+            *(_accepted(field, getattr(config, field)) for field in accepted),
             *(_assumed(field, getattr(config, field)) for field in read.unsaid),
             *read.assumed,
             *guessed,
@@ -130,11 +131,6 @@ _ONLY_HALF = {  # by the half in the file
         "(encoder file, decoder file)."
     ),
 }
-
-
-def guessed_of(read: TutorialFiles) -> list[str]:
-    """Return the fields whose usual values are used without further evidence."""
-    return sorted(read.options.guessed & read.options.fields.keys())
 
 
 def _accepted(name: str, value: object) -> str:
