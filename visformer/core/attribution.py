@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from visformer.core.loaded import Loaded
+from visformer.core.loaded import Loaded, native
 from visformer.core.long_work import in_turn
 from visformer.core.mask_rules import RULES
 from visformer.core.models import Model, Reached, SourceTokens, WorkDone
@@ -272,14 +272,9 @@ def gradient_times_input(model: Model, run: KnownRun, kind: Kind) -> Working:
             "Gradient × input is of the written token: between source tokens there is "
             "none."
         )
-    if not isinstance(model, Loaded):
-        raise InputError(
-            "Gradient × input needs a model that Visformer runs itself; this one runs "
-            "in its own program."
-        )
-    leaf = _Leaf()
+    loaded, leaf = native(model, _("Gradient × input")), _Leaf()
     with torch.inference_mode(False), torch.enable_grad():
-        log_p = forced_log_p(model, run, leaf)[0].unbind()  # T of them
+        log_p = forced_log_p(loaded, run, leaf)[0].unbind()  # T of them
     x = leaf.kept["source" if kind == "cross" else "target"]  # [1, K, D]
 
     def of_row(p: Tensor) -> Tensor:

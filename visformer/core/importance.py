@@ -18,7 +18,7 @@ from torch import Tensor
 
 from visformer.core.attribution import KnownRun, chosen_log_p, forced_log_p
 from visformer.core.decoding import Decoding
-from visformer.core.loaded import Loaded
+from visformer.core.loaded import Loaded, native
 from visformer.core.long_work import announced
 from visformer.core.model import work
 from visformer.core.models import Model, SourceTokens, WorkDone
@@ -284,11 +284,7 @@ def _patched(
     "Denoising" and "noising" of activation patching: Heimersheim and Nanda 2024, "How
     to Use and Interpret Activation Patching".
     """
-    if not isinstance(model, Loaded):
-        raise InputError(
-            "Streams are taken from another run only where Visformer runs the model "
-            "itself; this one runs in its own program."
-        )
+    loaded = native(model, _("Taking streams from another run"))
     here, there = (len(one.ids) for one in (run.source, other))
     if here != there:
         raise InputError(
@@ -301,9 +297,9 @@ def _patched(
     with torch.inference_mode():
         for one in runs:
             streams = _KeptStreams()
-            forced_log_p(model, one, streams)
+            forced_log_p(loaded, one, streams)
             kept.append(streams.kept)
-    config = model.config
+    config = loaded.config
     layers = {"encoder": config.encoder_layers, "decoder": config.decoder_layers}
     lengths = {"encoder": here, "decoder": len(run.target)}
     for into, taken in zip(runs, reversed(kept), strict=True):
@@ -349,14 +345,9 @@ def by_gradient(model: Model, run: KnownRun) -> tuple[Changes, Changes]:
     |z . dL/dz| of each of the head's rows, their mean divided by the layer's length
     over its heads: Michel et al. 2019, "Are Sixteen Heads Really Better than One?".
     """
-    if not isinstance(model, Loaded):
-        raise InputError(
-            "Importance by gradient needs a model that Visformer runs itself; this one "
-            "runs in its own program."
-        )
-    gates = _Gates()
+    loaded, gates = native(model, _("Importance by gradient")), _Gates()
     with torch.inference_mode(False), torch.enable_grad():
-        total = forced_log_p(model, run, gates)[0, run.given :].sum()
+        total = forced_log_p(loaded, run, gates)[0, run.given :].sum()
         slopes = torch.autograd.grad(total, [*gates.kept.values()])
     found = dict(zip(gates.kept, slopes, strict=True))
     estimates, measures = Changes(), Changes()

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from visformer.arguments import is_several, wrong_type
+from visformer.arguments import is_several, one_of, wrong_type
 from visformer.core.corpus_mean import with_means
 from visformer.core.lens_rows import read_streams
 from visformer.core.loaded import Loaded
@@ -32,7 +32,7 @@ from visformer.core.parts import split_heads, weights_by_blocks
 from visformer.core.rows import (
     as_ids,
     check_ids,
-    check_source_length,
+    check_length,
     empty_trace,
     host,
     memory_rows,
@@ -57,7 +57,6 @@ Lengths = Sequence[int] | np.ndarray | Tensor
 GivenMasks = Mapping[Kind, np.ndarray | Tensor]
 
 
-@torch.inference_mode()
 def run(
     checkpoint: Loaded | Model | str | Path,
     source_ids: IdRows | Texts | None,
@@ -82,25 +81,11 @@ def run(
     that do not fit.
     """
     native, change = _native(checkpoint), as_intervention(intervention)
-    return _run(native, source_ids, target_ids, source_lengths, masks, change)
+    return run_native(native, source_ids, target_ids, source_lengths, masks, change)
 
 
 @torch.inference_mode()
-def run_without_steps(
-    checkpoint: Loaded,
-    source_ids: Tensor,
-    target_ids: Tensor,
-    source_lengths: Lengths | None = None,
-    intervention: Intervention | str | None = None,
-) -> list[Trace]:
-    """Run a batch in one pass, for its numbers: candidates take a third of the time."""
-    change = as_intervention(intervention)
-    return _run(
-        checkpoint, source_ids, target_ids, source_lengths, None, change, steps=False
-    )
-
-
-def _run(
+def run_native(
     native: Loaded,
     source_ids: IdRows | Texts | None,
     target_ids: IdRows | Texts,
@@ -110,6 +95,7 @@ def _run(
     *,
     steps: bool = True,
 ) -> list[Trace]:
+    """Do what ``run`` does; ``steps``, with candidates, take a third of the time."""
     changed = exhausted(with_means(native, change, run))
     checkpoint = modified_checkpoint(native, changed)
     model, facts = checkpoint.model, checkpoint.facts
@@ -198,7 +184,7 @@ def _source(
             )
         return target[:, :0]
     source = _batch(ids, checkpoint, source=True)
-    check_source_length(checkpoint, source.shape[1])
+    check_length("source", checkpoint.config.encoder_norm_length, source.shape[1])
     return source
 
 
@@ -218,18 +204,7 @@ def _check_pair(checkpoint: Loaded, source: Tensor, target: Tensor) -> None:
             targets=len(target),
         )
     config = checkpoint.config
-    length = config.decoder_norm_length
-    if length and target.shape[1] != length:
-        raise InputError(
-            ngettext(
-                "This model normalises over {n} target token at once, so it needs "
-                "exactly {n}, but the target has {found}.",
-                "This model normalises over {n} target tokens at once, so it needs "
-                "exactly {n}, but the target has {found}.",
-                length,
-                found=target.shape[1],
-            )
-        )
+    check_length("target", config.decoder_norm_length, target.shape[1])
     if config.position_axis == "batch" and len(source) > config.max_positions:
         raise InputError(
             "The batch has {n:,} sentences, but the model's {most:,} positions run "
@@ -273,12 +248,8 @@ def _given(
     shapes = [(columns, columns), (rows, rows), (rows, columns)]
     if not isinstance(given, Mapping):
         raise wrong_type("masks", given, _("a dict of masks by kind of attention"))
-    if unknown := set(given) - set(KINDS):
-        raise InputError(
-            "There is no mask “{kind}”. Choose from {choices}.",
-            kind=unknown.pop(),
-            choices=", ".join(KINDS),
-        )
+    for kind in given:
+        one_of("masks", kind, KINDS)
     masks = []
     for kind, mask, shape in zip(KINDS, rule_masks, shapes, strict=True):
         if kind in given:

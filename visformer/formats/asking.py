@@ -169,24 +169,16 @@ class _Asking:
             "feed_forward": config.feed_forward,
             "parameters": sum(t.numel() for t in self.files.parameters.values()),
         }
-        if half == "encoder":
+        if half:
+            side = "source" if half == "encoder" else "target"
             return ngettext(
-                "encoder of {n} layer, width {width:,}, feed-forward {feed_forward:,}, "
+                "{half} of {n} layer, width {width:,}, feed-forward {feed_forward:,}, "
                 "{tokens:,} tokens, {parameters:,} parameters",
-                "encoder of {n} layers, width {width:,}, feed-forward "
-                "{feed_forward:,}, {tokens:,} tokens, {parameters:,} parameters",
-                config.encoder_layers,
-                tokens=config.source_vocabulary,
-                **sizes,
-            )
-        if half == "decoder":
-            return ngettext(
-                "decoder of {n} layer, width {width:,}, feed-forward {feed_forward:,}, "
+                "{half} of {n} layers, width {width:,}, feed-forward {feed_forward:,}, "
                 "{tokens:,} tokens, {parameters:,} parameters",
-                "decoder of {n} layers, width {width:,}, feed-forward "
-                "{feed_forward:,}, {tokens:,} tokens, {parameters:,} parameters",
-                config.decoder_layers,
-                tokens=config.target_vocabulary,
+                getattr(config, f"{half}_layers"),
+                half=_(half),
+                tokens=getattr(config, f"{side}_vocabulary"),
                 **sizes,
             )
         return _(

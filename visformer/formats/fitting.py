@@ -25,7 +25,8 @@ from torch.utils._pytree import tree_leaves
 
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.mask_rules import RULES
-from visformer.core.passes import run, run_without_steps
+from visformer.core.modified import as_intervention
+from visformer.core.passes import run, run_native
 from visformer.errors import CheckpointError, VisformerError
 from visformer.files import Pair, listed, read_regular, refuse_foreign, short
 from visformer.formats.given_options import GivenOptions, possible_heads
@@ -359,13 +360,10 @@ class References(NamedTuple):
         size = 1 if config.position_axis == "batch" else len(self.wanted)
         for start in range(0, len(self.wanted), size):
             rows = slice(start, start + size)
-            traces = run_without_steps(
-                checkpoint,
-                self.source[rows],
-                self.fed[rows],
-                source_lengths=self.lengths[rows] if by_length else None,
-                intervention=change,
-            )
+            lengths = self.lengths[rows] if by_length else None
+            sides = self.source[rows], self.fed[rows]
+            given = as_intervention(change)
+            traces = run_native(checkpoint, *sides, lengths, None, given, steps=False)
             for trace, ids in zip(traces, self.wanted[rows], strict=True):
                 likely = torch.log_softmax(torch.as_tensor(trace.logits), -1)
                 chosen = likely[torch.arange(len(ids)), torch.tensor(ids)]

@@ -70,7 +70,8 @@ def joined(files: Sequence[WeightFile], halves: Halves | None) -> dict[str, Tens
         names = list(file.weights.tensors)
         prefixes = halves(names) if halves else {}
         for name, tensor in file.weights.tensors.items():
-            key = _with_usual_prefix(name, prefixes)
+            old = next(filter(name.startswith, prefixes), "")
+            key = prefixes.get(old, "") + name.removeprefix(old)
             if key in tensors:
                 raise CheckpointError(
                     "Both files hold {tensor}, but one must be the encoder's and the "
@@ -80,13 +81,6 @@ def joined(files: Sequence[WeightFile], halves: Halves | None) -> dict[str, Tens
                 )
             tensors[key] = tensor
     return tensors
-
-
-def _with_usual_prefix(name: str, prefixes: Mapping[str, str]) -> str:
-    for theirs, usual in prefixes.items():
-        if name.startswith(theirs):
-            return usual + name.removeprefix(theirs)
-    return name
 
 
 def shared_prefixes(names: Sequence[str]) -> Iterator[str]:

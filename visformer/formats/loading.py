@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from visformer import paths
-from visformer.arguments import as_path, whole_number, wrong_type, wrong_value
+from visformer.arguments import as_path, one_of, whole_number, wrong_type, wrong_value
 from visformer.core.checkpoint import Checkpoint, choose_device
 from visformer.core.presets import OTHERS, fresh
 from visformer.errors import CheckpointError, InputError
@@ -425,7 +425,8 @@ def _in_memory(
     source: nn.Module | Mapping[str, Any], layout: str | None, options: GivenOptions
 ) -> CheckpointFiles:
     """Return the checkpoint of a module or a state dict."""
-    _check_layout(layout)
+    if layout is not None:
+        one_of("layout", layout, LAYOUTS)
     path = name_in_memory(source)
     with _said_if_too_large(path, torch.device("cpu")):
         reader = WeightReader(
@@ -442,24 +443,14 @@ def opening(
     path: Location, layout: str | None, options: GivenOptions, reader: WeightReader
 ) -> CheckpointFiles:
     path = as_location(path)
-    _check_layout(layout)
+    if layout is not None:
+        one_of("layout", layout, LAYOUTS)
     with _said_if_too_large(path, torch.device("cpu")):
         name, files = resolved(path, layout, reader)
         reader.check_rules()
     if any(options.languages) and LAYOUTS[name].ask is None:
         chosen(None, options)
     return CheckpointFiles(path, LAYOUTS[name], files, options)
-
-
-def _check_layout(layout: object) -> None:
-    if not isinstance(layout, str | None):
-        raise wrong_type("layout", layout, ", ".join(LAYOUTS))
-    if layout is not None and layout not in LAYOUTS:
-        raise InputError(
-            "There is no layout “{layout}”. Choose from {choices}.",
-            layout=short(layout),
-            choices=", ".join(LAYOUTS),
-        )
 
 
 def as_location(path: Location) -> Location:
