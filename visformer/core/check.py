@@ -116,7 +116,7 @@ class _Checked:
         self._two = "cross" in model.facts.kinds
         self._traces: list[Trace] = []
         self._chosen: list[int] = []
-        known = model.facts.known
+        self._native = known = model.facts.known  # None: its layers are not known
         tokens = known.decoder_norm_length if known else 0
         self._target = [max(model.facts.bos, 0)] * max(1, tokens)
 
@@ -189,8 +189,7 @@ class _Checked:
 
         Its steps are cached ones, where the model has them.
         """
-        known = self._model.facts.known
-        if known is not None and known.decoder_norm_length:
+        if self._native is not None and self._native.decoder_norm_length:
             raise InputError("Its norms are over all tokens, so it makes no steps.")
         run = self._model.begin(self._source, self._change, None)
         ids, ends = [*run.given], self._model.ends
@@ -252,7 +251,7 @@ class _Checked:
         rows = np.nan_to_num(rows / max(1.0, np.abs(whole).max()), nan=np.inf)
         over = rows > TOLERANCE
         row = int(over.argmax() if over.any() else rows.argmax())
-        known = self._model.facts.known
+        known = self._native
         restarts = known is not None and known.position_axis == "restart"
         self._compare(
             cached=(_("output"), len(self._begun) - 1 + row, float(rows[row])),
@@ -273,7 +272,7 @@ class _Checked:
 
     def _batch(self) -> None:
         """Compare the sentence alone with its row of a padded batch."""
-        ids, target, known = self._source.ids, self._target, self._model.facts.known
+        ids, target, known = self._source.ids, self._target, self._native
         end = self._model.ends[:1] or tuple(ids[-1:])
         room = known is None or len(target) < known.max_positions
         rows = [
@@ -325,8 +324,7 @@ class _Checked:
         """Compare with the source in reverse, but for what ends it."""
         *words, last = self._source.ids
         turned = [*words[::-1], last]
-        known = self._model.facts.known
-        if known is not None and known.positions == "none":
+        if self._native is not None and self._native.positions == "none":
             raise InputError("The model is declared to have no positions.")
         if not self._two or turned == self._source.ids:
             raise InputError("There is no source whose tokens can change places.")

@@ -109,7 +109,7 @@ def read_marian(
     folder = _folder(files, options)
     config = read_json(folder / CONFIG)
     _check_age(config)
-    weights = read_tensors(folder, files[0].reader)
+    weights, file = read_tensors(folder, files[0].reader)
     tensors, table = _tensors(weights.tensors)
     sizes, assumed = _model_config(spec, config, tensors, options)
     named = in_our_names(spec.names, "", tensors)
@@ -122,7 +122,7 @@ def read_marian(
         sizes,
         flat,
         device=device,
-        name=short(weights.file),
+        name=short(file),
         spelling=spelling,
         table=table if table is None else table[: sizes.max_positions],
     )
