@@ -23,15 +23,16 @@ Nth = int | Sequence[int] | slice | None  # one of several, some of them, or all
 
 def wrong_type(argument: str, given: object, allowed: str) -> TypeError:
     """Return the error of an argument that is of no kind that is allowed."""
-    return TypeError(_wrong(argument, given, allowed))
+    return TypeError(wrong_words(argument, given, allowed))
 
 
 def wrong_value(argument: str, given: object, allowed: str) -> InputError:
     """Return the error of an argument whose value is not allowed."""
-    return InputError(_wrong(argument, given, allowed))
+    return InputError(wrong_words(argument, given, allowed))
 
 
-def _wrong(argument: str, given: object, allowed: str) -> str:
+def wrong_words(argument: str, given: object, allowed: str) -> str:
+    """Say what an argument is, and what it must be."""
     return _(
         "{argument} is {given}, but must be {allowed}.",
         argument=argument,

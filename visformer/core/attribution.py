@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from visformer.core.loaded import Loaded
+from visformer.core.loaded import Loaded, native
+from visformer.core.long_work import in_turn
 from visformer.core.mask_rules import RULES
 from visformer.core.models import Model, Reached, SourceTokens, WorkDone
 from visformer.core.modified import modified_checkpoint
@@ -136,9 +137,6 @@ def _zeroed_runs(
 class _OneValueOff(RunChange):
     """Zero another key's value in each sentence of a batch; the last keeps all."""
 
-    name = "one value off"
-    forms = ("one value off",)
-    examples = ()
     point = "values"
 
     kind: Kind
@@ -216,7 +214,7 @@ def weighted_norms(model: Model, run: KnownRun, kind: Kind, layer: int) -> Worki
 
 
 def _norms(trace: Trace, weights: AttentionWeights, kind: Kind, layer: int) -> Working:
-    queries, keys = map(len, trace.tokens(kind))
+    queries = len(trace.tokens(kind)[0])
     heads, output = range(trace.heads(kind)), weights.output.weight  # [D, D]
     read = [trace.attention(kind, layer, head) for head in heads]  # [Q, K] each
     changes = trace.intervention.at(kind, layer)
@@ -237,21 +235,20 @@ def _norms(trace: Trace, weights: AttentionWeights, kind: Kind, layer: int) -> W
             for head, value in zip(heads, values, strict=True)
         ]
     )  # [H, K, D]
-    lengths = np.zeros((queries, keys))
-    for query in range(queries):
-        yield WorkDone(query, queries, _("rows"))
+
+    def lengths(query: int) -> Doubles:
         weight = np.stack([one[query] for one in read])  # [H, K]
-        lengths[query] = np.linalg.norm((weight[..., None] * added).sum(0), axis=-1)
-    return shares(lengths)
+        summed = (weight[..., None] * added).sum(0)  # [K, D]
+        found: Doubles = np.linalg.norm(summed, axis=-1).astype(np.float64)
+        return found
+
+    return shares(np.stack((yield from in_turn(range(queries), _("rows"), lengths))))
 
 
 @dataclass(frozen=True, eq=False)
 class _Leaf(RunChange):
     """Keep what embeds a side's tokens, to be derived by; it changes nothing."""
 
-    name = "leaf"
-    forms = ("leaf",)
-    examples = ()
     point = "embedding"
     everywhere = ("source", "target")
 
@@ -275,21 +272,16 @@ def gradient_times_input(model: Model, run: KnownRun, kind: Kind) -> Working:
             "Gradient × input is of the written token: between source tokens there is "
             "none."
         )
-    if not isinstance(model, Loaded):
-        raise InputError(
-            "Gradient × input needs a model that Visformer runs itself; this one runs "
-            "in its own program."
-        )
-    leaf = _Leaf()
+    loaded, leaf = native(model, _("Gradient × input")), _Leaf()
     with torch.inference_mode(False), torch.enable_grad():
-        log_p = forced_log_p(model, run, leaf)[0].unbind()  # T of them
-    side, rows = "source" if kind == "cross" else "target", []
-    for row, p in enumerate(log_p):
-        yield WorkDone(row, len(log_p), _("rows"))
-        x = leaf.kept[side]  # [1, K, D]
+        log_p = forced_log_p(loaded, run, leaf)[0].unbind()  # T of them
+    x = leaf.kept["source" if kind == "cross" else "target"]  # [1, K, D]
+
+    def of_row(p: Tensor) -> Tensor:
         (gradient,) = torch.autograd.grad(p, x, retain_graph=True)
-        rows.append((gradient * x.detach()).sum(-1)[0])
-    return host(torch.stack(rows))
+        return (gradient * x.detach()).sum(-1)[0]
+
+    return host(torch.stack((yield from in_turn(log_p, _("rows"), of_row))))
 
 
 def forced_log_p(
@@ -346,9 +338,6 @@ def _check_room(facts: ModelFacts, source: int, target: int) -> None:
 class _OwnAlone(RunChange):
     """Zero what rows of the decoder read of other rows; their own weight stays."""
 
-    name = "own alone"
-    forms = ("own alone",)
-    examples = ()
     point = "weights"
     everywhere = ("decoder",)
 

@@ -26,6 +26,7 @@ from visformer.analysis.checks.observation import (
     ids_of,
 )
 from visformer.analysis.checks.table import results_of
+from visformer.core.long_work import in_turn
 from visformer.core.models import BatchRow, Model, SourceTokens, WorkDone
 from visformer.core.search import exhausted, search_run
 from visformer.errors import InputError
@@ -79,10 +80,7 @@ def checking(
     chooses itself.
     """
     made = _Checked(model, source, change, target)
-    parts = made.parts
-    for done, part in enumerate(parts):
-        yield WorkDone(done, len(parts), _("comparisons"))
-        part()
+    yield from in_turn(_LOOKS, _("comparisons"), made.look)
     return (*results_of(made.seen(), made.known), *made.shortened)
 
 
@@ -118,43 +116,23 @@ class _Checked:
         self._two = "cross" in model.facts.kinds
         self._traces: list[Trace] = []
         self._chosen: list[int] = []
-        known = model.facts.known
+        self._native = known = model.facts.known  # None: its layers are not known
         tokens = known.decoder_norm_length if known else 0
         self._target = [max(model.facts.bos, 0)] * max(1, tokens)
 
-    @property
-    def parts(self) -> tuple[Callable[[], None], ...]:
-        """What there is to do, in this order."""
-        looks: list[tuple[str, Callable[[], None]]] = [
-            ("ran", self._run),
-            ("best", self._pass),
-            ("repeated", self._again),
-            ("cached", self._steps),
-            ("prefix", self._prefix),
-            ("rows", self._batch),
-            ("alike", self._equal_rows),
-            ("used", self._other_source),
-            ("reordered", self._other_order),
-            ("beams", self._search),
-            ("layouts", self._layouts),
-        ]
-        return tuple(self._trying(name, look) for name, look in looks)
-
-    def _trying(self, name: str, look: Callable[[], None]) -> Callable[[], None]:
-        def part() -> None:
-            if name not in ("ran", "best") and not self._traces:
-                self._why[name] = self._why["best"]  # there is nothing to compare
-                return
-            try:
-                if name in _OF_WRITERS and not self._chosen:
-                    raise InputError("It reads text and writes none.")
-                look()
-            except InputError as error:  # the model cannot be run so
-                self._why[name] = str(error)
-            except _STRANGERS:
-                self._why[name] = _("The model does not take such an input.")
-
-        return part
+    def look(self, name: str) -> None:
+        """Make one comparison, or say why it cannot be made."""
+        if name not in ("ran", "best") and not self._traces:
+            self._why[name] = self._why["best"]  # there is nothing to compare
+            return
+        try:
+            if name in _OF_WRITERS and not self._chosen:
+                raise InputError("It reads text and writes none.")
+            _LOOKS[name](self)
+        except InputError as error:  # the model cannot be run so
+            self._why[name] = str(error)
+        except _STRANGERS:
+            self._why[name] = _("The model does not take such an input.")
 
     def seen(self) -> Observation:
         """Return all that was seen."""
@@ -211,8 +189,7 @@ class _Checked:
 
         Its steps are cached ones, where the model has them.
         """
-        known = self._model.facts.known
-        if known is not None and known.decoder_norm_length:
+        if self._native is not None and self._native.decoder_norm_length:
             raise InputError("Its norms are over all tokens, so it makes no steps.")
         run = self._model.begin(self._source, self._change, None)
         ids, ends = [*run.given], self._model.ends
@@ -262,10 +239,7 @@ class _Checked:
         )
 
     def _again(self) -> None:
-        own, again = self._own, self._full()
-        apart = _apart(again.logits, own.logits)
-        rows = _apart(again.trace.encoder_rows, own.trace.encoder_rows)
-        self._compare(repeated=max(apart, rows))
+        self._compare(repeated=self._distance(self._full().trace))
 
     def _steps(self) -> None:
         """Compare the cached steps of the run with the full pass."""
@@ -277,7 +251,7 @@ class _Checked:
         rows = np.nan_to_num(rows / max(1.0, np.abs(whole).max()), nan=np.inf)
         over = rows > TOLERANCE
         row = int(over.argmax() if over.any() else rows.argmax())
-        known = self._model.facts.known
+        known = self._native
         restarts = known is not None and known.position_axis == "restart"
         self._compare(
             cached=(_("output"), len(self._begun) - 1 + row, float(rows[row])),
@@ -298,7 +272,7 @@ class _Checked:
 
     def _batch(self) -> None:
         """Compare the sentence alone with its row of a padded batch."""
-        ids, target, known = self._source.ids, self._target, self._model.facts.known
+        ids, target, known = self._source.ids, self._target, self._native
         end = self._model.ends[:1] or tuple(ids[-1:])
         room = known is None or len(target) < known.max_positions
         rows = [
@@ -319,14 +293,14 @@ class _Checked:
                 self._seen = replace(self._seen, given=given, best=best, surest=surest)
             if padding(self.seen()) is not None:  # their rows can only differ
                 raise InputError("The rows of the batch read padding.")
+        self._compare(rows={0: self._distance(traces[0])})
+
+    def _distance(self, trace: Trace) -> float:
+        """Return how far the rows of the sentence's own pass are from another's."""
         own, n = self._own, len(self._own.trace)
-        apart = max(
-            _apart(traces[0].logits[:n], own.logits) if n else 0.0,
-            _apart(
-                traces[0].encoder_rows[: len(self._source.ids)], own.trace.encoder_rows
-            ),
-        )
-        self._compare(rows={0: apart})
+        read = trace.encoder_rows[: len(self._source.ids)]
+        written = _apart(trace.logits[:n], own.logits) if n else 0.0
+        return max(written, _apart(read, own.trace.encoder_rows))
 
     def _equal_rows(self) -> None:
         row = BatchRow(self._source, self._target)
@@ -350,8 +324,7 @@ class _Checked:
         """Compare with the source in reverse, but for what ends it."""
         *words, last = self._source.ids
         turned = [*words[::-1], last]
-        known = self._model.facts.known
-        if known is not None and known.positions == "none":
+        if self._native is not None and self._native.positions == "none":
             raise InputError("The model is declared to have no positions.")
         if not self._two or turned == self._source.ids:
             raise InputError("There is no source whose tokens can change places.")
@@ -414,6 +387,21 @@ class _Checked:
 
     def _compare(self, **found: Any) -> None:
         self._compared = replace(self._compared, **found)
+
+
+_LOOKS: dict[str, Callable[[_Checked], None]] = {  # what there is to do, in this order
+    "ran": _Checked._run,
+    "best": _Checked._pass,
+    "repeated": _Checked._again,
+    "cached": _Checked._steps,
+    "prefix": _Checked._prefix,
+    "rows": _Checked._batch,
+    "alike": _Checked._equal_rows,
+    "used": _Checked._other_source,
+    "reordered": _Checked._other_order,
+    "beams": _Checked._search,
+    "layouts": _Checked._layouts,
+}
 
 
 def _drawn(model: Model) -> SourceTokens:

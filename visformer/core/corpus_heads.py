@@ -103,10 +103,8 @@ def _counted(
     model: Model, pairs: Sequence[PairLine]
 ) -> dict[SentenceSide, Counter[int]]:
     """Count the pieces of the file."""
-    counts: dict[SentenceSide, Counter[int]] = {
-        "source": Counter(),
-        "target": Counter(),
-    }
+    counts: dict[SentenceSide, Counter[int]]
+    counts = {"source": Counter(), "target": Counter()}
     for pair in pairs:
         try:
             counts["source"].update(model.vocabulary.read(pair.source).ids)

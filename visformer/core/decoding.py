@@ -22,7 +22,7 @@ from visformer.core.modified import as_intervention
 from visformer.core.next_tokens import NextTokens
 from visformer.core.passes import run
 from visformer.core.pauses import pause
-from visformer.core.rows import check_ids
+from visformer.core.rows import check_ids, common_start
 from visformer.core.sampling import as_strategy, choose
 from visformer.core.search import exhausted, search_run
 from visformer.core.threads import few_threads
@@ -346,11 +346,8 @@ class Decoding:
         """
         if fed != self._fed:
             return 0
-        pairs = zip(self._made, choices, strict=False)
-        return next(
-            (i for i, (old, new) in enumerate(pairs) if old[:2] != new[:2]),
-            min(len(self._made), len(choices)),
-        )
+        old, new = ([one[:2] for one in each] for each in (self._made, choices))
+        return common_start(old, new)
 
     def after_prompt(self, choices: Sequence[Choice]) -> list[Choice]:
         """Return the choices of a Trace's steps without those of a prompt."""

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from visformer.core.attribution import KnownRun, chosen_log_p, forced_log_p
 from visformer.core.decoding import Decoding
-from visformer.core.loaded import Loaded
+from visformer.core.loaded import Loaded, native
+from visformer.core.long_work import announced
 from visformer.core.model import work
 from visformer.core.models import Model, SourceTokens, WorkDone
 from visformer.core.threads import few_threads
@@ -43,12 +44,14 @@ class _Job(NamedTuple):
     """Parts of one sort, each of which is switched off by a change of its own."""
 
     parts: Sequence[Any]
-    alone: Callable[[Any], RunChange] | None  # None: only in a batch
     each: Callable[[tuple[Any, ...]], RunChange]  # one in each row of a batch
+    alone: Callable[[Any], RunChange] | None = None  # None: only in a batch
 
 
 Jobs = dict[str, _Job]
 LogPWithout = Generator[WorkDone, None, tuple[Doubles, dict[str, Doubles]]]
+# makes log p [T], and that without each of some parts, [n, T]
+Ablating = Callable[[_Job, tuple[Any, ...]], tuple[Doubles, Doubles]]
 
 
 def importance(
@@ -63,7 +66,7 @@ def importance(
     jobs, reasons, gates = _head_jobs(model), list[str](), (Changes(), Changes())
     if "cross" in jobs:
         tokens = range(len(run.source.ids))
-        jobs["source"] = _Job(tokens, HideSource, _EachHidden)
+        jobs["source"] = _Job(tokens, _EachHidden, HideSource)
         try:
             model.can(Intervention(*run.change, HideSource(0)), run.source)
         except InputError as error:
@@ -111,14 +114,10 @@ def importance_of_pairs(
     for at, pair in enumerate(pairs):
         decoding = Decoding(model, pair.source, intervention=change)
         decoding.feed(pair.target)
-        measured = _measured(model, decoding.known, jobs)
-        while True:
-            try:
-                next(measured)
-            except StopIteration as end:
-                log_p, sums = end.value
-                break
-            yield WorkDone(at, len(pairs), _("sentences"))
+        log_p, sums = yield from announced(
+            _measured(model, decoding.known, jobs),
+            WorkDone(at, len(pairs), _("sentences")),
+        )
         for kind, changes in _heads(model, sums).items():
             found[kind].append(changes / len(log_p))
     return ImportanceOfPairs(
@@ -137,8 +136,7 @@ def _head_jobs(model: Model) -> Jobs:
         layers, heads = facts.layers(kind), facts.heads(kind)
         parts: list[Ablated] = [*np.ndindex(layers, heads)]
         parts += [(layer, None) for layer in range(layers)]
-        alone = partial(_head_off, kind)
-        jobs[kind] = _Job(parts, alone, partial(_EachOff, kind))
+        jobs[kind] = _Job(parts, partial(_EachOff, kind), partial(_head_off, kind))
     return jobs
 
 
@@ -161,52 +159,58 @@ def _measured(model: Model, run: KnownRun, jobs: Jobs) -> LogPWithout:
     if len(run.chosen) <= run.given:
         raise InputError("Nothing was decoded: there is no token to measure.")
     if isinstance(model, Loaded):
-        return (yield from _in_batches(model, run, jobs))
-    return (yield from _one_by_one(model, run, jobs))
-
-
-def _one_by_one(model: Model, run: KnownRun, jobs: Jobs) -> LogPWithout:
-    log_p, sums = chosen_log_p(model, run)[run.given :], dict[str, Doubles]()
-    done, of = 0, sum(len(job.parts) for job in jobs.values())
-    for name, job in jobs.items():
-        sums[name] = np.zeros(len(job.parts))
-        assert job.alone is not None
-        for at, part in enumerate(job.parts):
-            yield WorkDone(done, of, _("runs"))
-            after = chosen_log_p(model, run, job.alone(part))[run.given :]
-            sums[name][at], done = (after - log_p).sum(), done + 1
-    return log_p, sums
-
-
-def _in_batches(loaded: Loaded, run: KnownRun, jobs: Jobs) -> LogPWithout:
-    """Do it with a row of a batch for each part, the first row without a change."""
-    config, tokens = loaded.config, max(len(run.source.ids), len(run.target))
-    row = tokens * (config.target_vocabulary + config.heads * tokens)
-    most = max(1, MOST_NUMBERS // row - 1)
+        most, ablated = _in_batches(model, run)
+    else:
+        most, ablated = _one_by_one(model, run)
     log_p, sums = np.zeros(0), dict[str, Doubles]()
     done, of = 0, sum(len(job.parts) for job in jobs.values())
     for name, job in jobs.items():
-        found = []
+        changes = []
         for first in range(0, len(job.parts), most):
             yield WorkDone(done, of, _("runs"))
             some = tuple(job.parts[first : first + most])
-            rows = 1 + len(some)
-            with torch.inference_mode(), few_threads(work(loaded.model, tokens, rows)):
-                made = forced_log_p(loaded, run, job.each(some), rows=rows)
-            every: Doubles = made.numpy()[:, run.given :]  # [B, T]
-            log_p, done = every[0], done + len(some)
-            found.append((every[1:] - log_p).sum(1))
-        sums[name] = np.concatenate(found)
+            log_p, without = ablated(job, some)
+            changes.append((without - log_p).sum(1))
+            done += len(some)
+        sums[name] = np.concatenate(changes)
     return log_p, sums
+
+
+def _one_by_one(model: Model, run: KnownRun) -> tuple[int, Ablating]:
+    """Return that a run is without one part, and what runs it."""
+    log_p = chosen_log_p(model, run)[run.given :]
+
+    def ablated(job: _Job, parts: tuple[Any, ...]) -> tuple[Doubles, Doubles]:
+        assert job.alone is not None
+        changes = map(job.alone, parts)
+        after = [chosen_log_p(model, run, one)[run.given :] for one in changes]
+        return log_p, np.stack(after)
+
+    return 1, ablated
+
+
+def _in_batches(loaded: Loaded, run: KnownRun) -> tuple[int, Ablating]:
+    """Return how many rows a batch may have, and what runs it.
+
+    There is a row for each part, after a first one without a change.
+    """
+    config, tokens = loaded.config, max(len(run.source.ids), len(run.target))
+    row = tokens * (config.target_vocabulary + config.heads * tokens)
+
+    def ablated(job: _Job, parts: tuple[Any, ...]) -> tuple[Doubles, Doubles]:
+        rows, change = 1 + len(parts), job.each(parts)
+        with torch.inference_mode(), few_threads(work(loaded.model, tokens, rows)):
+            log_p = forced_log_p(loaded, run, change, rows=rows)
+        every: Doubles = log_p.numpy()[:, run.given :]  # [B, T]
+        return every[0], every[1:]
+
+    return max(1, MOST_NUMBERS // row - 1), ablated
 
 
 @dataclass(frozen=True)
 class _EachOff(RunChange):
     """Switch off another part in each row of a batch; in the first row, nothing."""
 
-    name = "each off"
-    forms = ("each off",)
-    examples = ()
     point = "heads"
 
     kind: Kind
@@ -224,9 +228,6 @@ class _EachOff(RunChange):
 class _EachHidden(RunChange):
     """Hide another source token in each row of a batch; in the first row, none."""
 
-    name = "each hidden"
-    forms = ("each hidden",)
-    examples = ()
     point = "head mask"
     everywhere = HideSource.everywhere
 
@@ -246,9 +247,6 @@ class _EachHidden(RunChange):
 class _KeptStreams(RunChange):
     """Keep what leaves each layer; it changes nothing."""
 
-    name = "streams"
-    forms = ("streams",)
-    examples = ()
     point = "stream"
     everywhere = STACKS
 
@@ -264,9 +262,6 @@ class _KeptStreams(RunChange):
 class _EachPatched(RunChange):
     """Take another place of a stream in each row of a batch; in the first row, none."""
 
-    name = "each patched"
-    forms = ("each patched",)
-    examples = ()
     point = "stream"
 
     stack: StackName
@@ -289,11 +284,7 @@ def _patched(
     "Denoising" and "noising" of activation patching: Heimersheim and Nanda 2024, "How
     to Use and Interpret Activation Patching".
     """
-    if not isinstance(model, Loaded):
-        raise InputError(
-            "Streams are taken from another run only where Visformer runs the model "
-            "itself; this one runs in its own program."
-        )
+    loaded = native(model, _("Taking streams from another run"))
     here, there = (len(one.ids) for one in (run.source, other))
     if here != there:
         raise InputError(
@@ -306,21 +297,20 @@ def _patched(
     with torch.inference_mode():
         for one in runs:
             streams = _KeptStreams()
-            forced_log_p(model, one, streams)
+            forced_log_p(loaded, one, streams)
             kept.append(streams.kept)
-    config = model.config
+    config = loaded.config
     layers = {"encoder": config.encoder_layers, "decoder": config.decoder_layers}
     lengths = {"encoder": here, "decoder": len(run.target)}
     for into, taken in zip(runs, reversed(kept), strict=True):
         jobs: Jobs = {
             stack: _Job(
                 [*np.ndindex(layers[stack], lengths[stack])],
-                None,
                 partial(_EachPatched, stack, taken),
             )
             for stack in STACKS
         }
-        log_p, sums = yield from _in_batches(model, into, jobs)
+        log_p, sums = yield from _measured(model, into, jobs)
         changes = {
             stack: read_only(sums[stack].reshape(layers[stack], lengths[stack]))
             for stack in STACKS
@@ -336,9 +326,6 @@ def _patched(
 class _Gates(RunChange):
     """Multiply every row of every head by a gate of 1, to be derived by."""
 
-    name = "gates"
-    forms = ("gates",)
-    examples = ()
     point = "heads"
 
     kept: dict[tuple[str, int], Tensor] = field(default_factory=dict)
@@ -358,14 +345,9 @@ def by_gradient(model: Model, run: KnownRun) -> tuple[Changes, Changes]:
     |z . dL/dz| of each of the head's rows, their mean divided by the layer's length
     over its heads: Michel et al. 2019, "Are Sixteen Heads Really Better than One?".
     """
-    if not isinstance(model, Loaded):
-        raise InputError(
-            "Importance by gradient needs a model that Visformer runs itself; this one "
-            "runs in its own program."
-        )
-    gates = _Gates()
+    loaded, gates = native(model, _("Importance by gradient")), _Gates()
     with torch.inference_mode(False), torch.enable_grad():
-        total = forced_log_p(model, run, gates)[0, run.given :].sum()
+        total = forced_log_p(loaded, run, gates)[0, run.given :].sum()
         slopes = torch.autograd.grad(total, [*gates.kept.values()])
     found = dict(zip(gates.kept, slopes, strict=True))
     estimates, measures = Changes(), Changes()

@@ -14,6 +14,7 @@ from torch import Tensor
 from visformer.core.generation import Generation
 from visformer.core.model import Transformer
 from visformer.core.packed import ModelStamp, PackedDecoder, packable
+from visformer.errors import InputError
 from visformer.text import visible
 from visformer.tokenizers.tokenizer import Tokenizer
 from visformer.values.config import ModelConfig
@@ -137,6 +138,17 @@ class Loaded:
             source_pad=tokenizer.source_pad,
             blocks=count_blocks(self.model),
         )
+
+
+def native(model: object, asked: str) -> Loaded:
+    """Return a native model; InputError for another, which cannot do what is asked."""
+    if not isinstance(model, Loaded):
+        raise InputError(
+            "{asked} needs a model that Visformer runs itself; this one runs in its "
+            "own program.",
+            asked=asked,
+        )
+    return model
 
 
 def count_blocks(model: Transformer) -> tuple[BlockParameters, ...]:

@@ -25,7 +25,7 @@ from visformer.core.modified import (
 )
 from visformer.core.next_tokens import NextTokens
 from visformer.core.pauses import telling
-from visformer.core.rows import empty_trace, host, stack_rows
+from visformer.core.rows import common_start, empty_trace, host, stack_rows
 from visformer.core.threads import few_threads
 from visformer.errors import InputError
 from visformer.values.arrays import Bools, Floats
@@ -117,7 +117,7 @@ class NativeRun:
         self._check_edits()
         self._use_positions(fed)
         ids, recording = torch.tensor([[*consumed]]), self._recording  # [1, T]
-        known, count = _common(recording.ids, consumed), len(consumed)
+        known, count = common_start(recording.ids, consumed), len(consumed)
         settled = self._rows.settled(ids)
         first = known if settled or known == len(recording) == count else 0
         recording.shorten(first)
@@ -226,12 +226,6 @@ class Released:
 
     def __reduce__(self) -> Any:
         return np.asarray, (np.asarray(self),)
-
-
-def _common(one: Sequence[int], other: Sequence[int]) -> int:
-    """Return how many ids two sequences share from the start."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def may_read(

@@ -16,6 +16,7 @@ from visformer.errors import InputError
 from visformer.language import _, ngettext
 from visformer.tokenizers.tokenizer import Token
 from visformer.values.arrays import Bools, Floats, read_only
+from visformer.values.facts import SentenceSide
 from visformer.values.intervention import Intervention
 from visformer.values.trace import Trace
 
@@ -73,21 +74,21 @@ def source_pieces(
                 length,
             )
         )
-    check_source_length(checkpoint, len(pieces))
+    check_length("source", checkpoint.config.encoder_norm_length, len(pieces))
     return pieces, cut
 
 
-def check_source_length(checkpoint: Loaded, tokens: int) -> None:
-    """Raise InputError if the encoder's norms need another number of tokens."""
-    length = checkpoint.config.encoder_norm_length
-    if length and tokens != length:
+def check_length(side: SentenceSide, needed: int, tokens: int) -> None:
+    """Raise InputError if norms need another number of tokens; 0: they take any."""
+    if needed and tokens != needed:
         raise InputError(
             ngettext(
-                "This model normalises over {n} source token at once, so it needs "
-                "exactly {n}, but the source has {found}.",
-                "This model normalises over {n} source tokens at once, so it needs "
-                "exactly {n}, but the source has {found}.",
-                length,
+                "This model normalises over {n} {side} token at once, so it needs "
+                "exactly {n}, but the {side} has {found}.",
+                "This model normalises over {n} {side} tokens at once, so it needs "
+                "exactly {n}, but the {side} has {found}.",
+                needed,
+                side=_(side),
                 found=tokens,
             )
         )
@@ -153,6 +154,12 @@ def check_ids(ids: Sequence[int], size: int) -> None:
                     id=id,
                 )
             )
+
+
+def common_start(one: Sequence[object], other: Sequence[object]) -> int:
+    """Return how many items two sequences share from the start."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def empty_trace(

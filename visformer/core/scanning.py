@@ -25,6 +25,7 @@ from visformer.analysis.attention_summary import glued_tokens
 from visformer.arguments import as_path, is_several, wrong_type
 from visformer.core.check import checking
 from visformer.core.loaded import Loaded
+from visformer.core.long_work import announced
 from visformer.core.mask_rules import RULES, padded
 from visformer.core.model import work
 from visformer.core.models import Model, SourceTokens, bundled, opened
@@ -38,7 +39,6 @@ from visformer.errors import InputError
 from visformer.files import not_a_pair, pair_lines
 from visformer.language import _
 from visformer.values.arrays import Floats
-from visformer.values.finding import CheckResult
 from visformer.values.intervention import NO_CHANGES
 from visformer.values.pieces import is_punctuation, marks_of, word_groups
 from visformer.values.scanned import (
@@ -148,15 +148,8 @@ class Scan:
         """Run the table of checks on a pair."""
         given = self._model.begin(row.source, NO_CHANGES, len(row.target)).given
         consumed = [*given, *row.target[:-1]]
-        work, line = checking(self._model, row.source, NO_CHANGES, consumed), pair.line
-        results: tuple[CheckResult, ...] = ()
-        while True:
-            try:
-                next(work)
-            except StopIteration as end:
-                results = end.value
-                break
-            yield []
+        checks = checking(self._model, row.source, NO_CHANGES, consumed)
+        results, line = (yield from announced(checks, list[ScannedPair]())), pair.line
         faults = [one for one in results if one.verdict == "fault"]
         self.checked = tuple(
             _(
@@ -202,12 +195,10 @@ class Scan:
         sources = [vocabulary.read(one.source) for one in sentences]
         if self._own:
             found = self._model.search(sources, 1, scored=False)
-            return [
-                IdPair(*row)
-                for row in zip(sources, (one.best for one in found), strict=True)
-            ]
-        known = [vocabulary.reference(one.reference or "") for one in sentences]
-        return [IdPair(*row) for row in zip(sources, known, strict=True)]
+            targets = [one.best for one in found]
+        else:
+            targets = [vocabulary.reference(one.reference or "") for one in sentences]
+        return [IdPair(*row) for row in zip(sources, targets, strict=True)]
 
     def _calibrated(self) -> Generator[list[ScannedPair], None, Calibration]:
         """Plant faults in some pairs, and see how those differ from the pairs."""

@@ -9,6 +9,7 @@ from typing import cast
 from torch import Tensor, nn
 
 from visformer.core.loaded import Loaded
+from visformer.core.long_work import in_turn
 from visformer.core.mask_rules import RULES, padded
 from visformer.core.model import Layer, norm_length
 from visformer.core.models import BatchRow, Model, WorkDone
@@ -16,7 +17,7 @@ from visformer.core.parts import Attention, FeedForward
 from visformer.core.passes import run
 from visformer.core.rows import host, source_pieces
 from visformer.errors import InputError
-from visformer.language import N_, _
+from visformer.language import _
 from visformer.values.changes.position_change import permutation
 from visformer.values.facts import StackName
 from visformer.values.intervention import NO_CHANGES, Intervention
@@ -39,15 +40,15 @@ def run_texts(
     """
     if not texts or not all(text.strip() for text in texts):
         raise InputError("Each line of the batch needs a sentence.")
-    rows, writes = [], "cross" in model.facts.kinds
-    for done, text in enumerate(texts):
-        yield WorkDone(done, len(texts), _("sentences"))
+
+    def row(text: str) -> BatchRow:
         source, target = model.vocabulary.read(text), list[int]()
-        if writes:
+        if "cross" in model.facts.kinds:  # it writes
             # the last choice is never read: a row consumes the token before it
             target = [model.facts.bos, *model.search([source], 1)[0].best[:-1]]
-        rows.append(BatchRow(source, target))
-    return model.batch(rows)
+        return BatchRow(source, target)
+
+    return model.batch((yield from in_turn(texts, _("sentences"), row)))
 
 
 def run_pairs(
@@ -111,22 +112,6 @@ def run_shuffled(
     return order, baseline, shuffled
 
 
-_NO_LAYER: dict[StackName, str] = {
-    "encoder": N_("The encoder has no layer {layer}: its layers are 0 to {last}."),
-    "decoder": N_("The decoder has no layer {layer}: its layers are 0 to {last}."),
-}
-_JOINT_NORMS: dict[StackName, str] = {
-    "encoder": N_(
-        "The encoder's norms cover {n} tokens at once, so its layers cannot be shown "
-        "token by token."
-    ),
-    "decoder": N_(
-        "The decoder's norms cover {n} tokens at once, so its layers cannot be shown "
-        "token by token."
-    ),
-}
-
-
 def layer_parameters(
     checkpoint: Loaded, stack: StackName, layer: int
 ) -> LayerParameters:
@@ -138,9 +123,19 @@ def layer_parameters(
     model = checkpoint.model
     layers = list(model.encoder if stack == "encoder" else model.decoder)
     if not 0 <= layer < len(layers):
-        raise InputError(_NO_LAYER[stack], layer=layer, last=len(layers) - 1)
+        raise InputError(
+            "The {stack} has no layer {layer}: its layers are 0 to {last}.",
+            stack=_(stack),
+            layer=layer,
+            last=len(layers) - 1,
+        )
     if length := norm_length(checkpoint.config, cross=stack == "decoder"):
-        raise InputError(_JOINT_NORMS[stack], n=length)
+        raise InputError(
+            "The {stack}'s norms cover {n} tokens at once, so its layers cannot be "
+            "shown token by token.",
+            stack=_(stack),
+            n=length,
+        )
     chosen = layers[layer]
     return LayerParameters(
         model=checkpoint.facts,

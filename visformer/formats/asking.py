@@ -5,8 +5,7 @@ The defaults are those that ``load`` assumes, from the same tables.
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from visformer.errors import CheckpointError
 from visformer.files import short
@@ -45,7 +44,14 @@ _HALF = {  # the half in a file -> the question for the other one
         N_("This file holds only the decoder; the encoder was saved separately."),
     ),
 }
-_IDS = {
+_WORDS = {  # name of a question -> label and explanation
+    WEIGHTS: (
+        N_("Weights"),
+        N_(
+            "The file holds several sets of the same weights, such as the best and the "
+            "last, or trained and averaged ones."
+        ),
+    ),
     "bos": (
         N_("Start id"),
         N_("The token that the target starts with, before anything is predicted."),
@@ -54,8 +60,29 @@ _IDS = {
         N_("End id"),
         N_("The token that ends a sentence: decoding stops when it is predicted."),
     ),
-}
-_FIELDS = {  # field of ModelConfig -> label and explanation
+    TARGET_PAD: (
+        N_("Target pad id"),
+        N_("Needed only if source and target were padded with different ids."),
+    ),
+    "tokenizer": (
+        N_("Tokenizer"),
+        N_(
+            "A sentencepiece model, a tokenizer.json, or a vocabulary as JSON, text or "
+            "pickle. If it names pad, start and end tokens, they replace the ids left "
+            "unchanged here."
+        ),
+    ),
+    TARGET_TOKENIZER: (
+        N_("Target tokenizer"),
+        N_("Needed only if source and target have separate tokenizers."),
+    ),
+    PAIRS: (
+        N_("Reference pairs"),
+        N_(
+            "A few sentences with their translations, separated by a tab. With them, "
+            "the number of heads can be found: the true one has the lowest loss."
+        ),
+    ),
     "max_positions": (
         N_("Positions"),
         N_(
@@ -142,24 +169,16 @@ class _Asking:
             "feed_forward": config.feed_forward,
             "parameters": sum(t.numel() for t in self.files.parameters.values()),
         }
-        if half == "encoder":
+        if half:
+            side = "source" if half == "encoder" else "target"
             return ngettext(
-                "encoder of {n} layer, width {width:,}, feed-forward {feed_forward:,}, "
+                "{half} of {n} layer, width {width:,}, feed-forward {feed_forward:,}, "
                 "{tokens:,} tokens, {parameters:,} parameters",
-                "encoder of {n} layers, width {width:,}, feed-forward "
-                "{feed_forward:,}, {tokens:,} tokens, {parameters:,} parameters",
-                config.encoder_layers,
-                tokens=config.source_vocabulary,
-                **sizes,
-            )
-        if half == "decoder":
-            return ngettext(
-                "decoder of {n} layer, width {width:,}, feed-forward {feed_forward:,}, "
+                "{half} of {n} layers, width {width:,}, feed-forward {feed_forward:,}, "
                 "{tokens:,} tokens, {parameters:,} parameters",
-                "decoder of {n} layers, width {width:,}, feed-forward "
-                "{feed_forward:,}, {tokens:,} tokens, {parameters:,} parameters",
-                config.decoder_layers,
-                tokens=config.target_vocabulary,
+                getattr(config, f"{half}_layers"),
+                half=_(half),
+                tokens=getattr(config, f"{side}_vocabulary"),
                 **sizes,
             )
         return _(
@@ -177,25 +196,14 @@ class _Asking:
         """Ask which set of weights to read, if a file has several."""
         for part in self.files.weights:
             if part.others and (self.every or not self.options.rules.weights):
-                yield Question(
-                    name=WEIGHTS,
-                    label=_("Weights"),
-                    kind="choice",
-                    why=_(
-                        "The file holds several sets of the same weights, such as the "
-                        "best and the last, or trained and averaged ones."
-                    ),
-                    default=part.chosen,
-                    choices=tuple((n, short(n)) for n in (part.chosen, *part.others)),
-                )
+                names = (part.chosen, *part.others)
+                choices = tuple((name, short(name)) for name in names)
+                yield _question(WEIGHTS, "choice", default=names[0], choices=choices)
 
     def needed(self) -> Iterator[Question]:
         """Ask for settings without a default: the other file, the number of heads."""
         if self.files.half:
-            label, why = _HALF[self.files.half]
-            yield Question(
-                name=OTHER, label=_(label), kind="file", why=_(why), mandatory=True
-            )
+            yield _question(OTHER, "file", _HALF[self.files.half], mandatory=True)
         given = self.options.fields.get("heads")
         if given is None or self.every:
             usual = self.spec.preset.fields["heads"] if given is None else given
@@ -222,13 +230,12 @@ class _Asking:
         """Ask for special ids that no tokenizer defines."""
         sides = self._sides()
         named = special_ids(sides.target) if sides and sides.given else {}
-        words = {"pad": (N_("Pad id"), self.spec.pad_words), **_IDS}
+        words = {**_WORDS, "pad": (N_("Pad id"), self.spec.pad_words)}
         for name, usual in self.spec.usual_ids(named).items():
             given = getattr(self.options, name)
             if self.every or (given is None and name not in named):
-                label, why = words[name]
                 default = usual if given is None else given
-                yield self._id(name, _(label), _(why), default)
+                yield self._id(name, words[name], default)
             if name == "pad" and self.spec.two_pads:
                 yield from self._target_pad(named)
 
@@ -236,22 +243,14 @@ class _Asking:
         given = self.options.target_pad
         known = self.options.pad is not None or given is not None or "pad" in named
         if self.every or not known:
-            label = _("Target pad id")
-            why = _("Needed only if source and target were padded with different ids.")
-            question = self._id(TARGET_PAD, label, why, given)
+            question = self._id(TARGET_PAD, _WORDS[TARGET_PAD], given)
             yield dataclasses.replace(question, nothing=_("same as the source"))
 
-    def _id(self, name: str, label: str, why: str, default: int | None) -> Question:
+    def _id(self, name: str, words: tuple[str, str], default: int | None) -> Question:
         config = self.config
         rows = config.source_vocabulary if name == "pad" else config.target_vocabulary
-        return Question(
-            name=name,
-            label=label,
-            kind="integer",
-            why=why,
-            default=default,
-            most=max(rows - 1, default or 0),
-        )
+        most = max(rows - 1, default or 0)
+        return _question(name, "integer", words, default=default, most=most)
 
     def _sides(self) -> FoundSides | None:
         config = self.config
@@ -268,14 +267,11 @@ class _Asking:
             options = dataclasses.replace(self.options, fields={})
             files = dataclasses.replace(files, options=options)
         for name in files.left_open:
-            label, why = _FIELDS[name]
             value = getattr(self.config, name)
             kinds: dict[type, AnswerKind] = {int: "integer", float: "number"}
-            yield Question(
-                name=name,
-                label=_(label),
-                kind=kinds.get(type(value), "choice"),
-                why=_(why),
+            yield _question(
+                name,
+                kinds.get(type(value), "choice"),
                 default=value,
                 choices=_choices(name, value),
                 most=LIMITS.get(name, 0),
@@ -292,15 +288,14 @@ class _Asking:
         ]
         if len(tables) < 2:
             return
-        for part, (label, why) in self.spec.around.items():
+        for part, words in self.spec.around.items():
             known = f"{part}.weight" in tensors
             name = spelling(f"{part}.weight") if known else ""
             shared = () if known else (("", _("the target embedding")),)
-            yield Question(
-                name=f"{NAMES}{part}",
-                label=_(label),
-                kind="choice",
-                why=_(why),
+            yield _question(
+                f"{NAMES}{part}",
+                "choice",
+                words,
                 default=name,
                 choices=(*shared, *((name, short(name)) for name in tables)),
             )
@@ -310,39 +305,22 @@ class _Asking:
         source, target = self.options.tokenizer or (None, None)
         sides = None if source else self._sides()
         found = sides.said[0] if sides and sides.given and sides.said else ""
-        yield Question(
-            name="tokenizer",
-            label=_("Tokenizer"),
-            kind="file",
-            why=_(
-                "A sentencepiece model, a tokenizer.json, or a vocabulary as JSON, "
-                "text or pickle. If it names pad, start and end tokens, they replace "
-                "the ids left unchanged here."
-            ),
-            default=_text(source),
-            nothing=found or _("none: type token ids as numbers"),
-        )
-        yield Question(
-            name=TARGET_TOKENIZER,
-            label=_("Target tokenizer"),
-            kind="file",
-            why=_("Needed only if source and target have separate tokenizers."),
-            default=_text(target if target != source else None),
-            nothing=_("the same"),
-        )
-        pairs = self.options.pairs
-        yield Question(
-            name=PAIRS,
-            label=_("Reference pairs"),
-            kind="file",
-            why=_(
-                "A few sentences with their translations, separated by a tab. With "
-                "them, the number of heads can be found: the true one has the lowest "
-                "loss."
-            ),
-            default=_text(pairs),
-            nothing=_("none"),
-        )
+        paths = {
+            "tokenizer": (source, found or _("none: type token ids as numbers")),
+            TARGET_TOKENIZER: (target if target != source else None, _("the same")),
+            PAIRS: (self.options.pairs, _("none")),
+        }
+        for name, (path, nothing) in paths.items():
+            default = None if path is None else str(path)
+            yield _question(name, "file", default=default, nothing=nothing)
+
+
+def _question(
+    name: str, kind: AnswerKind, words: tuple[str, str] | None = None, **more: Any
+) -> Question:
+    """Return a question, by default in the words that the table has for its name."""
+    label, why = words or _WORDS[name]
+    return Question(name=name, label=_(label), kind=kind, why=_(why), **more)
 
 
 def _choices(name: str, value: object) -> tuple[tuple[Value, str], ...]:
@@ -351,10 +329,6 @@ def _choices(name: str, value: object) -> tuple[tuple[Value, str], ...]:
     switch = _SWITCH if type(value) is bool else ()
     pairs = _POSITIONS if name == "positions" else switch
     return tuple((choice, _(words)) for choice, words in pairs)
-
-
-def _text(path: Path | None) -> str | None:
-    return None if path is None else str(path)
 
 
 _SURPLUS: tuple[tuple[Value, str], ...] = ((True, N_("leave it out")),)
@@ -367,7 +341,7 @@ def name_questions(remedy: Remedy) -> Iterator[Question]:
     """
     if len(remedy.rename) < len(remedy.proposed.places):
         for pattern, replacement in remedy.rename.items():
-            yield _question(
+            yield _choice_of_name(
                 f"{RENAME}{pattern}",
                 plain(pattern),
                 _("The file has this in names where the layout has the other."),
@@ -376,7 +350,7 @@ def name_questions(remedy: Remedy) -> Iterator[Question]:
             )
     else:
         for ours, theirs in remedy.proposed.places.items():
-            yield _question(
+            yield _choice_of_name(
                 f"{PLACE}{ours}",
                 _readable(ours),
                 _("Which tensor this is; those of its shape can be chosen."),
@@ -385,8 +359,8 @@ def name_questions(remedy: Remedy) -> Iterator[Question]:
                     (name, _readable(name)) for name in remedy.proposed.choices[ours]
                 ),
             )
-    for pattern, name in zip(remedy.ignore, remedy.proposed.surplus, strict=True):
-        yield _question(
+    for pattern, name in zip(remedy.ignore, remedy.surplus, strict=True):
+        yield _choice_of_name(
             f"{IGNORE}{pattern}",
             short(name),
             _("The layout has no such tensor, and the model runs without it."),
@@ -395,7 +369,7 @@ def name_questions(remedy: Remedy) -> Iterator[Question]:
         )
 
 
-def _question(
+def _choice_of_name(
     name: str,
     label: str,
     why: str,

@@ -234,9 +234,8 @@ def _equal_biases(tensors: Mapping[str, Tensor]) -> list[str]:
     groups: dict[str, list[Tensor]] = {}
     for key, tensor in tensors.items():
         if key.endswith(".bias") and "norm" not in key and ".layers." in key:
-            groups.setdefault(re.sub(r"layers\.\d+", "layers.*", key), []).append(
-                tensor
-            )
+            everywhere = re.sub(r"layers\.\d+", "layers.*", key)
+            groups.setdefault(everywhere, []).append(tensor)
     return [
         key
         for key, (first, *others) in groups.items()
@@ -284,10 +283,8 @@ def _damaged(seen: Seen) -> Iterator[Finding]:
             "constant",
             short(seen.spelling(key), LONGEST),
             _(
-                (
-                    "All {n:,} numbers are equal, so the tensor cannot distinguish "
-                    "anything."
-                ),
+                "All {n:,} numbers are equal, so the tensor cannot distinguish "
+                "anything.",
                 n=seen.tensors[key].numel(),
             ),
             _(UNTRAINED),
@@ -319,17 +316,9 @@ def _stored_table(seen: Seen) -> Iterator[Finding]:
             "note",
         )
     elif order != seen.config.positions:
-        yield _mixed_up(order)
-
-
-def _mixed_up(order: str) -> Finding:
-    return Finding(
-        "positions-order",
-        _("Positions"),
-        _(_MIXED_UP[order]),
-        _("Nothing to do here: the stored table is used."),
-        "note",
-    )
+        remedy = _("Nothing to do here: the stored table is used.")
+        what = _(_MIXED_UP[order])
+        yield Finding("positions-order", _("Positions"), what, remedy, "note")
 
 
 _MIXED_UP = {  # by the order of the stored table

@@ -25,19 +25,18 @@ from torch.utils._pytree import tree_leaves
 
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.mask_rules import RULES
-from visformer.core.passes import run_without_steps
+from visformer.core.modified import as_intervention
+from visformer.core.passes import run, run_native
 from visformer.errors import CheckpointError, VisformerError
-from visformer.files import listed, read_regular, refuse_foreign, short
+from visformer.files import Pair, listed, read_regular, refuse_foreign, short
 from visformer.formats.given_options import GivenOptions, possible_heads
 from visformer.formats.switches import (
     Attempt,
     Switch,
-    attempts,
     remedies,
     spare_of,
     switched,
     switches_of,
-    words_of,
 )
 from visformer.formats.tutorial_files import TutorialFiles
 from visformer.language import _
@@ -57,19 +56,12 @@ _POSITIONS = {  # changes of a run that are also settings
 }
 
 
-class Agreement(NamedTuple):
-    """Options, completed by a call of the module, with a report."""
-
-    options: GivenOptions
-    findings: tuple[Finding, ...] = ()
-
-
 def agreement(
     module: nn.Module,
     read: TutorialFiles,
     options: GivenOptions,
     opened: Callable[[GivenOptions], Checkpoint],
-) -> Agreement:
+) -> tuple[GivenOptions, tuple[Finding, ...]]:
     """Call a copy of ``module`` and return the options that agree with it.
 
     Given ``options`` are kept. If no settings agree or the call fails, a finding says
@@ -82,7 +74,7 @@ def agreement(
         masks = _needed(module)[2:]  # usually
         call = _Call(ids, _called(module, ids, len(masks)))
     except Exception as error:  # raised by the module's code
-        return Agreement(options, (_not_called(error),))
+        return options, (_not_called(error),)
     if read.options.pad is None:
         options = replace(options, pad=call.pad)
     given, fields = options.fields, {} if told else call.heads
@@ -94,7 +86,7 @@ def agreement(
             "does."
         )
         differs = _finding("module-differs", f"{what} {found}", "fault")
-        return Agreement(_with(options, fields), (differs,))
+        return _with(options, fields), (differs,)
     fields |= dict(filter(None, map(_setting, chosen)))
     faults = [one for one in chosen if _setting(one) is None]
     checkpoint = opened(_with(options, fields))
@@ -116,7 +108,7 @@ def agreement(
     if masks:  # it hides nothing without them
         faults = [one for one in faults if one.words != "causal off"]
     said += [_faulty(faults)] if faults else []
-    return Agreement(_with(options, fields), tuple(said))
+    return _with(options, fields), tuple(said)
 
 
 class _Call(NamedTuple):
@@ -140,13 +132,18 @@ class _Call(NamedTuple):
         return found.pop() if len(found) == 1 else None
 
     def attempt(self, checkpoint: Checkpoint, rows: int) -> Attempt:
-        """Return a function that compares runs of a checkpoint with the first rows."""
-        source, target = (side[:rows] for side in self.ids)
-        return attempts(
-            spare_of(checkpoint),
-            (source, target),
-            lambda made: compared(self.traces[:rows], made),
-        )
+        """Return a function that runs the first rows with switches, and compares."""
+        spare, (source, target) = spare_of(checkpoint), (x[:rows] for x in self.ids)
+
+        def attempt(chosen: Sequence[Switch]) -> Comparison | None:
+            try:
+                variant, changes = switched(spare, chosen)
+                made = run(variant, source, target, intervention=changes)
+                return compared(self.traces[:rows], made)
+            except VisformerError:  # a switch may not apply to this model
+                return None
+
+        return attempt
 
     def agreeing(
         self, checkpoint: Checkpoint, given: Mapping[str, Any]
@@ -266,7 +263,7 @@ def _faulty(faults: Sequence[Switch]) -> Finding:
     what = _(
         "The model shown computes what the module does only with {changes}, and is "
         "shown without.",
-        changes=words_of(faults),
+        changes=" + ".join(one.words for one in faults),
     )
     return _finding("module-differs", what, "fault")
 
@@ -292,16 +289,8 @@ _FAR = 0.5  # share of the loss of guessing: trained models are far below it
 _SECONDS = 15.0  # time limit of each of the two searches
 _JOINTLY = "norm_first", "embedding_scale", "activation", "heads"
 _ALONE = "mask_rule", "position_axis"
-_CHANGES = (  # of a run, in the form of “--change”
-    *("causal off", "multiply", "scale off", "positions none", "positions halves"),
-)
-
-
-class ReferencePair(NamedTuple):
-    """A source and its reference translation."""
-
-    source: str
-    target: str
+# of a run, in the form of “--change”
+_CHANGES = "causal off", "multiply", "scale off", "positions none", "positions halves"
 
 
 class Fit(NamedTuple):
@@ -318,7 +307,7 @@ class Fit(NamedTuple):
         return ", ".join([*parts, *([self.change] if self.change else [])])
 
 
-def read_references(path: Path) -> tuple[ReferencePair, ...]:
+def read_references(path: Path) -> tuple[Pair, ...]:
     """Read the first pairs of a file: source, tab, target on each line."""
     data, name = read_regular(path, MOST_BYTES), short(path.name)
     refuse_foreign(data[:512], name)
@@ -326,7 +315,7 @@ def read_references(path: Path) -> tuple[ReferencePair, ...]:
     for line in data.decode("utf-8-sig", "replace").splitlines():
         source, tab, target = line.partition("\t")
         if tab and source.strip() and target.strip():
-            pairs.append(ReferencePair(source, target.partition("\t")[0]))
+            pairs.append(Pair(source, target.partition("\t")[0]))
     if not pairs:
         raise CheckpointError(
             "{file} has no reference pairs. Write a source, a tab and its target in "
@@ -345,7 +334,7 @@ class References(NamedTuple):
     lengths: list[int]  # of the sources
 
     @classmethod
-    def of(cls, checkpoint: Checkpoint, pairs: tuple[ReferencePair, ...]) -> References:
+    def of(cls, checkpoint: Checkpoint, pairs: tuple[Pair, ...]) -> References:
         """Encode pairs; InputError for text that the tokenizer cannot read.
 
         The end of the sentence is left out: its id may be a wrong guess.
@@ -371,13 +360,10 @@ class References(NamedTuple):
         size = 1 if config.position_axis == "batch" else len(self.wanted)
         for start in range(0, len(self.wanted), size):
             rows = slice(start, start + size)
-            traces = run_without_steps(
-                checkpoint,
-                self.source[rows],
-                self.fed[rows],
-                source_lengths=self.lengths[rows] if by_length else None,
-                intervention=change,
-            )
+            lengths = self.lengths[rows] if by_length else None
+            sides = self.source[rows], self.fed[rows]
+            given = as_intervention(change)
+            traces = run_native(checkpoint, *sides, lengths, None, given, steps=False)
             for trace, ids in zip(traces, self.wanted[rows], strict=True):
                 likely = torch.log_softmax(torch.as_tensor(trace.logits), -1)
                 chosen = likely[torch.arange(len(ids)), torch.tensor(ids)]
@@ -386,7 +372,7 @@ class References(NamedTuple):
 
 
 def best_fits(
-    checkpoint: Checkpoint, known: Collection[str], pairs: tuple[ReferencePair, ...]
+    checkpoint: Checkpoint, known: Collection[str], pairs: tuple[Pair, ...]
 ) -> list[Fit]:
     """Search the settings that are not ``known`` for a checkpoint, the best fit first.
 

@@ -134,8 +134,9 @@ def _beside(read: TutorialFiles, rows: tuple[int, int]) -> Iterator[_FoundVocabu
         names = sorted(path for path in read.folder.iterdir() if _may_hold_one(path))
     except OSError:
         return
+    own = {path.name for path in read.paths}
     for path in names[:_MOST_FILES]:
-        if path.name in read.file_names:
+        if path.name in own:
             continue
         sides: list[TokenizerSide | None] = []
         for size in rows:

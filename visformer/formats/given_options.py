@@ -2,25 +2,19 @@
 
 import dataclasses
 import json
-import math
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from visformer.arguments import as_path, written, wrong_type
+from visformer.arguments import as_path, wrong_type, wrong_value, wrong_words
 from visformer.core.generation import Generation
 from visformer.errors import CheckpointError, InputError
 from visformer.files import listed, read_json, short
 from visformer.formats.names import NameRules, name_rules
 from visformer.language import _
 from visformer.values.config import FIELD_TYPES, ModelConfig
-from visformer.values.questions import (
-    BY_PAIRS,
-    SOURCE_LANGUAGE,
-    TARGET_LANGUAGE,
-    keyword,
-)
+from visformer.values.questions import BY_PAIRS, SOURCE_LANGUAGE, TARGET_LANGUAGE
 
 FILE = "generation_config.json"
 TOKENS = 20  # transformers' default limit of new tokens
@@ -75,48 +69,27 @@ class Settings:
         """Return an id or a list of ids as a tuple."""
         value = self.get(key)
         ids = [value] if type(value) is int else [] if value is None else value
-        if not isinstance(ids, list) or not all(
-            type(i) is int and 0 <= i < rows for i in ids
-        ):
-            raise CheckpointError(
-                "{file}: {key} is {value}, but must be an id or a list of ids from 0 "
-                "to {high:,}.",
-                **self._found(key),
-                high=rows - 1,
-            )
+        allowed = _("an id or a list of ids from 0 to {high:,}", high=rows - 1)
+        self._check(_are_ids(ids, rows), key, allowed)
         return tuple(ids)
 
     def sequences(self, key: str, rows: int) -> tuple[tuple[int, ...], ...]:
         """Return a list of lists of ids."""
         value = self.get(key)
-        listed_ids = [] if value is None else value
-        if not isinstance(listed_ids, list) or not all(
-            isinstance(ids, list)
-            and ids
-            and all(type(i) is int and 0 <= i < rows for i in ids)
-            for ids in listed_ids
-        ):
-            raise CheckpointError(
-                "{file}: {key} is {value}, but must be a list of lists of ids from 0 "
-                "to {high:,}.",
-                **self._found(key),
-                high=rows - 1,
-            )
-        return tuple(tuple(ids) for ids in listed_ids)
+        several = [] if value is None else value
+        good = isinstance(several, list) and all(
+            ids and _are_ids(ids, rows) for ids in several
+        )
+        allowed = _("a list of lists of ids from 0 to {high:,}", high=rows - 1)
+        self._check(good, key, allowed)
+        return tuple(map(tuple, several))
 
     def whole(self, key: str, least: int, most: int = 2**31) -> int | None:
         """Return an integer from ``least`` to ``most``."""
-        value = self.get(key)
-        if value is None:
-            return None
-        if type(value) is not int or not least <= value <= most:
-            raise CheckpointError(
-                "{file}: {key} is {value}, but must be a whole number from {low} to "
-                "{high:,}.",
-                **self._found(key),
-                low=least,
-                high=most,
-            )
+        value: int | None = self.get(key)
+        good = value is None or (type(value) is int and least <= value <= most)
+        allowed = _("a whole number from {low} to {high:,}", low=least, high=most)
+        self._check(good, key, allowed)
         return value
 
     def number(self, key: str, least: float, most: float, usual: float) -> float:
@@ -124,15 +97,10 @@ class Settings:
         value = self.get(key)
         if value is None:
             return usual
-        good = isinstance(value, int | float) and not isinstance(value, bool)
-        if not good or not math.isfinite(value) or not least <= value <= most:
-            raise CheckpointError(
-                "{file}: {key} is {value}, but must be a number from {low:g} to "
-                "{high:g}.",
-                **self._found(key),
-                low=least,
-                high=most,
-            )
+        # NaN is in no range, and True is no number
+        good = type(value) in (int, float) and least <= value <= most
+        allowed = _("a number from {low:g} to {high:g}", low=least, high=most)
+        self._check(good, key, allowed)
         return float(value)
 
     def choice(self, key: str, allowed: tuple[Any, ...]) -> Any:
@@ -140,25 +108,31 @@ class Settings:
         value = self.get(key)
         if value is None:
             return allowed[0]
-        if not any(value is one or value == one == "never" for one in allowed):
-            raise CheckpointError(
-                "{file}: {key} is {value}, but must be one of {choices}.",
-                **self._found(key),
-                choices=", ".join(map(json.dumps, allowed)),
-            )
+        good = any(value is one or value == one == "never" for one in allowed)
+        choices = ", ".join(map(json.dumps, allowed))
+        self._check(good, key, _("one of {choices}", choices=choices))
         return value
 
-    def _found(self, key: str) -> dict[str, str]:
-        """Return the placeholders of a sentence about a setting."""
-        value = short(repr(self.get(key)), 40)
-        return {"file": self.name, "key": key, "value": value}
+    def _check(self, good: bool, key: str, allowed: str) -> None:
+        """Raise CheckpointError about a setting unless it is good."""
+        if not good:
+            argument = f"{self.name}: {key}"
+            raise CheckpointError(wrong_words(argument, self.get(key), allowed))
 
     def unsupported(self) -> Iterator[str]:
         """Yield a sentence for each setting that Visformer does not support."""
         for key, idle in _IDLE.items():
             value = self.get(key)
             if value is not None and value not in idle:
-                yield _("{key} = {value} in {file} is ignored", **self._found(key))
+                shown = short(repr(value), 40)
+                words = {"key": key, "value": shown, "file": self.name}
+                yield _("{key} = {value} in {file} is ignored", **words)
+
+
+def _are_ids(value: object, rows: int) -> bool:
+    return isinstance(value, list) and all(
+        type(id) is int and 0 <= id < rows for id in value
+    )
 
 
 def read_generation(
@@ -245,20 +219,11 @@ _SPECIAL = {
     **dict.fromkeys(("trg_eos_idx", "eos_idx", "eos"), "eos"),
 }
 _IGNORED = {  # known from the tensors, or irrelevant for inference
-    "dropout",
-    "drop_prob",
-    "dropout_prob",
-    "device",
-    "bias",
-    "use_bias",
-    "batch_first",
-    "norm_shape",
-    "key_size",
-    "query_size",
-    "value_size",
-    "ffn_num_input",
-    "ffn_num_outputs",
+    *("dropout", "drop_prob", "dropout_prob", "device", "bias", "use_bias"),
+    *("batch_first", "norm_shape", "key_size", "query_size", "value_size"),
+    *("ffn_num_input", "ffn_num_outputs"),
 }
+_KNOWN = {*FIELDS, *_ALIASES, *_SPECIAL, *_IGNORED}
 _ACTIVATIONS = {"swish": "silu"}  # of transformers
 _KINDS = {int: (int,), float: (int, float), bool: (bool,)}
 _SWITCHES = {name for name, kind in FIELD_TYPES.items() if kind is bool}
@@ -312,18 +277,17 @@ def given_options(
     config, languages = dict(config), _languages(config)
     for name in (SOURCE_LANGUAGE, TARGET_LANGUAGE):
         config.pop(name, None)
-    unknown = [key for key in config if key not in _known()]
+    unknown = [key for key in config if key not in _KNOWN]
     if unknown:
         raise InputError(
             "Unknown option: {names}. Use fields of ModelConfig, or the constructor's "
             "own names, such as num_heads or max_len.",
             names=listed(unknown, room=70),
         )
-    words = dict(config)
     by_pairs = type(heads) is int and heads == BY_PAIRS
-    words |= {} if heads is None or by_pairs else {"heads": heads}
+    config |= {} if heads is None or by_pairs else {"heads": heads}
     special = {"pad": pad, "bos": bos, "eos": eos}
-    options = _sorted(words, {k: v for k, v in special.items() if v is not None})
+    options = _sorted(config, {k: v for k, v in special.items() if v is not None})
     return dataclasses.replace(
         options,
         tokenizer=_pair(tokenizer),
@@ -345,10 +309,6 @@ def _languages(config: Mapping[str, Any]) -> tuple[str | None, str | None]:
     return given[0], given[1]
 
 
-def _known() -> set[str]:
-    return {*FIELDS, *_ALIASES, *_SPECIAL, *_IGNORED}
-
-
 def _sorted(words: Mapping[str, Any], special: Mapping[str, Any]) -> GivenOptions:
     """Separate model fields from special ids; ``special`` wins."""
     fields: dict[str, Any] = {}
@@ -363,11 +323,7 @@ def _sorted(words: Mapping[str, Any], special: Mapping[str, Any]) -> GivenOption
         ids["pad"], ids["target_pad"] = ids["pad"]
     for name, id in ids.items():
         if type(id) is not int or id < 0:
-            raise InputError(
-                "{name} is {value}, but must be the id of a token.",
-                name=name,
-                value=written(id),
-            )
+            raise wrong_value(name, id, _("the id of a token"))
     return GivenOptions(fields=fields, **ids)
 
 
@@ -407,7 +363,7 @@ def with_config(options: GivenOptions, config: Mapping[str, Any]) -> GivenOption
 
     Unknown keys are ignored: a training script's config.json contains more than sizes.
     """
-    said = _sorted({k: v for k, v in config.items() if k in _known()}, {})
+    said = _sorted({k: v for k, v in config.items() if k in _KNOWN}, {})
     special = {
         name: getattr(said if getattr(options, name) is None else options, name)
         for name in ("pad", "target_pad", "bos", "eos")
@@ -435,21 +391,6 @@ def with_saved(
             fits = all(type(config_value(n, value)) in kinds[n] for n in names)
             usable |= {word: value} if fits else {}
     return with_config(options, usable)
-
-
-def need_heads(fields: Mapping[str, Any], name: str) -> None:
-    """Raise CheckpointError if the number of heads is unknown."""
-    if "heads" in fields:
-        return
-    width = fields["d_model"]
-    raise CheckpointError(
-        "{name} does not say how many heads it has. Give {given}, a divisor of "
-        "d_model = {width}, such as {heads}.",
-        name=name,
-        given=keyword("heads"),
-        width=width,
-        heads=", ".join(map(str, possible_heads(width)[:12])),
-    )
 
 
 def possible_heads(width: Any) -> list[int]:

@@ -36,13 +36,9 @@ PAD_WORDS = N_(
     "The token that fills up the shorter sentences of a batch; masks are made from it."
 )
 ROLES = (
-    "source_embedding.weight",
-    "target_embedding.weight",
-    "output.weight",
-    "output.bias",
-    "positions",
-    "source_positions",
-    "target_positions",
+    *("source_embedding.weight", "target_embedding.weight"),
+    *("output.weight", "output.bias"),
+    *("positions", "source_positions", "target_positions"),
 )
 _SHORT = {role.removesuffix(".weight"): role for role in ROLES}
 _SHORT["output_bias"] = "output.bias"
@@ -74,7 +70,8 @@ def joined(files: Sequence[WeightFile], halves: Halves | None) -> dict[str, Tens
         names = list(file.weights.tensors)
         prefixes = halves(names) if halves else {}
         for name, tensor in file.weights.tensors.items():
-            key = _with_usual_prefix(name, prefixes)
+            old = next(filter(name.startswith, prefixes), "")
+            key = prefixes.get(old, "") + name.removeprefix(old)
             if key in tensors:
                 raise CheckpointError(
                     "Both files hold {tensor}, but one must be the encoder's and the "
@@ -84,13 +81,6 @@ def joined(files: Sequence[WeightFile], halves: Halves | None) -> dict[str, Tens
                 )
             tensors[key] = tensor
     return tensors
-
-
-def _with_usual_prefix(name: str, prefixes: Mapping[str, str]) -> str:
-    for theirs, usual in prefixes.items():
-        if name.startswith(theirs):
-            return usual + name.removeprefix(theirs)
-    return name
 
 
 def shared_prefixes(names: Sequence[str]) -> Iterator[str]:
@@ -232,11 +222,6 @@ class LayoutSpec:
 
 
 _SIZES = {  # known from the tensors, and ``heads``, which is asked
-    "source_vocabulary",
-    "target_vocabulary",
-    "d_model",
-    "heads",
-    "encoder_layers",
-    "decoder_layers",
-    "feed_forward",
+    *("source_vocabulary", "target_vocabulary", "d_model", "heads"),
+    *("encoder_layers", "decoder_layers", "feed_forward"),
 }

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from visformer import paths
-from visformer.arguments import as_path, whole_number, wrong_type, wrong_value
+from visformer.arguments import as_path, one_of, whole_number, wrong_type, wrong_value
 from visformer.core.checkpoint import Checkpoint, choose_device
 from visformer.core.presets import OTHERS, fresh
 from visformer.errors import CheckpointError, InputError
@@ -24,7 +24,6 @@ from visformer.files import exists, is_file, is_folder, listed, read_json, short
 from visformer.formats.asking import questionnaire_for
 from visformer.formats.fitting import (
     Fit,
-    ReferencePair,
     best_fits,
     far_off,
     plainest,
@@ -40,7 +39,7 @@ from visformer.formats.layouts.marian import is_read
 from visformer.formats.layouts.native import CONFIG, WEIGHTS, stored_config
 from visformer.formats.layouts.transformers import chosen
 from visformer.formats.proposing import guessed_layout, remedy_where_needed
-from visformer.formats.tutorial_files import known_config, read_files
+from visformer.formats.tutorial_files import TutorialFiles, known_config, read_files
 from visformer.formats.weight_file import (
     INDEX,
     WeightFile,
@@ -309,10 +308,14 @@ class CheckpointFiles:
     def _agreeing(self, module: nn.Module, device: torch.device) -> Checkpoint:
         from visformer.formats.fitting import agreement  # seldom needed
 
-        read = read_files(self.spec, self.files, self.options)
-        made = agreement(module, read, self.options, self._read)
-        checkpoint = replace(self, options=made.options, module=None).load(device)
-        return _adding(checkpoint, (), made.findings)
+        options, found = agreement(module, self.contents, self.options, self._read)
+        checkpoint = replace(self, options=options, module=None).load(device)
+        return _adding(checkpoint, (), found)
+
+    @cached_property
+    def contents(self) -> TutorialFiles:
+        """The files with their tensors under our names."""
+        return read_files(self.spec, self.files, self.options)
 
     @cached_property
     def fits(self) -> list[Fit]:
@@ -321,19 +324,16 @@ class CheckpointFiles:
         Raises CheckpointError if there are no pairs, or if no answer could open the
         file.
         """
-        pairs = self._pairs()
-        known = read_files(self.spec, self.files, self.options).options.fields
-        fields = {"heads": 1, **known} | dict(self.options.fields)
-        opened = self._read(replace(self.options, fields=fields))
-        return best_fits(opened, known, pairs)
-
-    def _pairs(self) -> tuple[ReferencePair, ...]:
         if self.options.pairs is None or not self.asks:
             raise InputError(
                 "{given} is for files of weights that do not say their settings.",
                 given=keyword("pairs"),
             )
-        return read_references(self.options.pairs)
+        pairs = read_references(self.options.pairs)
+        known = self.contents.options.fields
+        fields = {"heads": 1, **known} | dict(self.options.fields)
+        opened = self._read(replace(self.options, fields=fields))
+        return best_fits(opened, known, pairs)
 
     def _read(self, options: GivenOptions) -> Checkpoint:
         return self.spec.read(self.spec, self.files, options, torch.device("cpu"))
@@ -344,8 +344,7 @@ class CheckpointFiles:
             return self.options, (), ()
         first = plainest(self.fits)
         fields = {**self.options.fields, **first.settings}
-        rows = known_config(read_files(self.spec, self.files, self.options))
-        findings = far_off(first.loss, rows.target_vocabulary)
+        findings = far_off(first.loss, known_config(self.contents).target_vocabulary)
         others = [fit for fit in self.fits if fit != first][:3]
         words = _(
             "{settings} (loss {loss:.3g} of the reference pairs; {others})",
@@ -362,8 +361,7 @@ class CheckpointFiles:
         """Return keywords of ``load`` that would make a misfit fit; {} if none."""
         if not self.asks:
             return {}
-        read = read_files(self.spec, self.files, self.options)
-        remedy = remedy_where_needed(read)
+        remedy = remedy_where_needed(self.contents)
         if remedy is None:
             return {}
         return {"rename": dict(remedy.rename), "ignore": [*remedy.ignore]}
@@ -390,8 +388,7 @@ class CheckpointFiles:
         if not self.asks:
             return None
         with _said_if_too_large(self.path, torch.device("cpu")):
-            read = read_files(self.spec, self.files, self.options)
-            return questionnaire_for(read, every=every)
+            return questionnaire_for(self.contents, every=every)
 
 
 def _adding(
@@ -428,7 +425,8 @@ def _in_memory(
     source: nn.Module | Mapping[str, Any], layout: str | None, options: GivenOptions
 ) -> CheckpointFiles:
     """Return the checkpoint of a module or a state dict."""
-    _check_layout(layout)
+    if layout is not None:
+        one_of("layout", layout, LAYOUTS)
     path = name_in_memory(source)
     with _said_if_too_large(path, torch.device("cpu")):
         reader = WeightReader(
@@ -445,24 +443,14 @@ def opening(
     path: Location, layout: str | None, options: GivenOptions, reader: WeightReader
 ) -> CheckpointFiles:
     path = as_location(path)
-    _check_layout(layout)
+    if layout is not None:
+        one_of("layout", layout, LAYOUTS)
     with _said_if_too_large(path, torch.device("cpu")):
         name, files = resolved(path, layout, reader)
         reader.check_rules()
     if any(options.languages) and LAYOUTS[name].ask is None:
         chosen(None, options)
     return CheckpointFiles(path, LAYOUTS[name], files, options)
-
-
-def _check_layout(layout: object) -> None:
-    if not isinstance(layout, str | None):
-        raise wrong_type("layout", layout, ", ".join(LAYOUTS))
-    if layout is not None and layout not in LAYOUTS:
-        raise InputError(
-            "There is no layout “{layout}”. Choose from {choices}.",
-            layout=short(layout),
-            choices=", ".join(LAYOUTS),
-        )
 
 
 def as_location(path: Location) -> Location:

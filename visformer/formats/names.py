@@ -179,32 +179,25 @@ class NameRules:
         every = {rule.pattern for rule in (*dict(self.rename), *self.ignore)}
         return every - self.places
 
-    def matching(self, names: Iterable[str]) -> set[str]:
-        """Return the patterns that match at least one of a file's names."""
-        used: set[str] = set()
-        for name in names:
-            for rule in self.ignore:
-                if rule.search(name):
-                    used.add(rule.pattern)
-            for rule, replacement in self.rename:
-                if rule.search(name):
-                    used.add(rule.pattern)
-                name = rule.sub(replacement, name)
-        return used
+    def apply(
+        self, tensors: Mapping[str, Tensor], file: str
+    ) -> tuple[dict[str, Tensor], set[str]]:
+        """Return the tensors under their new names, and the patterns that match one.
 
-    def apply(self, tensors: Mapping[str, Tensor], file: str) -> dict[str, Tensor]:
-        """Return the tensors under their new names, without the ignored ones.
-
-        ``ignore`` refers to the names in the file. Raises CheckpointError if two
-        tensors would get the same name.
+        Those that ``ignore`` matches by their names in the file are left out. Raises
+        CheckpointError if two tensors would get the same name.
         """
         made: dict[str, Tensor] = {}
+        used: set[str] = set()
         for name, tensor in tensors.items():
-            if any(rule.search(name) for rule in self.ignore):
-                continue
+            ignored = {rule.pattern for rule in self.ignore if rule.search(name)}
+            used |= ignored
             new = name
             for rule, replacement in self.rename:
+                used |= {rule.pattern} if rule.search(new) else set()
                 new = rule.sub(replacement, new)
+            if ignored:
+                continue
             if new in made:
                 raise CheckpointError(
                     "{rename} gives two tensors of {file} the name {name}. Make its "
@@ -215,7 +208,7 @@ class NameRules:
                     name=short(new),
                 )
             made[new] = tensor
-        return made
+        return made, used
 
 
 def name_rules(

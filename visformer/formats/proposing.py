@@ -42,25 +42,10 @@ _MEANINGS = {  # the function of a part -> words for it in names
     "key": {"k", "wk", "key", "keys", "kproj"},
     "value": {"v", "wv", "value", "values", "vproj"},
     "output": {
-        "o",
-        "wo",
-        "out",
-        "output",
-        "concat",
-        "fc",
-        "proj",
-        "dense",
-        "generator",
+        *("o", "wo", "out", "output", "concat", "fc", "proj", "dense", "generator"),
     },
     "cross": {
-        "cross",
-        "src",
-        "enc",
-        "encdec",
-        "context",
-        "memory",
-        "multihead",
-        "inter",
+        *("cross", "src", "enc", "encdec", "context", "memory", "multihead", "inter"),
     },
     "self": {"self", "slf", "masked"},
     "source": {"src", "source", "enc", "encoder", "input"},
@@ -99,11 +84,10 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """Matches of a layout's units with a file's, and the tensors left over."""
+    """Matches of a layout's units with a file's."""
 
     places: Mapping[str, str]  # a layout's unit -> the file's, by their weights
     choices: Mapping[str, tuple[str, ...]]  # a layout's unit -> all units of its shape
-    surplus: tuple[str, ...]  # names of tensors without a match
 
 
 def proposal(names: Names, prefix: str, tensors: Mapping[str, Tensor]) -> Proposal:
@@ -119,7 +103,7 @@ def proposal(names: Names, prefix: str, tensors: Mapping[str, Tensor]) -> Propos
         len({*map(general, unknown)}) > MOST_UNITS
         or max(map(len, unknown), default=0) > LONGEST
     ):
-        return Proposal({}, {}, tuple(unknown))
+        return Proposal({}, {})
     square_feeds = not any(
         t.dim() == 2 and t.shape[0] not in (t.shape[1], 3 * t.shape[1])
         for n, t in tensors.items()
@@ -141,8 +125,7 @@ def proposal(names: Names, prefix: str, tensors: Mapping[str, Tensor]) -> Propos
         places |= _matched(mine, free)
         every = tuple(unit.weight for unit in fitting)
         choices |= {unit.weight: every for unit in mine}
-    moved = moves(places, unknown)
-    return Proposal(places, choices, tuple(n for n in unknown if n not in moved))
+    return Proposal(places, choices)
 
 
 def _ours(names: Names, name: str) -> str | None:
@@ -183,18 +166,10 @@ def _units_of_layout(names: Names, prefix: str, *, square_feeds: bool) -> list[U
 
 
 def _kind_of_ours(ours: str) -> str:
-    kinds = {
-        "norm": "norm",
-        "positions": "positions",
-        "w1": "up",
-        "gate": "up",
-        "w2": "down",
-        "embedding": "table",
-    }
-    for ending, kind in kinds.items():
-        if ours.endswith(ending):
-            return kind
-    return "square" if "attention" in ours else "table"
+    kinds = {"norm": "norm", "positions": "positions"}
+    kinds |= {"w1": "up", "gate": "up", "w2": "down", "embedding": "table"}
+    usual = "square" if "attention" in ours else "table"
+    return next((kind for end, kind in kinds.items() if ours.endswith(end)), usual)
 
 
 def _width(tensors: Iterable[Tensor]) -> int:
@@ -365,9 +340,10 @@ class Remedy:
     """Keywords that would make a file fit."""
 
     proposed: Proposal
+    surplus: tuple[str, ...]  # names of tensors without a match
     rename: Mapping[str, str]  # keywords of ``load``
     typed: Mapping[str, str]  # the same, simplified
-    ignore: tuple[str, ...]
+    ignore: tuple[str, ...]  # a pattern for each surplus tensor
     made: TutorialFiles  # the file after renaming
     fits: bool
 
@@ -454,12 +430,15 @@ def _tried(files: TutorialFiles, found: Proposal, places: Mapping[str, str]) -> 
         made = _read(files, {n: t for n, t in named.items() if n not in surplus})
         _check(made)
         fits = True
-    rename = shortest_rules(moved, files.stored) or _used(places, files.stored)
+    rename = shortest_rules(moved, files.stored) or {
+        pattern: replacement
+        for pattern, replacement in place_rules(places).items()
+        if any(re.search(pattern, name) for name in files.stored)
+    }
     every = {name: moved.get(name, name) for name in files.stored}
     return Remedy(
-        proposed=Proposal(
-            places, {ours: found.choices[ours] for ours in places}, tuple(surplus)
-        ),
+        proposed=Proposal(places, found.choices),
+        surplus=tuple(surplus),
         rename=rename,
         typed=as_typed(rename, every),
         ignore=tuple(f"^{re.escape(name)}$" for name in surplus),
@@ -483,15 +462,6 @@ def guessed_layout(files: Files, layouts: Iterable[LayoutSpec]) -> str:
                     for ours, theirs in remedy.proposed.places.items()
                 ) / max(len(remedy.proposed.places), 1)
     return max(likeness, key=lambda name: likeness[name], default="")
-
-
-def _used(places: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
-    every = list(names)
-    return {
-        pattern: replacement
-        for pattern, replacement in place_rules(places).items()
-        if any(re.search(pattern, name) for name in every)
-    }
 
 
 def _read(files: TutorialFiles, tensors: Tensors) -> TutorialFiles:

@@ -21,11 +21,8 @@ from visformer.core.parts import (
     UnbiasedNorm,
     make_norm,
 )
-from visformer.core.passes import run
-from visformer.errors import VisformerError
 from visformer.values.config import ModelConfig
-from visformer.watching.compared_runs import ComparedRun, Comparison
-from visformer.watching.comparing import IdSides
+from visformer.watching.compared_runs import Comparison
 
 # changes of a run; a module makes at most one of each line
 CHANGES = {
@@ -122,11 +119,6 @@ def _mended(
     return tuple(whole if whole or found.kind is None else inside)
 
 
-def words_of(chosen: Sequence[Switch]) -> str:
-    """Join the names of switches that are used together."""
-    return " + ".join(one.words for one in chosen)
-
-
 def switches_of(config: ModelConfig | None, heads: tuple[int, int]) -> Iterator[Switch]:
     """Yield the switches of a model whose attention has ``heads[1]`` heads.
 
@@ -204,19 +196,3 @@ def _renew_norms(stack: Stack, config: ModelConfig, length: int) -> None:
                 for kept, weight in old.named_parameters():
                     setattr(made, kept, weight)
                 setattr(parent, name, made)
-
-
-def attempts(
-    spare: Checkpoint, ids: IdSides, compare_with: Callable[[ComparedRun], Comparison]
-) -> Attempt:
-    """Return a function that runs a checkpoint with switches and compares the run."""
-
-    def attempt(chosen: Sequence[Switch]) -> Comparison | None:
-        try:
-            variant, changes = switched(spare, chosen)
-            made = run(variant, *ids, intervention=changes)  # type: ignore[arg-type]
-            return compare_with(made)
-        except VisformerError:  # a switch may not apply to this model
-            return None
-
-    return attempt

@@ -10,10 +10,11 @@ from typing import Any
 
 from torch import Tensor
 
+from visformer.errors import CheckpointError
 from visformer.files import read_json
 from visformer.formats.given_options import (
     GivenOptions,
-    need_heads,
+    possible_heads,
     with_config,
     with_saved,
 )
@@ -28,9 +29,9 @@ from visformer.formats.layout_spec import (
 from visformer.formats.names import Spelling
 from visformer.formats.weight_file import Weights
 from visformer.values.config import ModelConfig
+from visformer.values.questions import keyword
 
 _TABLES = ("positions", "source_positions", "target_positions")
-_HALVES = ("encoder", "decoder")
 _RULES = (  # properties of a program that no tensor shows
     *("norm", "norm_eps", "norm_first", "activation", "embedding_scale"),
     *("positions", "position_form", "position_axis"),
@@ -60,32 +61,18 @@ class TutorialFiles:
         return self.paths[0].parent if self.paths else None
 
     @property
-    def file_names(self) -> set[str]:
-        """The names of the files."""
-        return {path.name for path in self.paths}
-
-    @property
     def parameters(self) -> dict[str, Tensor]:
         """The trained tensors: all but a stored position table."""
         return {key: t for key, t in self.tensors.items() if key != "positions"}
 
     @property
-    def lacking_half(self) -> str:
-        """The half of the model that is missing: "encoder", "decoder" or ""."""
-        if any(key[0] == "?" and _NUMBER.search(key) for key in self.tensors):
-            return ""  # layers under unknown names may be the other half
-        lacking = [
-            half
-            for half in _HALVES
-            if not any(key.startswith(f"{half}.layers.") for key in self.tensors)
-        ]
-        return lacking[0] if len(lacking) == 1 else ""
-
-    @property
     def half(self) -> str:
         """The only half in the file: "encoder", "decoder", or "" for both."""
-        lacking = self.lacking_half
-        return next((h for h in _HALVES if h != lacking), "") if lacking else ""
+        if any(key[0] == "?" and _NUMBER.search(key) for key in self.tensors):
+            return ""  # layers under unknown names may be the other half
+        layers = filter(None, map(_LAYER.match, self.tensors))
+        halves = {match[1] for match in layers}
+        return halves.pop() if len(halves) == 1 else ""
 
     @property
     def left_open(self) -> tuple[str, ...]:
@@ -141,6 +128,10 @@ def read_tensors(
     )
     named = spec.rename(spec.names, FileTensors(name, tensors, prefix, options.names))
     flat = {key: _flat(key, tensor) for key, tensor in named.tensors.items()}
+    # scripts save all their arguments: what the tensors determine is ignored
+    known = {*sizes_of(flat), *(("max_positions",) if "positions" in flat else ())}
+    for part in weights:
+        options = with_saved(options, part.options, known)
     return TutorialFiles(
         spec=spec,
         name=name,
@@ -149,7 +140,7 @@ def read_tensors(
         tensors=flat,
         spelling=Spelling(spec.names, prefix, named.theirs),
         assumed=named.assumed,
-        options=_with_saved_options(options, flat, weights),
+        options=options,
     )
 
 
@@ -165,23 +156,6 @@ def config_beside(path: Path) -> dict[str, Any]:
     return {} if {"format", "model_type"} & config.keys() else config
 
 
-def _with_saved_options(
-    options: GivenOptions, tensors: Tensors, weights: Sequence[Weights]
-) -> GivenOptions:
-    """Add the options saved beside the weights; given ones win.
-
-    Saved options are all arguments of a script; those that the tensors determine are
-    ignored.
-    """
-    known = {
-        *sizes_of(tensors),
-        *(("max_positions",) if "positions" in tensors else ()),
-    }
-    for part in weights:
-        options = with_saved(options, part.options, known)
-    return options
-
-
 def _flat(key: str, tensor: Tensor) -> Tensor:
     """Reshape [1, P, D] and [P, 1, D] to [P, D]."""
     if key in _TABLES and tensor.dim() == 3 and 1 in tensor.shape[:2]:
@@ -195,7 +169,16 @@ def config_of(read: TutorialFiles) -> ModelConfig:
     Raises CheckpointError if the number of heads is unknown.
     """
     fields = _fields_of(read)
-    need_heads(fields, read.name)
+    if "heads" not in fields:
+        width = fields["d_model"]
+        raise CheckpointError(
+            "{name} does not say how many heads it has. Give {given}, a divisor of "
+            "d_model = {width}, such as {heads}.",
+            name=read.name,
+            given=keyword("heads"),
+            width=width,
+            heads=", ".join(map(str, possible_heads(width)[:12])),
+        )
     return ModelConfig(**fields)
 
 
@@ -222,15 +205,22 @@ def sizes_of(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     Missing or misshapen tensors are left for ``build_model`` to report: a size is the
     one that most tensors share, and 1 if there is none.
     """
-    source = _rows(tensors, "source_embedding.weight")
-    target = _rows(tensors, "target_embedding.weight") or _rows(
-        tensors, "output.weight"
-    )
+    tables = "source_embedding", "target_embedding", "output"
+    source, target, output = (_rows(tensors, f"{name}.weight") for name in tables)
+    target = target or output
+    endings = "norm.weight", "norm.bias", "embedding.weight"
+    norms_and_tables = [t for key, t in tensors.items() if key.endswith(endings)]
+    inner_sizes = [
+        tensor.shape[axis]
+        for axis, name in enumerate(("w1", "w2"))
+        for key, tensor in tensors.items()
+        if tensor.dim() == 2 and key.endswith(f"feed_forward.{name}.weight")
+    ]
     fields = {
         "source_vocabulary": source or target or 1,
         "target_vocabulary": target or source or 1,
-        "d_model": _usual(t.shape[-1] for k, t in _norms_and_tables(tensors)),
-        "feed_forward": _usual(_inner_sizes(tensors)),
+        "d_model": _usual(t.shape[-1] for t in norms_and_tables if t.dim()),
+        "feed_forward": _usual(inner_sizes),
         "encoder_layers": _layers(tensors, "encoder"),
         "decoder_layers": _layers(tensors, "decoder"),
         "encoder_bias": _biases(tensors, "encoder"),
@@ -249,23 +239,6 @@ def sizes_of(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     if fields["gated"]:
         fields["gate_bias"] = _any(tensors, "feed_forward.gate.bias")
     return fields | _position_fields(tensors)
-
-
-def _norms_and_tables(tensors: Mapping[str, Tensor]) -> list[tuple[str, Tensor]]:
-    return [
-        (key, tensor)
-        for key, tensor in tensors.items()
-        if tensor.dim()
-        and key.endswith(("norm.weight", "norm.bias", "embedding.weight"))
-    ]
-
-
-def _inner_sizes(tensors: Mapping[str, Tensor]) -> Iterable[int]:
-    for key, tensor in tensors.items():
-        if tensor.dim() == 2 and key.endswith("feed_forward.w1.weight"):
-            yield tensor.shape[0]
-        if tensor.dim() == 2 and key.endswith("feed_forward.w2.weight"):
-            yield tensor.shape[1]
 
 
 def _usual(sizes: Iterable[int]) -> int:

@@ -83,8 +83,15 @@ def read_tutorial(
     Missing fields, ids and tokenizers are assumed.
     """
     read = read_files(spec, files, options)
-    if read.lacking_half:
-        raise CheckpointError(_ONLY_HALF[read.half], file=read.name)
+    if read.half:
+        other = "decoder" if read.half == "encoder" else "encoder"
+        raise CheckpointError(
+            "{file} holds only the {half}; the {other} is missing. Give both files, as "
+            "(encoder file, decoder file).",
+            file=read.name,
+            half=_(read.half),
+            other=_(other),
+        )
     width = read.options.fields.get("d_model", sizes_of(read.tensors)["d_model"])
     spec.check(read.tensors, width, read.name, read.spelling)
     checked(read)
@@ -98,6 +105,7 @@ def read_tutorial(
         table=_table(read, config),
     )
     tokenizer, guessed = _tokenizer(read, config)
+    accepted = sorted(read.options.guessed & read.options.fields.keys())
     pads = (tokenizer.source_pad, tokenizer.pad)
     return Checkpoint(
         name=read.name,
@@ -108,7 +116,7 @@ def read_tutorial(
         digest=_digest(read.weights),
         assumed=(
             *_sets(read),
-            *(_accepted(field, getattr(config, field)) for field in guessed_of(read)),
+            *(_accepted(field, getattr(config, field)) for field in accepted),
             *(_assumed(field, getattr(config, field)) for field in read.unsaid),
             *read.assumed,
             *guessed,
@@ -118,23 +126,6 @@ def read_tutorial(
             *findings_of(config, read.tensors, pads, read.spelling),
         ),
     )
-
-
-_ONLY_HALF = {  # by the half in the file
-    "encoder": N_(
-        "{file} holds only an encoder; the decoder is missing. Give both files, as "
-        "(encoder file, decoder file)."
-    ),
-    "decoder": N_(
-        "{file} holds only a decoder; the encoder is missing. Give both files, as "
-        "(encoder file, decoder file)."
-    ),
-}
-
-
-def guessed_of(read: TutorialFiles) -> list[str]:
-    """Return the fields whose usual values are used without further evidence."""
-    return sorted(read.options.guessed & read.options.fields.keys())
 
 
 def _accepted(name: str, value: object) -> str:

@@ -109,8 +109,9 @@ class WeightReader:
         weights = (
             read_weights(path, self._rules.weights) if weights is None else weights
         )
-        self._used |= self._rules.matching(weights.tensors)
-        return weights._replace(tensors=self._rules.apply(weights.tensors, name))
+        tensors, used = self._rules.apply(weights.tensors, name)
+        self._used |= used
+        return weights._replace(tensors=tensors)
 
     def holds(self, path: Path) -> bool:
         """Whether a path stands for weights in memory."""

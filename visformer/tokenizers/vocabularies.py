@@ -247,9 +247,9 @@ def fitting(side: TokenizerSide, rows: int, name: str) -> TokenizerSide:
         raise CheckpointError(
             ngettext(
                 "{file} has {n:,} token but the model's embedding has {rows:,} rows: "
-                "they belong to different models.",
+                "they belong to different models. Use the right one.",
                 "{file} has {n:,} tokens but the model's embedding has {rows:,} rows: "
-                "they belong to different models.",
+                "they belong to different models. Use the right one.",
                 side.size,
                 file=name,
                 rows=rows,

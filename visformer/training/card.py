@@ -16,9 +16,14 @@ from visformer.core.checkpoint import Checkpoint
 from visformer.core.model import Transformer
 from visformer.core.translation import translate
 from visformer.errors import InputError
-from visformer.files import Pair, write_whole
+from visformer.files import Pair
 from visformer.formats.layouts import TUTORIALS
-from visformer.formats.layouts.native import CARD, TokenizerFiles, write_native
+from visformer.formats.layouts.native import (
+    CARD,
+    TokenizerFiles,
+    write_files,
+    write_native,
+)
 from visformer.formats.loading import load
 from visformer.formats.tutorials import write_tutorial
 from visformer.language import _, ngettext
@@ -61,12 +66,7 @@ def publish(
         scores = replace(scores, bleu=None, chrf=None)
     parameters = sum(p.numel() for p in model.parameters())
     text = card_text(card, model.config, parameters, scores, beam)
-    try:
-        write_whole(folder / CARD, text.encode())
-    except OSError as error:
-        raise InputError(
-            "{path} cannot be written: {reason}.", path=folder, reason=error.strerror
-        ) from error
+    write_files(folder, {CARD: text.encode()})
     return scores
 
 

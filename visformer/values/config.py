@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args, get_origin, get_type_hints
 
-from visformer.arguments import MOST, written
+from visformer.arguments import MOST, wrong_words
 from visformer.errors import CheckpointError
 from visformer.language import _
 
@@ -82,12 +82,12 @@ class ModelConfig:
         for name, limit in LIMITS.items():
             value = getattr(self, name)
             if type(value) is not int or not 1 <= value <= limit:
-                raise CheckpointError(_not_whole(name, value, 1, limit))
+                raise self._wrong(name, _whole(1, limit))
         for name in ("encoder_norm_length", "decoder_norm_length"):
             value = getattr(self, name)
             limit = LIMITS["max_positions"]
             if type(value) is not int or not 0 <= value <= limit:
-                raise CheckpointError(_not_whole(name, value, 0, limit))
+                raise self._wrong(name, _whole(0, limit))
             if value and self.norm != "layer":
                 raise CheckpointError(
                     "{name} applies to norms of kind “layer” only.", name=name
@@ -115,27 +115,18 @@ class ModelConfig:
         for name, kind in FIELD_TYPES.items():
             value = getattr(self, name)
             if get_origin(kind) is Literal and value not in get_args(kind):
-                raise CheckpointError(
-                    "{name} is {value}, but must be one of {choices}.",
-                    name=name,
-                    value=written(value),
-                    choices=", ".join(get_args(kind)),
-                )
+                choices = ", ".join(get_args(kind))
+                raise self._wrong(name, _("one of {choices}", choices=choices))
             if kind is bool and type(value) is not bool:
-                raise CheckpointError(
-                    "{name} is {value}, but must be true or false.",
-                    name=name,
-                    value=written(value),
-                )
+                raise self._wrong(name, _("true or false"))
             if kind is float:
                 fits = type(value) in (int, float) and not math.isnan(value)
                 if not fits or MOST < abs(value) < math.inf:
-                    raise CheckpointError(
-                        "{name} is {value}, but must be a number that float32 holds.",
-                        name=name,
-                        value=written(value),
-                    )
+                    raise self._wrong(name, _("a number that float32 holds"))
                 object.__setattr__(self, name, float(value))  # torch takes no large int
+
+    def _wrong(self, name: str, allowed: str) -> CheckpointError:
+        return CheckpointError(wrong_words(name, getattr(self, name), allowed))
 
     @property
     def head_size(self) -> int:
@@ -146,11 +137,5 @@ class ModelConfig:
 FIELD_TYPES = get_type_hints(ModelConfig)
 
 
-def _not_whole(name: str, value: object, low: int, high: int) -> str:
-    return _(
-        "{name} is {value}, but must be a whole number from {low} to {high:,}.",
-        name=name,
-        value=written(value),
-        low=low,
-        high=high,
-    )
+def _whole(low: int, high: int) -> str:
+    return _("a whole number from {low} to {high:,}", low=low, high=high)

@@ -163,14 +163,13 @@ CONFIG_FAULTS: list[tuple[tuple[str, ...], object, str]] = [
     (
         ("special", "eos"),
         30,
-        ": “special.eos” is 30, which is outside the vocabulary. It must be from 0 to "
-        "29.",
+        ": “special.eos” is 30, but must be an id of the vocabulary, from 0 to 29.",
     ),
     (
         ("special", "pad"),
         -(10**30),
-        ": “special.pad” is -100000000000000000…, which is outside the vocabulary. It "
-        "must be from 0 to 29.",
+        f": “special.pad” is -{10**30}, but must be an id of the vocabulary, from 0 to "
+        "29.",
     ),
     (
         ("special", "unk"),
@@ -286,7 +285,7 @@ def test_vocabulary_of_another_model(folder: Path) -> None:
     (folder / "vocab.json").write_text('{"<pad>": 0, "<unk>": 1, "a": 4}')
     assert refused_folder(folder) == (
         "vocab.json has 5 tokens but the model's embedding has 30 rows: they belong to "
-        "different models. Copy the right one."
+        "different models. Use the right one."
     )
 
 

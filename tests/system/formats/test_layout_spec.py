@@ -86,7 +86,7 @@ def test_a_layout_is_one_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert (defaults["heads"], defaults["max_positions"]) == (4, 9)
     with pytest.raises(CheckpointError, match="does not fit the layout"):
         load(path, heads=4, device="cpu")
-    with pytest.raises(InputError, match="no layout “toy”"):
+    with pytest.raises(InputError, match="layout is 'toy', but must"):
         load(path, layout="toy", device="cpu")
     with pytest.raises(CheckpointError, match="no preset “toy”"):
         visformer.build("toy")

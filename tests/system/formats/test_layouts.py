@@ -157,7 +157,7 @@ def test_a_config_beside_tells_the_heads_and_keywords_win(tmp_path: Path) -> Non
 def test_unknown_keywords_and_layouts_are_refused(tmp_path: Path) -> None:
     path = saved(tmp_path / "m.pt", state(models.scratch))
     assert refusal(path, hats=2).startswith("Unknown option: hats.")
-    assert refusal(path, layout="lab").startswith("There is no layout “lab”.")
+    assert refusal(path, layout="lab").startswith("layout is 'lab', but must be one")
     assert refusal(path, pad=-1) == "pad is -1, but must be the id of a token."
     assert refusal(path, eos=99).startswith("eos is 99, which is outside the")
     for name, rows in (("pad", models.SOURCE), ("eos", models.TARGET)):
@@ -203,8 +203,8 @@ def test_d2l_in_two_files_in_either_order(tmp_path: Path) -> None:
         check_weights(checkpoint, tensors)
         assert len(checkpoint.digest) == 64
     assert refusal(halves[0]) == (
-        "encoder.pt holds only an encoder; the decoder is missing. Give both files, as "
-        "(encoder file, decoder file)."
+        "encoder.pt holds only the encoder; the decoder is missing. Give both files, "
+        "as (encoder file, decoder file)."
     )
     assert "Both files hold encoder." in refusal((halves[0], halves[0]))
 

@@ -328,7 +328,7 @@ def test_arguments_of_run_that_do_not_fit() -> None:
         run(d2l, [[4]], [[2]], source_lengths=[1, 2])
     with pytest.raises(InputError, match="must be bool"):
         run(d2l, [[4]], [[2]], masks={"cross": np.ones((1, 2, 2), bool)})
-    with pytest.raises(InputError, match="There is no mask"):
+    with pytest.raises(InputError, match="masks is 'self', but must be one of"):
         run(d2l, [[4]], [[2]], masks={"self": np.ones((1, 1, 1), bool)})  # type: ignore[dict-item]
     tight = small("labml", max_positions=2)
     with pytest.raises(InputError, match="along the batch"):

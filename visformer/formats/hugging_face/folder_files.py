@@ -3,13 +3,13 @@
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch import Tensor
 
 from visformer.errors import CheckpointError
 from visformer.files import is_file, read_json, short
-from visformer.formats.weight_file import INDEX, WeightReader
+from visformer.formats.weight_file import INDEX, WeightReader, Weights
 from visformer.tokenizers.tokenizer import read_tokenizer
 
 CONFIG = "config.json"
@@ -25,23 +25,14 @@ _COUNTED = re.compile(  # settings that are numbers of modules
 _BESIDE = (".json", ".model", ".txt", ".spm", ".bpe", ".vocab", ".jinja", ".tiktoken")
 
 
-class FolderWeights(NamedTuple):
-    """The tensors of a folder."""
-
-    tensors: dict[str, Tensor]
-    digest: str  # SHA-256 of the file; of all files' digests if there are several
-    file: str  # its name, for error messages
-
-
-def read_tensors(folder: Path, reader: WeightReader) -> FolderWeights:
-    """Read the weights from one or several files; CheckpointError if there are none.
+def read_tensors(folder: Path, reader: WeightReader) -> tuple[Weights, str]:
+    """Return the weights of a folder and their file's name; CheckpointError for none.
 
     Pickles are read by our own reader, which runs no code.
     """
     for name in (n + more for n in WEIGHT_FILES for more in ("", INDEX)):
         if is_file(folder / name):
-            weights = reader(folder / name)
-            return FolderWeights(dict(weights.tensors), weights.digest, name)
+            return reader(folder / name), name
     raise CheckpointError(
         "{folder} holds no weights. It needs {first} or {second}.",
         folder=short(folder.resolve().name),

@@ -208,18 +208,8 @@ class FolderModel(SteppedModel):
     ) -> tuple[Watched, Tensor]:
         """Watch one pass of the module over a source and all of a target."""
         inputs = self._inputs(source.ids, target)
-        watcher = watch(
-            self.model,
-            tokenizer=self.tokenizer.target.token,
-            source_tokens=source.tokens or None,
-            sources=None if self.alone else "input_ids",
-            targets={"seq2seq": "decoder_input_ids", "prompt": "input_ids"}.get(
-                self.task
-            ),
-        )
-        watcher.changes = self.changes(change)
-        with torch.no_grad(), self._few_threads(inputs), watcher as watched:
-            watched.output = self.model(**inputs)
+        with self._few_threads(inputs):
+            watched = watched_inputs(self, inputs, change, source.tokens or None)
         logits = getattr(watched.output, "logits", None)  # none without a head
         made = torch.zeros(0, 0) if logits is None else logits[0].detach().float().cpu()
         return watched, made
@@ -499,6 +489,16 @@ def _watched_rows(
     for side, ids, real in zip(("", "decoder_"), sides, lengths, strict=False):
         inputs[f"{side}input_ids"] = ids.to(model.device)
         inputs[f"{side}attention_mask"] = _real(real, ids.to(model.device))
+    return watched_inputs(model, inputs, change, source_tokens)
+
+
+def watched_inputs(
+    model: FolderModel,
+    inputs: Mapping[str, Any],
+    change: Intervention,
+    source_tokens: Sequence[str] | Sequence[Sequence[str]] | None,
+) -> Watched:
+    """Watch one pass over the module's own inputs."""
     watcher = watch(
         model.model,
         tokenizer=model.tokenizer.target.token,

@@ -7,6 +7,7 @@ from typing import Any, get_args
 import torch
 from torch import Tensor, nn
 
+from visformer.arguments import wrong_words
 from visformer.core.assembly import build_model
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.model import Transformer
@@ -24,11 +25,11 @@ from visformer.formats.hugging_face.folder_files import CONFIG, read_tensors
 from visformer.formats.layout_spec import Files, LayoutSpec
 from visformer.formats.names import Names, Spelling, in_our_names, layer_names, our_name
 from visformer.formats.tutorial_files import sizes_of
-from visformer.language import _, ngettext
+from visformer.language import _
 from visformer.tokenizers.sides import NumberSide
 from visformer.tokenizers.sides import read_marian as read_side
 from visformer.tokenizers.tokenizer import Tokenizer, TokenizerSide
-from visformer.tokenizers.vocabularies import open_side
+from visformer.tokenizers.vocabularies import fitting, open_side
 from visformer.values.config import Activation, ModelConfig
 from visformer.values.questions import keyword
 
@@ -108,7 +109,7 @@ def read_marian(
     folder = _folder(files, options)
     config = read_json(folder / CONFIG)
     _check_age(config)
-    weights = read_tensors(folder, files[0].reader)
+    weights, file = read_tensors(folder, files[0].reader)
     tensors, table = _tensors(weights.tensors)
     sizes, assumed = _model_config(spec, config, tensors, options)
     named = in_our_names(spec.names, "", tensors)
@@ -121,7 +122,7 @@ def read_marian(
         sizes,
         flat,
         device=device,
-        name=short(weights.file),
+        name=short(file),
         spelling=spelling,
         table=table if table is None else table[: sizes.max_positions],
     )
@@ -272,14 +273,10 @@ def _tokenizer(
     ids |= {k: v for k in ids if (v := getattr(options, k)) is not None}
     for name, id in ids.items():
         if type(id) is not int or not 0 <= id < min(rows):
-            raise CheckpointError(
-                "{file}: {name} is {id}, which is outside the vocabulary. It must be "
-                "from 0 to {high:,}.",
-                file=CONFIG,
-                name=name,
-                id=short(repr(id), 20),
-                high=min(rows) - 1,
+            allowed = _(
+                "an id of the vocabulary, from 0 to {high:,}", high=min(rows) - 1
             )
+            raise CheckpointError(wrong_words(f"{CONFIG}: {name}", id, allowed))
     return Tokenizer(source, target, **ids)
 
 
@@ -302,24 +299,12 @@ def _sides(
             files=listed(missing),
         )
     own = folder / "target_vocab.json"
-    sides = (
-        read_side(files[0], files[2]),
-        read_side(files[1], own if own.is_file() else files[2]),
+    source = read_side(files[0], files[2])
+    target = read_side(files[1], own if own.is_file() else files[2])
+    return (
+        fitting(source, rows[0], files[0].name),
+        fitting(target, rows[1], files[1].name),
     )
-    for side, count, file in zip(sides, rows, files, strict=False):
-        if side.size != count:
-            raise CheckpointError(
-                ngettext(
-                    "The vocabulary of {file} has {n:,} token but the model's "
-                    "embedding has {rows:,} rows: they belong to different models.",
-                    "The vocabulary of {file} has {n:,} tokens but the model's "
-                    "embedding has {rows:,} rows: they belong to different models.",
-                    side.size,
-                    file=file.name,
-                    rows=count,
-                )
-            )
-    return sides
 
 
 MARIAN = LayoutSpec(name="marian", preset=PRESET, names=NAMES, read=read_marian)

@@ -16,6 +16,7 @@ import torch
 from safetensors.torch import save
 from torch import Tensor, nn
 
+from visformer.arguments import wrong_words
 from visformer.core.assembly import build_model
 from visformer.core.checkpoint import Checkpoint
 from visformer.core.model import Transformer
@@ -44,6 +45,7 @@ from visformer.tokenizers.tokenizer import (
     read_sentencepiece,
     read_vocabulary,
 )
+from visformer.tokenizers.vocabularies import fitting
 from visformer.values.config import FIELD_TYPES, FORMER_NAMES, ModelConfig
 
 WEIGHTS, CARD = "model.safetensors", "README.md"
@@ -59,19 +61,12 @@ VERSION = 1
 SPECIAL = ("pad", "unk", "bos", "eos")
 TEXTS = ("name", "source_language", "target_language")
 
-_MISSING = {  # by the type of the value
-    str: N_("{file}: “{key}” is missing. Add it as text."),
-    int: N_("{file}: “{key}” is missing. Add it as a whole number."),
-    float: N_("{file}: “{key}” is missing. Add it as a number."),
-    bool: N_("{file}: “{key}” is missing. Add it as true or false."),
-    dict: N_("{file}: “{key}” is missing. Add it as an object."),
-}
-_MISTYPED = {
-    str: N_("{file}: “{key}” is {value}, but must be text."),
-    int: N_("{file}: “{key}” is {value}, but must be a whole number."),
-    float: N_("{file}: “{key}” is {value}, but must be a number."),
-    bool: N_("{file}: “{key}” is {value}, but must be true or false."),
-    dict: N_("{file}: “{key}” is {value}, but must be an object."),
+_KINDS = {  # type of a value -> what it is called
+    str: N_("text"),
+    int: N_("a whole number"),
+    float: N_("a number"),
+    bool: N_("true or false"),
+    dict: N_("an object"),
 }
 
 
@@ -157,28 +152,12 @@ def _check_side(
     side: TokenizerSide, rows: int, special: dict[str, int], name: str
 ) -> None:
     name = short(name)
-    if side.size != rows:
-        raise CheckpointError(
-            ngettext(
-                "{file} has {n:,} token but the model's embedding has {rows:,} rows: "
-                "they belong to different models. Copy the right one.",
-                "{file} has {n:,} tokens but the model's embedding has {rows:,} rows: "
-                "they belong to different models. Copy the right one.",
-                side.size,
-                file=name,
-                rows=rows,
-            )
-        )
+    fitting(side, rows, name)
     for key, id in special.items():
         if not 0 <= id < rows:
-            raise CheckpointError(
-                "{file}: “special.{key}” is {id}, which is outside the vocabulary. It "
-                "must be from 0 to {high:,}.",
-                file=CONFIG,
-                key=key,
-                id=short(str(id), 20),
-                high=rows - 1,
-            )
+            allowed = _("an id of the vocabulary, from 0 to {high:,}", high=rows - 1)
+            argument = f"{CONFIG}: “special.{key}”"
+            raise CheckpointError(wrong_words(argument, id, allowed))
     if side.unknown != special["unk"]:
         raise CheckpointError(
             "{config}: “special.unk” is {id}, but the unknown token of {file} is "
@@ -399,13 +378,19 @@ def _check_keys(
                 key=where + short(key),
             )
     for key, kind in known.items():
-        if key not in config:
-            if key in needed:
-                raise CheckpointError(_MISSING[kind], file=CONFIG, key=where + key)
-        elif type(config[key]) is not kind:
-            value = _shown(config[key])
+        if key not in config and key in needed:
             raise CheckpointError(
-                _MISTYPED[kind], file=CONFIG, key=where + key, value=value
+                "{file}: “{key}” is missing. Add it as {allowed}.",
+                file=CONFIG,
+                key=where + key,
+                allowed=_(_KINDS[kind]),
+            )
+        if key in config and type(config[key]) is not kind:
+            raise CheckpointError(
+                "{argument} is {given}, but must be {allowed}.",
+                argument=f"{CONFIG}: “{where}{key}”",
+                given=_shown(config[key]),
+                allowed=_(_KINDS[kind]),
             )
 
 

@@ -231,12 +231,8 @@ def _embeddings(tables: list[str]) -> dict[str, str]:
 
 
 _LEFT_OPEN = (
-    "norm_first",
-    "activation",
-    "embedding_scale",
-    "norm_eps",
-    "positions",
-    "max_positions",
+    *("norm_first", "activation", "embedding_scale", "norm_eps"),
+    *("positions", "max_positions"),
 )
 TORCH = LayoutSpec(
     name="torch",

@@ -52,11 +52,11 @@ def _read(
     library()
     config = read_config(folder)
     check_beside(folder)
-    weights = read_tensors(folder, files[0].reader)
+    weights, file = read_tensors(folder, files[0].reader)
     check_counts(config, weights.tensors)
     with explained(name):
         own = config_of(config)
-        loaded = load_module(own, weights.tensors, weights.file)
+        loaded = load_module(own, weights.tensors, file)
         inner = _loaded_tokenizer(folder, own)
         fallback = library().GenerationConfig.from_model_config(own).to_dict()
         loaded.module.generation_config = library().GenerationConfig()

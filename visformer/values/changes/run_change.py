@@ -44,8 +44,9 @@ class RunChange:
     """One change of a run: the base of all; tokens and layers count from 0."""
 
     name: ClassVar[str]  # in files
-    forms: ClassVar[tuple[str, ...]]  # of the text; fields stand in braces
-    examples: ClassVar[tuple[str, ...]]  # one of each form that differs
+    # of the text; fields stand in braces. A measurement's own change has none
+    forms: ClassVar[tuple[str, ...]] = ("",)
+    examples: ClassVar[tuple[str, ...]] = ()  # one of each form that differs
     point: ClassVar[ActingPoint]
     everywhere: ClassVar[tuple[str, ...]] = KINDS  # what it concerns without a field
 
