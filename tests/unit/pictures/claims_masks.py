@@ -11,7 +11,8 @@ from functools import cache
 
 import numpy as np
 
-from tests.unit.pictures.sweep import Claims, Reasons, Said, listed_as, reads_as
+from tests.unit.pictures.claims_numbers import mask, number, row
+from tests.unit.pictures.sweep import Claims, Said, listed_as, reads_as
 from visformer.values.arrays import Bools, Floats
 from visformer.values.facts import Kind
 from visformer.values.step import Step
@@ -129,17 +130,6 @@ def _shape(trace: Trace, kind: Kind) -> tuple[int, int]:
     return len(queries), len(keys)
 
 
-def mask(said: Said) -> Bools:
-    at = said.scene.selection
-    return said.read.mask(at.kind, at.layer)
-
-
-def row_of(said: Said) -> int:
-    """Return the query in focus, or the last one."""
-    at, cell = said.scene.selection, said.scene.selection.cell
-    return len(said.trace.tokens(at.kind)[0]) - 1 if cell is None else cell.query
-
-
 def cell_of(said: Said) -> tuple[bool, bool, bool]:
     """Return of the cell in focus: may it attend, is its key a pad, is it later.
 
@@ -186,13 +176,8 @@ def no_leak(said: Said) -> bool:
     return not reads_later(said.trace) and not reads_pad(said.trace)
 
 
-def rounded(text: str) -> float:
-    """Return the number that a text of ``probability`` says."""
-    return float(text.replace("−", "-").replace(",", ""))
-
-
 def is_share(said: Said, field: str, wanted: float) -> bool:
-    told = rounded(str(said.fields[field]))
+    told = number(said.fields[field])
     if abs(wanted) < 1.5e-4:  # it may be written with an exponent and two digits
         return math.isclose(told, wanted, rel_tol=6e-2, abs_tol=6e-5 * (told > 9e-5))
     return math.isclose(told, wanted, rel_tol=1e-2, abs_tol=6e-5)
@@ -233,9 +218,9 @@ def is_draw(said: Said) -> bool:
             changed
             or step.origin == "rule"
             or said.run.checkpoint.generation.restricts  # type: ignore[union-attr]
-            or is_share(said, "p", drawn_share(said, row))
+            or is_share(said, "p", drawn_share(said, at))
         )
-        for row, step in enumerate(said.trace.steps)
+        for at, step in enumerate(said.trace.steps)
     )
 
 
@@ -286,9 +271,9 @@ CLAIMS: Claims = {
         s.trace, s.scene.selection.layer
     ),
     "{open} of {keys} keys are open to “{query}”; the scores of the others become "
-    "{masked}.": lambda s: counted(s, mask(s)[row_of(s)], "open"),
+    "{masked}.": lambda s: counted(s, mask(s)[row(s)], "open"),
     "All {keys} keys are open to “{query}”: no score is masked in this row.": (
-        lambda s: bool(mask(s)[row_of(s)].all())
+        lambda s: bool(mask(s)[row(s)].all())
     ),
     # the diagram
     "Causal: no row reads a later token here, which it has to predict.": (
@@ -346,14 +331,12 @@ CLAIMS: Claims = {
         not reads_later(s.trace) or len(s.trace) == len(s.trace.whole)
     ),
     "No leak: no token reads a pad.": lambda s: not reads_pad(s.trace),
-    "{n:,} leak.": lambda s: leaking(s.trace),
     "{n:,} leaks, at most one for each layer and query.": lambda s: leaking(s.trace),
     # masks
     "No key is padding.": lambda s: not key_pads(s.trace, s.scene.selection.kind).any(),
-    **{
-        form: lambda s: counted(s, key_pads(s.trace, s.scene.selection.kind), "n")
-        for form in ("{n:,} key is padding.", "{n:,} keys are padding.")
-    },
+    "{n:,} keys are padding.": lambda s: counted(
+        s, key_pads(s.trace, s.scene.selection.kind), "n"
+    ),
     "{kind}: no key is padding, so nothing is hidden ({rows} × {columns} cells).": (
         lambda s: not key_pads(s.trace, s.scene.selection.kind).any()
     ),
@@ -364,7 +347,6 @@ CLAIMS: Claims = {
     "It is True exactly where both other masks are.": lambda s: (
         not changed_cells(s).any()
     ),
-    "Query {first} may attend to nothing.": is_empty,
     "{n:,} queries, {first} first, may attend to nothing.": is_empty,
     "the mask that was used also hides {key} from query {query}.": lambda s: (
         is_first_difference(s, allowed=False, pad=False)
@@ -386,9 +368,6 @@ CLAIMS: Claims = {
     ),
     "target {rows} × {length}: {pads:,} of {tokens:,} tokens are padding (hatched)": (
         lambda s: counted(s, pads(s.trace, "target"), "pads")
-    ),
-    "{row}: {text} ({n:,} pad in the source)": lambda s: counted(
-        s, pads(s.trace, "source"), "n"
     ),
     "{row}: {text} ({n:,} pads in the source)": lambda s: counted(
         s, pads(s.trace, "source"), "n"
@@ -447,4 +426,3 @@ CLAIMS |= {
     words: lambda s, cell=cell: cell_of(s) == cell  # type: ignore[misc]
     for words, cell in CELLS.items()
 }
-NO_CLAIMS: Reasons = {}

@@ -20,6 +20,7 @@ from tests.unit.pictures.claims_numbers import (
     is_near,
     layer_heads,
     mask,
+    mean_bits,
     place,
     row,
     sums_to_one,
@@ -220,12 +221,6 @@ def peak(weights: Floats) -> float:
     return float(np.nanmean(weights.max(-1))) if weights.size else math.nan
 
 
-def bits(weights: Floats) -> float:
-    weights = weights / weights.sum(-1, keepdims=True)
-    logs = np.log2(np.where(weights > 0, weights, 1))
-    return float(np.nanmean(-(weights * logs).sum(-1)))
-
-
 def is_ordered(order: Order, measure: Callable[[Floats], float]) -> Predicate:
     """Ask whether heads stand so that a measure of them never grows; NaN is last."""
 
@@ -387,7 +382,7 @@ CLAIMS: Claims = {
         (correlation if place(s)[0] == "cross" else neighbours)(head(s)),
     ),
     "lowest entropy first: bits of each query's weights, mean over queries": is_ordered(
-        "entropy", lambda weights: -bits(weights)
+        "entropy", lambda weights: -mean_bits(weights)
     ),
     "highest maximum first: each query's largest weight, mean over queries": is_ordered(
         "maximum", peak

@@ -2,7 +2,7 @@
 
 ``said(run)`` lets the doors of pictures/ speak about one run at several steps, layers,
 heads and cells. Claims are in ``claims_*.py``: for a template a predicate over the
-arrays of the Trace, or the reason why it claims nothing about the run.
+arrays of the Trace.
 """
 
 from __future__ import annotations
@@ -106,7 +106,6 @@ class Said:
 
 Predicate = Callable[[Said], bool]
 Claims = dict[str, Predicate]  # by template: whether it is true of what it speaks of
-Reasons = dict[str, str]  # by template: why it claims nothing about the run
 
 
 class _Heard(str):
