@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.existing import existing
 from tests.unit.pictures.claims_numbers import is_near, log_softmax, number, row_bits
 from tests.unit.pictures.sweep import Claims, Predicate, Said, reads_as
 from visformer.values.arrays import Floats
@@ -191,9 +192,7 @@ def are_other_sentences(said: Said) -> bool:
 
 def passes(said: Said) -> tuple[Trace, Trace]:
     """Return the passes without the change and with it, over the same tokens."""
-    made = said.run.both_ways
-    assert made is not None
-    return made
+    return existing(said.run.both_ways)
 
 
 def ways(said: Said) -> Iterator[Floats]:
@@ -270,8 +269,7 @@ def config_is(**wanted: str) -> Predicate:
     """Ask whether fields are those of the open checkpoint's own weights."""
 
     def test(said: Said) -> bool:
-        checkpoint = said.run.checkpoint
-        assert checkpoint is not None
+        checkpoint = existing(said.run.checkpoint)
         return all(
             said.fields[field] == getattr(checkpoint.config, name)
             for field, name in wanted.items()

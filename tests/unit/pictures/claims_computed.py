@@ -19,6 +19,7 @@ from tests.unit.pictures.claims_numbers import (
     head,
     is_near,
     is_pre_norm,
+    is_scaled,
     log_softmax,
     mask,
     number,
@@ -344,8 +345,12 @@ CLAIMS: Claims = {
         not is_pre_norm(s)
     ),
     # positions
-    "{token}: x is embedding + position (x − position is the embedding).": adds,
-    "{token}: x is the embedding; no position is added.": lambda s: not adds(s),
+    "{token}: x is embedding + position (x − position is the embedding).": (
+        lambda s: adds(s) and not is_scaled(s)
+    ),
+    "{token}: x is the embedding; no position is added.": lambda s: (
+        not adds(s) and not is_scaled(s)
+    ),
     # sums and sizes
     "This is the output of {layer}; it differs from the model's own by at most "
     "{difference}.": is_small,

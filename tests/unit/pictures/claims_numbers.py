@@ -190,6 +190,10 @@ def positions_added(said: Said) -> Floats:
     return made
 
 
+def is_scaled(said: Said) -> bool:
+    return bool(said.trace.model.config.embedding_scale)
+
+
 def changed_at(said: Said, point: ActingPoint) -> bool:
     kind, layer, _head = place(said)
     return said.trace.intervention.at(kind, layer).acts(point)
@@ -334,8 +338,15 @@ CLAIMS: Claims = {
     "{embedding}, plus its position's row, is what enters layer 1.": adds_own,
     "{embedding}, plus a row of the table of positions, is what enters layer 1.": adds,
     "{embedding} is what enters layer 1: no position is added.": lambda s: not adds(s),
-    "{token}: x is embedding + position (x − position is the scaled embedding).": adds,
-    "{token}: x is the scaled embedding; no position is added.": lambda s: not adds(s),
+    "{token}: x is embedding + position (x − position is the scaled embedding).": (
+        lambda s: adds(s) and is_scaled(s)
+    ),
+    "{token}: x is the scaled embedding; no position is added.": lambda s: (
+        not adds(s) and is_scaled(s)
+    ),
+    "A token's embedding times √{width} = {scale}": lambda s: (
+        is_scaled(s) and is_near(s, "scale", math.sqrt(s.fields["width"]))
+    ),
     "Changed in this run: {change}": positions_are_changed,
     "Changed in this run: {change}.": positions_are_changed,
     "no positional encoding": lambda s: not adds(s),

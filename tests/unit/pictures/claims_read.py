@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.existing import existing
 from tests.unit.pictures.claims_numbers import (
     head,
     is_nan,
@@ -95,9 +96,7 @@ def measure(said: Said) -> Floats:
     how: Any = said.scene.look.summary
     assert said.run.measured is not None
     found = AttributionPlace(how, kind, 0 if how == "gradient" else layer)
-    values = said.run.measured.known[found].values
-    assert values is not None
-    return values
+    return existing(said.run.measured.known[found].values)
 
 
 def measured_later(said: Said) -> float:
@@ -108,8 +107,7 @@ def measured_later(said: Said) -> float:
 
 def is_measured(said: Said) -> bool:
     """Whether a cell's number is measured, and rows add up, with what is not shown."""
-    cell, values = said.scene.selection.cell, measure(said)
-    assert cell is not None
+    cell, values = existing(said.scene.selection.cell), measure(said)
     shares = said.scene.look.summary != "gradient"
     whole = not shares or sums_to_one(values[values.any(-1)])
     later = place(said)[0] == "decoder" and measured_later(said) > 1e-6
@@ -120,8 +118,7 @@ def is_measured(said: Said) -> bool:
 
 def is_share_of_source(said: Said) -> bool:
     assert said.run.measured is not None
-    share = said.run.measured.share
-    assert share is not None
+    share = existing(said.run.measured.share)
     own = float(share[len(said.trace) - 1])
     return int(said.fields["percent"]) == round(100 * own)
 
@@ -141,8 +138,7 @@ def hidden(said: Said) -> tuple[Bools, Bools]:
 
 def is_looked_at(said: Said) -> bool:
     """Whether a changed weight is what its look makes of the heads."""
-    cell = said.scene.selection.cell
-    assert cell is not None
+    cell = existing(said.scene.selection.cell)
     read, gone = summarised(said)[cell.query].astype(np.float64), hidden(said)[1]
     if said.scene.look.renormalise:
         total = read[~gone].sum()
@@ -180,8 +176,7 @@ def looks(summary: str, field: str = "n") -> Predicate:
 
 def is_first_head(said: Said) -> bool:
     """Whether the head named, or as many heads, give the cell the most weight."""
-    cell = said.scene.selection.cell
-    assert cell is not None
+    cell = existing(said.scene.selection.cell)
     every = said.trace.attention(cell.kind)[..., cell.query, cell.key]  # [L, H]
     best = float(np.nanmax(every))
     alike = np.argwhere(every >= best * (1 - 1e-6))

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.existing import existing
 from tests.unit.pictures.swept_runs import RUNS, SweptRun
 from visformer import language
 from visformer.analysis.run_comparison import compare_runs
@@ -163,8 +164,7 @@ def said(run: SweptRun, wanted: Container[str]) -> Iterator[Said]:
     spoken: set[tuple[Any, ...]] = set()
     with listening(hear):
         for scene in scenes(run):
-            trace, at = scene.trace, scene.selection
-            assert trace is not None
+            trace, at = existing(scene.trace), scene.selection
             for door, speak in DOORS.items():
                 # what does not look at all of the selection speaks once
                 looks = {"run": (), "layer": (at.kind, at.layer)}
@@ -284,8 +284,7 @@ def _terms(run: SweptRun, trace: Trace, scene: Scene) -> None:
 
 def _attention(run: SweptRun, trace: Trace, scene: Scene) -> None:
     selection, look, kind = scene.selection, scene.look, scene.selection.kind
-    shown = reading(trace, selection, look, kind)
-    assert shown is not None
+    shown = existing(reading(trace, selection, look, kind))
     matrix = attention_map(trace, selection, look, kind)
     cell_words(trace, selection, look)
     gist_of(shown)

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from tests.general_traces import any_trace
 from tests.traces import fed, make_trace
 from visformer.pictures.attention.maps import labels
 from visformer.pictures.computation.stages import stage_names
@@ -16,9 +15,8 @@ from visformer.pictures.words.explanations import EXPLAINED, START, STRONG, expl
 from visformer.pictures.words.scene import Scene
 from visformer.ui.views import VIEWS
 from visformer.values.facts import KINDS, Kind
-from visformer.values.intervention import parse
 from visformer.values.trace import Trace
-from visformer.words import number, probability
+from visformer.words import probability
 
 LONGEST = 170  # characters
 PAGES = {view.name: [page.name for page in view.pages] for view in VIEWS}
@@ -94,21 +92,6 @@ def test_a_summary_is_not_called_a_head(summary: str) -> None:
     said = explanation(("attention",), looked)
     assert "(0." not in said
     assert said != explanation(("attention",), scene())
-
-
-def test_a_scale_is_the_runs_own() -> None:
-    trace = make_trace()
-    for change, said in (("scale 3", "Scores times"), ("scale off", "not scaled")):
-        changed = replace(trace, intervention=parse([change]))
-        sentence = explanation(("computation",), scene(changed, stage="scale"))
-        assert said in sentence
-        scale = changed.scale("cross", 1)
-        assert (f" {number(scale)}:" in sentence) == (change == "scale 3")
-
-
-def test_encodings_that_are_not_known_are_not_described() -> None:
-    trace = any_trace()
-    assert explanation(("positions", "table"), scene(trace)) == ""
 
 
 def test_a_mask_that_hides_nothing_replaces_nothing() -> None:

@@ -11,24 +11,6 @@ from visformer.values import recording as recordings
 from visformer.values.arrays import read_only, softmax
 from visformer.values.recording import Recording
 from visformer.values.row_columns import Columns
-from visformer.values.trace import Trace
-
-
-def two_token_trace() -> Trace:
-    """One layer, one head of width 2; encoder queries and keys are easy numbers."""
-    trace = make_trace(source=2, target=1, layers=1, heads=1, d_model=2)
-    rows = np.zeros((2, trace.columns.width("encoder")), np.float32)
-    rows[:, 0:2] = [[1, 0], [0, 2]]  # queries
-    rows[:, 2:4] = [[2, 0], [0, 1]]  # keys
-    rows[:, 4:6] = [[5, 6], [7, 8]]  # values
-    return replace(trace, encoder_rows=rows)
-
-
-def test_projections_come_from_their_columns() -> None:
-    trace = two_token_trace()
-    np.testing.assert_array_equal(trace.queries("encoder", 0, 0), [[1, 0], [0, 2]])
-    np.testing.assert_array_equal(trace.keys("encoder", 0, 0), [[2, 0], [0, 1]])
-    np.testing.assert_array_equal(trace.values("encoder", 0, 0), [[5, 6], [7, 8]])
 
 
 def test_decoder_layers_have_their_own_cross_queries() -> None:
