@@ -25,6 +25,7 @@ from tests.unit.pictures.claims_numbers import (
     number,
     place,
     scale,
+    sums_to_one,
 )
 from tests.unit.pictures.claims_read import at, is_weight
 from tests.unit.pictures.sweep import Claims, Predicate, Said
@@ -381,6 +382,12 @@ CLAIMS: Claims = {
     "“{change}” does not change it; “{key}” counts {weight}.": lambda s: (
         is_weight(s, "weight", float(head(s)[at(s)]))
         and (changed_at(s, "heads") or changed_at(s, "output"))
+    ),
+    "Softmax turns a row of scores into weights that sum to 1: “{query}” gives “{key}” "
+    "{weight}.": lambda s: (
+        is_weight(s, "weight", float(head(s)[at(s)]))
+        and sums_to_one(head(s)[at(s)[0]])
+        and not changed_at(s, "weights")
     ),
     "Softmax turns a row of scores into weights, as far as “{change}” does not change "
     "them: “{query}” gives “{key}” {weight}.": lambda s: (

@@ -11,7 +11,7 @@ from functools import cache
 
 import numpy as np
 
-from tests.unit.pictures.claims_numbers import mask, number, row
+from tests.unit.pictures.claims_numbers import mask, number, place, reads_most, row
 from tests.unit.pictures.sweep import Claims, Said, listed_as, reads_as
 from visformer.values.arrays import Bools, Floats
 from visformer.values.facts import Kind
@@ -144,6 +144,12 @@ def cell_of(said: Said) -> tuple[bool, bool, bool]:
     return allowed, pad, cell.kind == "decoder" and cell.key > cell.query
 
 
+def is_read_most(said: Said) -> bool:
+    """Whether the row named is the one in focus, and reads most what is said."""
+    names = said.trace.tokens(said.scene.selection.kind)[0]
+    return reads_most(said) and reads_as(names[row(said)]) == said.fields["query"]
+
+
 def changed_cells(said: Said) -> Bools:
     """Return where a layer's mask is not what padding and order make it, [Q, K]."""
     at, trace = said.scene.selection, said.trace
@@ -251,11 +257,8 @@ CLAIMS: Claims = {
     # explanations
     "“{query}” reads “{key}” most ({weight}): rows are target words; {strong} show "
     "what they read, never later ones.": lambda s: (
-        not bool(
-            (
-                above(weights(s.trace.whole, "decoder", s.scene.selection.layer)) > 0
-            ).any()
-        )
+        is_read_most(s)
+        and not above(weights(s.trace.whole, "decoder", place(s)[1])).any()
     ),
     "Which columns each row may read: a causal mask hides later target tokens, "
     "a padding mask hides padding.": no_leak,
@@ -267,11 +270,13 @@ CLAIMS: Claims = {
         lambda s: reads_later(s.trace) and not leaking(s.trace)
     ),
     "“{query}” reads “{key}” most ({weight}): rows are target words; {strong} show "
-    "what they read, in this layer also later ones.": lambda s: reads_later(
-        s.trace, s.scene.selection.layer
+    "what they read, in this layer also later ones.": lambda s: (
+        is_read_most(s) and reads_later(s.trace, s.scene.selection.layer)
     ),
     "{open} of {keys} keys are open to “{query}”; the scores of the others become "
-    "{masked}.": lambda s: counted(s, mask(s)[row(s)], "open"),
+    "{masked}.": lambda s: (
+        counted(s, mask(s)[row(s)], "open") and not mask(s)[row(s)].all()
+    ),
     "All {keys} keys are open to “{query}”: no score is masked in this row.": (
         lambda s: bool(mask(s)[row(s)].all())
     ),

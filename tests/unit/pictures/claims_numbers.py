@@ -300,10 +300,6 @@ CLAIMS: Claims = {
     " · rows read later tokens, so those of the whole pass are shown": lambda s: (
         s.read is not s.trace
     ),
-    "Softmax turns a row of scores into weights that sum to 1: “{query}” gives “{key}” "
-    "{weight}.": lambda s: (
-        sums_to_one(head(s)[row(s)]) and not changed_at(s, "weights")
-    ),
     "Softmax turns a row of scores into weights: those of “{query}” are NaN.": is_nan,
     "The query or a key is not finite (NaN or infinity), so that the row's weights are "
     "NaN.": lambda s: is_nan(s) and not inputs_are_finite(s),

@@ -171,6 +171,12 @@ def looks(summary: str, field: str = "n") -> Predicate:
     )
 
 
+def of_layer(said: Said) -> bool:
+    """Whether the layer looked at is named, and how many heads it has."""
+    told = said.fields["layer"], said.fields["heads"]
+    return told == (place(said)[1] + 1, len(layer_heads(said)))
+
+
 # ---- heads -------------------------------------------------------------------------
 
 
@@ -277,14 +283,8 @@ CLAIMS: Claims = {
     # looks
     "maximum of {n} heads: rows need not sum to 1": looks("max"),
     "Maximum of heads: for each cell the largest weight of the {heads} heads of layer "
-    "{layer}; rows need not sum to 1.": lambda s: (
-        s.fields["heads"] == len(layer_heads(s))
-        and s.fields["layer"] == place(s)[1] + 1
-    ),
-    "Mean of heads: Σ A / {heads} over the {heads} heads of layer {layer}.": lambda s: (
-        s.fields["heads"] == len(layer_heads(s))
-        and s.fields["layer"] == place(s)[1] + 1
-    ),
+    "{layer}; rows need not sum to 1.": of_layer,
+    "Mean of heads: Σ A / {heads} over the {heads} heads of layer {layer}.": of_layer,
     "Mean of all {heads} heads of all {layers} layers: Σ A / {total}.": lambda s: (
         s.fields["total"] == len(layer_heads(s)) * s.trace.layers(place(s)[0])
     ),
@@ -293,18 +293,10 @@ CLAIMS: Claims = {
     "are the words that the encoder read.": lambda s: place(s)[0] == "cross",
     "Value zeroing (Mohebbi et al. 2023): 1 − cosine between the output of layer "
     "{layer} as it is and with a token's values zeroed in all {heads} heads. It says "
-    "how far a row depends on a token in this layer, not in which direction.": (
-        lambda s: (
-            s.fields["heads"] == len(layer_heads(s))
-            and s.fields["layer"] == place(s)[1] + 1
-        )
-    ),
+    "how far a row depends on a token in this layer, not in which direction.": of_layer,
     "Norms (Kobayashi et al. 2020): ‖Σ a v Wₒ‖ over the {heads} heads of layer "
     "{layer}: a large weight on a small value counts little. It leaves out the "
-    "residual, the norms and the feed-forward.": lambda s: (
-        s.fields["heads"] == len(layer_heads(s))
-        and s.fields["layer"] == place(s)[1] + 1
-    ),
+    "residual, the norms and the feed-forward.": of_layer,
     "Gradient × input: how log p of the token that a row writes answers to a token's "
     "embedding, times that embedding, in nats; signed. It holds near this input, "
     "through all {layers} layers; it is no share.": lambda s: (

@@ -120,7 +120,10 @@ def is_entropy(said: Said) -> bool:
         return True
     logs = log_softmax(trace.logits[-1]) / math.log(2)
     bits = -float((np.exp2(logs) * logs)[np.isfinite(logs)].sum())
-    return is_near(said, "bits", math.nan if np.isnan(logs).any() else bits)
+    most = said.fields.get("most", math.log2(len(logs)))
+    return is_near(said, "bits", math.nan if np.isnan(logs).any() else bits) and (
+        math.isclose(number(most), math.log2(len(logs)), abs_tol=6e-3)
+    )
 
 
 def is_lens_cell(said: Said) -> bool:

@@ -16,10 +16,7 @@ from tests.traces import fed, make_trace
 from tests.unit.pictures.computed import looked_at, shown, state_of
 from visformer.core.decoding import Decoding
 from visformer.language import _, ngettext
-from visformer.pictures.candidates import (
-    candidate_table,
-    kept_words,
-)
+from visformer.pictures.candidates import candidate_table, kept_words
 from visformer.pictures.computation.stages import picture, stage_names, stage_of
 from visformer.pictures.diagram.architecture import architecture
 from visformer.pictures.diagram.model_words import about

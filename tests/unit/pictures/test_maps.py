@@ -70,21 +70,17 @@ def test_a_scale_changes_the_shade_and_never_the_values() -> None:
     assert picture.ends == ("0", "0.75")
 
 
-def test_a_cross_row_is_named_by_what_it_writes_another_by_what_it_read() -> None:
+def test_a_saved_cross_row_is_named_by_what_it_reads_and_writes() -> None:
     trace = make_trace(source=5, target=4)
-    cross = existing(attention_map(*looked(showing(trace)), "cross"))
-    assert cross.rows == ("t0", "t1", "t2", "t3")
-    assert cross.row_axis == "query: word being written"
-    saved = ("<s> → ▁t0", "▁t0 → ▁t1", "▁t1 → ▁t2", "▁t2 → ▁t3")
-    assert cross.table.rows == saved
-    assert cross.table.columns == trace.source
-    decoder = existing(attention_map(*looked(showing(trace)), "decoder"))
-    assert decoder.rows == decoder.columns == ("<s>", "t0", "t1", "t2")
-    assert decoder.row_axis == "query: target token that reads"
-    assert decoder.table.rows == trace.target
-    encoder = existing(attention_map(*looked(showing(trace)), "encoder"))
-    assert encoder.rows == encoder.columns == ("s0", "s1", "s2", "s3", "s4")
-    assert encoder.table.rows == encoder.table.columns == trace.source
+    written = "<s> → ▁t0", "▁t0 → ▁t1", "▁t1 → ▁t2", "▁t2 → ▁t3"
+    saved: dict[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
+        "cross": (written, trace.source),
+        "decoder": (trace.target, trace.target),
+        "encoder": (trace.source, trace.source),
+    }
+    for kind, names in saved.items():
+        table = existing(attention_map(*looked(showing(trace)), kind)).table
+        assert (table.rows, table.columns) == names
 
 
 def test_controls_in_tokens_are_spelt_out() -> None:

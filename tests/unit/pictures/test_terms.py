@@ -29,15 +29,6 @@ def test_every_term_is_explained_with_and_without_a_run(term: str) -> None:
     assert term_words(term, scene(make_trace().until(0))) is not None  # type: ignore[arg-type]
 
 
-def test_entropy_is_that_of_the_step() -> None:
-    looked = scene()
-    assert looked.trace is not None
-    bits = looked.trace.steps[-1].entropy
-    said = term_words("entropy", looked)
-    assert f"over all {VOCABULARY} tokens: now {bits:.2f} bits" in said
-    assert f"{math.log2(VOCABULARY):.2f} bits is no idea" in said
-
-
 def test_a_heads_measure_is_the_current_heads() -> None:
     looked = scene()
     assert looked.trace is not None
