@@ -1,11 +1,12 @@
-"""Fields of a State that shows a run, for tests."""
+"""A State that shows a run, and its fields, for tests."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from visformer.session.run import Run, RunOrigin
+from visformer.session.state import Session, State
 from visformer.values.trace import Trace
 
 
@@ -32,3 +33,16 @@ def ran(
         "shown": shown[0].key if shown else 0,
         "beside": beside[0].key if beside else 0,
     }
+
+
+def showing(
+    trace: Trace,
+    step: int | None = None,
+    *,
+    baseline: Trace | None = None,
+    **changes: Any,
+) -> State:
+    """Return a State with a run on screen: all of it, or up to a step."""
+    session, step = Session(), len(trace) if step is None else step
+    session.set(**ran(trace, baseline=baseline), step=step, **changes)
+    return session.state

@@ -24,6 +24,7 @@ from tests.catalogue import (
     templates,
     translations,
 )
+from tests.existing import existing
 from tests.pseudo import install
 from visformer import language
 
@@ -82,11 +83,9 @@ def test_the_pseudo_language_is_longer_and_keeps_fields() -> None:
 
 def test_a_translator_is_told_where_a_word_stands_and_what_it_means() -> None:
     made = templates()
-    keys = made.get("Keys", context="keyboard")
-    assert keys is not None
+    keys = existing(made.get("Keys", context="keyboard"))
     assert ("visformer/ui/window/keys_page.py", 0) in keys.locations
-    size = made.get("Size")
-    assert size is not None
+    size = existing(made.get("Size"))
     assert size.auto_comments == ["the heading of the keys for larger text"]
 
 

@@ -8,8 +8,8 @@ import pytest
 from PySide6.QtCore import QCoreApplication, QPoint, QRect, Qt
 
 from tests.states import ran
+from tests.states import showing as state
 from tests.traces import make_trace
-from tests.unit.pictures.test_maps import state
 from tests.window.exports import csv_of
 from tests.window.test_heatmap import colours, middle
 from tests.window.windows import make_view, show

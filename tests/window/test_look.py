@@ -12,8 +12,8 @@ from PySide6.QtGui import QImage, QMouseEvent
 from PySide6.QtWidgets import QWidget
 
 from tests.states import ran
+from tests.states import showing as state
 from tests.traces import make_trace
-from tests.unit.pictures.test_maps import state
 from tests.unit.pictures.test_reading import ALL, sentence
 from tests.window.exports import csv_of
 from tests.window.test_heatmap import middle

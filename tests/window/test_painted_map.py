@@ -12,8 +12,8 @@ from PySide6.QtGui import QColor, QFontMetricsF, QPalette, QWheelEvent
 from PySide6.QtWidgets import QApplication, QScrollArea, QWidget
 from pytestqt.qtbot import QtBot
 
+from tests.states import showing as state
 from tests.traces import make_trace
-from tests.unit.pictures.test_maps import state
 from tests.window.painted import Painted, Word, fixed_font, inside, painted, pixels
 from tests.window.test_heatmap import matrix
 from tests.window.windows import make_view

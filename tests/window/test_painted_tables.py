@@ -10,8 +10,8 @@ import pytest
 from PySide6.QtCore import QRectF, Qt
 from PySide6.QtWidgets import QApplication, QTableView
 
+from tests.states import showing as state
 from tests.traces import make_trace
-from tests.unit.pictures.test_maps import state
 from tests.window.painted import painted
 from visformer.pictures.picture import Numbers
 from visformer.ui.bars.candidates import CandidatesPanel

@@ -13,9 +13,9 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tests.unit.pictures.claims_numbers import is_near, number
+from tests.existing import existing
+from tests.unit.pictures.claims_numbers import is_near, log_softmax, number, row_bits
 from tests.unit.pictures.sweep import Claims, Predicate, Said, reads_as
 from visformer.values.arrays import Floats
 from visformer.values.facts import Kind
@@ -47,11 +47,6 @@ def alike(one: Trace, other: Trace) -> int:
     return min(most, 1 + (same.index(False) if False in same else len(same)))
 
 
-def entropy(shares: NDArray[Any]) -> NDArray[Any]:
-    logs = np.log2(shares, where=shares > 0, out=np.zeros_like(shares))
-    return np.asarray(-(shares * logs).sum(-1))
-
-
 @cache
 def divergences(one: Trace, other: Trace, kind: Kind) -> Floats:
     """Return of each head how far its rows are apart on average, in bits, [L, H].
@@ -72,7 +67,7 @@ def divergences(one: Trace, other: Trace, kind: Kind) -> Floats:
         np.concatenate([x[..., :keys], x[..., keys:].sum(-1, keepdims=True)], -1)
         for x in (p, q)
     )
-    apart = entropy((p + q) / 2) - (entropy(p) + entropy(q)) / 2
+    apart = row_bits((p + q) / 2) - (row_bits(p) + row_bits(q)) / 2
     apart[np.isnan(p).any(-1) | np.isnan(q).any(-1)] = np.nan
     return np.asarray(apart.mean(-1))
 
@@ -197,15 +192,7 @@ def are_other_sentences(said: Said) -> bool:
 
 def passes(said: Said) -> tuple[Trace, Trace]:
     """Return the passes without the change and with it, over the same tokens."""
-    made = said.run.both_ways
-    assert made is not None
-    return made
-
-
-def log_softmax(logits: Floats) -> Floats:
-    wide = logits.astype(np.float64)
-    wide -= wide.max()
-    return np.asarray(wide - np.log(np.exp(wide).sum()))
+    return existing(said.run.both_ways)
 
 
 def ways(said: Said) -> Iterator[Floats]:
@@ -282,8 +269,7 @@ def config_is(**wanted: str) -> Predicate:
     """Ask whether fields are those of the open checkpoint's own weights."""
 
     def test(said: Said) -> bool:
-        checkpoint = said.run.checkpoint
-        assert checkpoint is not None
+        checkpoint = existing(said.run.checkpoint)
         return all(
             said.fields[field] == getattr(checkpoint.config, name)
             for field, name in wanted.items()
@@ -324,11 +310,9 @@ CLAIMS: Claims = {
     "“{one}” and “{other}” write the same as far as the shorter one goes.": lambda s: (
         never_parts(s) and len(both(s)[0].steps) != len(both(s)[1].steps)
     ),
-    "Log p of {n:,} token of the reference: {one} and {other} nats.": is_log_p,
     "Log p of {n:,} tokens of the reference: {one} and {other} nats.": is_log_p,
     "{kind} attention differs most in {head}: {bits} of 1 bit.": is_head_apart,
     "{kind} attention: the same in every head compared.": heads_are_same,
-    "{kind} attention: {n} head is NaN, and is not compared.": heads_are_nan,
     "{kind} attention: {n} heads are NaN, and are not compared.": heads_are_nan,
     "Only “{run}” has {kind} attention.": has_alone,
     "{kind} attention has {layers} layers of {heads} heads in “{one}”, {others} of "
@@ -338,9 +322,6 @@ CLAIMS: Claims = {
     "Their tokenizers differ: source pieces that cover the same characters are "
     "compared as one ({n:,} groups, {left:,} pieces left over).": lambda s: (
         not comparable(s) and both(s)[0].source_text == s.trace.source_text
-    ),
-    "The decoder's attention is compared up to where they part: {n:,} row.": (
-        compares_rows
     ),
     "The decoder's attention is compared up to where they part: {n:,} rows.": (
         compares_rows
@@ -352,8 +333,6 @@ CLAIMS: Claims = {
     "its logit less that of “{other}”, the original's best other token: {was} → "
     "{now}": is_margin,
     "KL(original || changed): {divergence} nats": is_divergence,
-    "{equal:,} of {n:,} row that cannot depend on the change is equal to the last "
-    "bit": are_to_the_bit,
     "{equal:,} of {n:,} rows that cannot depend on the change are equal to the last "
     "bit": are_to_the_bit,
     "rows of weights sum to 1": lambda s: sums(s) < 1e-3,

@@ -19,10 +19,13 @@ from tests.unit.pictures.claims_numbers import (
     head,
     is_near,
     is_pre_norm,
+    is_scaled,
+    log_softmax,
     mask,
     number,
     place,
     scale,
+    sums_to_one,
 )
 from tests.unit.pictures.claims_read import at, is_weight
 from tests.unit.pictures.sweep import Claims, Predicate, Said
@@ -262,8 +265,7 @@ def scores(said: Said) -> Floats:
 
 
 def is_captured_cell(said: Said) -> bool:
-    exponents = np.exp(scores(said) - scores(said).max())
-    softmax = float((exponents / exponents.sum())[at(said)[1]])
+    softmax = float(np.exp(log_softmax(scores(said)))[at(said)[1]])
     own = float(head(said)[at(said)])
     return is_weight(said, "weight", own) and is_weight(said, "softmax", softmax)
 
@@ -323,19 +325,12 @@ CLAIMS: Claims = {
     "x[{dimension}] = {x} becomes {own}; with batch norm it would be {batch}.": (
         is_beside_batch
     ),
-    **{
-        template.replace("token of a column", tokens): is_of_rows
-        for tokens in ("token of a column", "tokens of a column")
-        for template in (
-            "(x − mean) / √(variance + eps), without γ and β. Layer norm, as in the "
-            "model: over the {width} numbers of a token (variance with divisor "
-            "{divisor}). Batch norm: over the {n:,} token of a column (divisor N). "
-            "eps = {eps}",
-            "Without γ and β. RMS norm, as in the model: x / √(mean of x² + eps), over "
-            "the {width} numbers of a token. Batch norm: (x − mean) / √(variance + "
-            "eps), over the {n:,} token of a column. eps = {eps}",
-        )
-    },
+    "(x − mean) / √(variance + eps), without γ and β. Layer norm, as in the model: "
+    "over the {width} numbers of a token (variance with divisor {divisor}). Batch "
+    "norm: over the {n:,} tokens of a column (divisor N). eps = {eps}": is_of_rows,
+    "Without γ and β. RMS norm, as in the model: x / √(mean of x² + eps), over the "
+    "{width} numbers of a token. Batch norm: (x − mean) / √(variance + eps), over the "
+    "{n:,} tokens of a column. eps = {eps}": is_of_rows,
     "The norm of this layer takes the mean over one token's numbers, not over a "
     "batch.": lambda s: not norm_length(s),
     "The norm of this layer takes the mean over the numbers of several tokens at "
@@ -351,8 +346,12 @@ CLAIMS: Claims = {
         not is_pre_norm(s)
     ),
     # positions
-    "{token}: x is embedding + position (x − position is the embedding).": adds,
-    "{token}: x is the embedding; no position is added.": lambda s: not adds(s),
+    "{token}: x is embedding + position (x − position is the embedding).": (
+        lambda s: adds(s) and not is_scaled(s)
+    ),
+    "{token}: x is the embedding; no position is added.": lambda s: (
+        not adds(s) and not is_scaled(s)
+    ),
     # sums and sizes
     "This is the output of {layer}; it differs from the model's own by at most "
     "{difference}.": is_small,
@@ -384,6 +383,12 @@ CLAIMS: Claims = {
         is_weight(s, "weight", float(head(s)[at(s)]))
         and (changed_at(s, "heads") or changed_at(s, "output"))
     ),
+    "Softmax turns a row of scores into weights that sum to 1: “{query}” gives “{key}” "
+    "{weight}.": lambda s: (
+        is_weight(s, "weight", float(head(s)[at(s)]))
+        and sums_to_one(head(s)[at(s)[0]])
+        and not changed_at(s, "weights")
+    ),
     "Softmax turns a row of scores into weights, as far as “{change}” does not change "
     "them: “{query}” gives “{key}” {weight}.": lambda s: (
         is_weight(s, "weight", float(head(s)[at(s)])) and changed_at(s, "weights")
@@ -405,7 +410,6 @@ CLAIMS: Claims = {
     "The query may not attend to this key: the score {score} is replaced by {value}.": (
         is_score(allowed=False)
     ),
-    "This query may attend to {allowed:,} of {n:,} key.": counted_open,
     "This query may attend to {allowed:,} of {n:,} keys.": counted_open,
     "Scores are not scaled: nothing divides them by √{d}, the square root of the "
     "head's width.": lambda s: s.trace.scale(*place(s)[:2]) == 1,

@@ -11,7 +11,8 @@ from functools import cache
 
 import numpy as np
 
-from tests.unit.pictures.sweep import Claims, Reasons, Said, listed_as, reads_as
+from tests.unit.pictures.claims_numbers import mask, number, place, reads_most, row
+from tests.unit.pictures.sweep import Claims, Said, listed_as, reads_as
 from visformer.values.arrays import Bools, Floats
 from visformer.values.facts import Kind
 from visformer.values.step import Step
@@ -129,17 +130,6 @@ def _shape(trace: Trace, kind: Kind) -> tuple[int, int]:
     return len(queries), len(keys)
 
 
-def mask(said: Said) -> Bools:
-    at = said.scene.selection
-    return said.read.mask(at.kind, at.layer)
-
-
-def row_of(said: Said) -> int:
-    """Return the query in focus, or the last one."""
-    at, cell = said.scene.selection, said.scene.selection.cell
-    return len(said.trace.tokens(at.kind)[0]) - 1 if cell is None else cell.query
-
-
 def cell_of(said: Said) -> tuple[bool, bool, bool]:
     """Return of the cell in focus: may it attend, is its key a pad, is it later.
 
@@ -152,6 +142,12 @@ def cell_of(said: Said) -> tuple[bool, bool, bool]:
         return allowed, False, False
     pad = bool(key_pads(said.trace, cell.kind)[cell.key])
     return allowed, pad, cell.kind == "decoder" and cell.key > cell.query
+
+
+def is_read_most(said: Said) -> bool:
+    """Whether the row named is the one in focus, and reads most what is said."""
+    names = said.trace.tokens(said.scene.selection.kind)[0]
+    return reads_most(said) and reads_as(names[row(said)]) == said.fields["query"]
 
 
 def changed_cells(said: Said) -> Bools:
@@ -186,13 +182,8 @@ def no_leak(said: Said) -> bool:
     return not reads_later(said.trace) and not reads_pad(said.trace)
 
 
-def rounded(text: str) -> float:
-    """Return the number that a text of ``probability`` says."""
-    return float(text.replace("−", "-").replace(",", ""))
-
-
 def is_share(said: Said, field: str, wanted: float) -> bool:
-    told = rounded(str(said.fields[field]))
+    told = number(said.fields[field])
     if abs(wanted) < 1.5e-4:  # it may be written with an exponent and two digits
         return math.isclose(told, wanted, rel_tol=6e-2, abs_tol=6e-5 * (told > 9e-5))
     return math.isclose(told, wanted, rel_tol=1e-2, abs_tol=6e-5)
@@ -233,9 +224,9 @@ def is_draw(said: Said) -> bool:
             changed
             or step.origin == "rule"
             or said.run.checkpoint.generation.restricts  # type: ignore[union-attr]
-            or is_share(said, "p", drawn_share(said, row))
+            or is_share(said, "p", drawn_share(said, at))
         )
-        for row, step in enumerate(said.trace.steps)
+        for at, step in enumerate(said.trace.steps)
     )
 
 
@@ -266,11 +257,8 @@ CLAIMS: Claims = {
     # explanations
     "“{query}” reads “{key}” most ({weight}): rows are target words; {strong} show "
     "what they read, never later ones.": lambda s: (
-        not bool(
-            (
-                above(weights(s.trace.whole, "decoder", s.scene.selection.layer)) > 0
-            ).any()
-        )
+        is_read_most(s)
+        and not above(weights(s.trace.whole, "decoder", place(s)[1])).any()
     ),
     "Which columns each row may read: a causal mask hides later target tokens, "
     "a padding mask hides padding.": no_leak,
@@ -282,13 +270,15 @@ CLAIMS: Claims = {
         lambda s: reads_later(s.trace) and not leaking(s.trace)
     ),
     "“{query}” reads “{key}” most ({weight}): rows are target words; {strong} show "
-    "what they read, in this layer also later ones.": lambda s: reads_later(
-        s.trace, s.scene.selection.layer
+    "what they read, in this layer also later ones.": lambda s: (
+        is_read_most(s) and reads_later(s.trace, s.scene.selection.layer)
     ),
     "{open} of {keys} keys are open to “{query}”; the scores of the others become "
-    "{masked}.": lambda s: counted(s, mask(s)[row_of(s)], "open"),
+    "{masked}.": lambda s: (
+        counted(s, mask(s)[row(s)], "open") and not mask(s)[row(s)].all()
+    ),
     "All {keys} keys are open to “{query}”: no score is masked in this row.": (
-        lambda s: bool(mask(s)[row_of(s)].all())
+        lambda s: bool(mask(s)[row(s)].all())
     ),
     # the diagram
     "Causal: no row reads a later token here, which it has to predict.": (
@@ -346,14 +336,12 @@ CLAIMS: Claims = {
         not reads_later(s.trace) or len(s.trace) == len(s.trace.whole)
     ),
     "No leak: no token reads a pad.": lambda s: not reads_pad(s.trace),
-    "{n:,} leak.": lambda s: leaking(s.trace),
     "{n:,} leaks, at most one for each layer and query.": lambda s: leaking(s.trace),
     # masks
     "No key is padding.": lambda s: not key_pads(s.trace, s.scene.selection.kind).any(),
-    **{
-        form: lambda s: counted(s, key_pads(s.trace, s.scene.selection.kind), "n")
-        for form in ("{n:,} key is padding.", "{n:,} keys are padding.")
-    },
+    "{n:,} keys are padding.": lambda s: counted(
+        s, key_pads(s.trace, s.scene.selection.kind), "n"
+    ),
     "{kind}: no key is padding, so nothing is hidden ({rows} × {columns} cells).": (
         lambda s: not key_pads(s.trace, s.scene.selection.kind).any()
     ),
@@ -364,7 +352,6 @@ CLAIMS: Claims = {
     "It is True exactly where both other masks are.": lambda s: (
         not changed_cells(s).any()
     ),
-    "Query {first} may attend to nothing.": is_empty,
     "{n:,} queries, {first} first, may attend to nothing.": is_empty,
     "the mask that was used also hides {key} from query {query}.": lambda s: (
         is_first_difference(s, allowed=False, pad=False)
@@ -386,9 +373,6 @@ CLAIMS: Claims = {
     ),
     "target {rows} × {length}: {pads:,} of {tokens:,} tokens are padding (hatched)": (
         lambda s: counted(s, pads(s.trace, "target"), "pads")
-    ),
-    "{row}: {text} ({n:,} pad in the source)": lambda s: counted(
-        s, pads(s.trace, "source"), "n"
     ),
     "{row}: {text} ({n:,} pads in the source)": lambda s: counted(
         s, pads(s.trace, "source"), "n"
@@ -447,4 +431,3 @@ CLAIMS |= {
     words: lambda s, cell=cell: cell_of(s) == cell  # type: ignore[misc]
     for words, cell in CELLS.items()
 }
-NO_CLAIMS: Reasons = {}

@@ -1,8 +1,5 @@
 """Templates about masks, padding, order, drawing, positions, norms and ranks that state
 nothing of the run on screen: each by how it begins, with the reason why.
-
-``UNHEARD`` are those that state something, but that no run of the sweep makes the
-pictures say.
 """
 
 from __future__ import annotations
@@ -55,11 +52,6 @@ NAMED: dict[str, tuple[str, ...]] = {
         *("The rows as they enter layer", "{token}: {added}. Inactive units: the"),
         "{formula}, from {width} to {inner} numbers per token; the gate",
     ),
-    "it is a form of a plural that is never taken, since more than one is counted": (
-        *("most in {n} head:", "“{query}” reads {n:,} token ({weight})"),
-        *("{n:,} parameter: embeddings", "{n:,} parameter; the file"),
-        "{n:,} parameter and those",
-    ),
     "its number is a mean of random draws, computed again beside its picture": (
         "The mean of {draws:,} draws differs from",
     ),
@@ -79,9 +71,7 @@ NAMED: dict[str, tuple[str, ...]] = {
         *("Pin a run whose source", "The gradient is the slope", "What log p of the"),
     ),
     "it is said by a page that cannot be drawn": ("This browser cannot unpack",),
-    "it is said before a model is open": ("There is no table of positions:",),
-}
-UNHEARD = {
-    "{equal:,} of {n:,} row that cannot": "each layer has several rows that cannot",
-    "The sentence has {n:,} token, the model": "a form of a plural that is never taken",
+    "it is said before a model is open": (
+        *("There is no table of positions:", "In the paper, embedding plus position"),
+    ),
 }

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tests.unit.pictures.sweep import Claims, Reasons, Said, reads_as
+from tests.unit.pictures.sweep import Claims, Said, reads_as
 from visformer.pictures.attention.maps import layer_and_head
 from visformer.values.arrays import Bools, Floats
 from visformer.values.changes.run_change import ActingPoint
@@ -124,14 +125,23 @@ def sums_to_one(weights: Floats) -> bool:
     return bool((np.abs(weights.sum(-1) - 1) < 1e-3).all())
 
 
-def entropies(weights: Floats) -> float:
+def log_softmax(scores: Floats) -> NDArray[np.float64]:
+    wide = scores - scores.max(-1, keepdims=True).astype(np.float64)
+    return np.asarray(wide - np.log(np.exp(wide).sum(-1, keepdims=True)))
+
+
+def row_bits(shares: NDArray[Any]) -> NDArray[Any]:
+    """Return the entropy of each row in bits; of a row with NaN, NaN."""
+    logs = np.log2(np.where(shares > 0, shares, 1))
+    return np.asarray(-(shares * logs).sum(-1))
+
+
+def mean_bits(weights: Floats) -> float:
     """Return the mean entropy in bits of the rows that are numbers."""
     known = weights[~np.isnan(weights).any(-1)].astype(np.float64)
     if not len(known):
         return math.nan
-    shares = known / known.sum(-1, keepdims=True)
-    logs = np.log2(np.where(shares > 0, shares, 1))
-    return float(-(shares * logs).sum(-1).mean())
+    return float(row_bits(known / known.sum(-1, keepdims=True)).mean())
 
 
 def masked_weights(said: Said) -> Floats:
@@ -178,6 +188,10 @@ def positions_added(said: Said) -> Floats:
         ids[change.row] = said.run.checkpoint.tokenizer.id_of("source", change.word)
     made: Floats = entered - scaled[ids]
     return made
+
+
+def is_scaled(said: Said) -> bool:
+    return bool(said.trace.model.config.embedding_scale)
 
 
 def changed_at(said: Said, point: ActingPoint) -> bool:
@@ -258,7 +272,7 @@ CLAIMS: Claims = {
     ),
     "Entropy of a row: H = −Σ w log₂ w, in bits: 0 reads one token, log₂ n reads n "
     "tokens alike. Mean over the rows of {head}: {value}.": lambda s: is_near(
-        s, "value", entropies(head(s))
+        s, "value", mean_bits(head(s))
     ),
     "Rows that do not sum to 1 are divided by their sum.": lambda s: (
         not sums_to_one(np.nan_to_num(head(s), nan=1 / head(s).shape[1]))
@@ -285,10 +299,6 @@ CLAIMS: Claims = {
     # computation
     " · rows read later tokens, so those of the whole pass are shown": lambda s: (
         s.read is not s.trace
-    ),
-    "Softmax turns a row of scores into weights that sum to 1: “{query}” gives “{key}” "
-    "{weight}.": lambda s: (
-        sums_to_one(head(s)[row(s)]) and not changed_at(s, "weights")
     ),
     "Softmax turns a row of scores into weights: those of “{query}” are NaN.": is_nan,
     "The query or a key is not finite (NaN or infinity), so that the row's weights are "
@@ -324,8 +334,15 @@ CLAIMS: Claims = {
     "{embedding}, plus its position's row, is what enters layer 1.": adds_own,
     "{embedding}, plus a row of the table of positions, is what enters layer 1.": adds,
     "{embedding} is what enters layer 1: no position is added.": lambda s: not adds(s),
-    "{token}: x is embedding + position (x − position is the scaled embedding).": adds,
-    "{token}: x is the scaled embedding; no position is added.": lambda s: not adds(s),
+    "{token}: x is embedding + position (x − position is the scaled embedding).": (
+        lambda s: adds(s) and is_scaled(s)
+    ),
+    "{token}: x is the scaled embedding; no position is added.": lambda s: (
+        not adds(s) and is_scaled(s)
+    ),
+    "A token's embedding times √{width} = {scale}": lambda s: (
+        is_scaled(s) and is_near(s, "scale", math.sqrt(s.fields["width"]))
+    ),
     "Changed in this run: {change}": positions_are_changed,
     "Changed in this run: {change}.": positions_are_changed,
     "no positional encoding": lambda s: not adds(s),
@@ -343,10 +360,5 @@ CLAIMS: Claims = {
     "The run keeps the best {kept} of {vocabulary:,} tokens of each step. Type any "
     "other one to force it.": lambda s: (
         s.fields["kept"] == len(s.trace.steps[-1].candidates)
-    ),
-}
-NO_CLAIMS: Reasons = {
-    "In the paper, embedding plus position is what enters layer 1.": (
-        "it is said before a model is open"
     ),
 }

@@ -14,12 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from tests.existing import existing
 from tests.unit.pictures.claims_numbers import (
     head,
     is_nan,
     is_near,
     layer_heads,
     mask,
+    mean_bits,
     place,
     row,
     sums_to_one,
@@ -94,9 +96,7 @@ def measure(said: Said) -> Floats:
     how: Any = said.scene.look.summary
     assert said.run.measured is not None
     found = AttributionPlace(how, kind, 0 if how == "gradient" else layer)
-    values = said.run.measured.known[found].values
-    assert values is not None
-    return values
+    return existing(said.run.measured.known[found].values)
 
 
 def measured_later(said: Said) -> float:
@@ -107,8 +107,7 @@ def measured_later(said: Said) -> float:
 
 def is_measured(said: Said) -> bool:
     """Whether a cell's number is measured, and rows add up, with what is not shown."""
-    cell, values = said.scene.selection.cell, measure(said)
-    assert cell is not None
+    cell, values = existing(said.scene.selection.cell), measure(said)
     shares = said.scene.look.summary != "gradient"
     whole = not shares or sums_to_one(values[values.any(-1)])
     later = place(said)[0] == "decoder" and measured_later(said) > 1e-6
@@ -119,8 +118,7 @@ def is_measured(said: Said) -> bool:
 
 def is_share_of_source(said: Said) -> bool:
     assert said.run.measured is not None
-    share = said.run.measured.share
-    assert share is not None
+    share = existing(said.run.measured.share)
     own = float(share[len(said.trace) - 1])
     return int(said.fields["percent"]) == round(100 * own)
 
@@ -140,8 +138,7 @@ def hidden(said: Said) -> tuple[Bools, Bools]:
 
 def is_looked_at(said: Said) -> bool:
     """Whether a changed weight is what its look makes of the heads."""
-    cell = said.scene.selection.cell
-    assert cell is not None
+    cell = existing(said.scene.selection.cell)
     read, gone = summarised(said)[cell.query].astype(np.float64), hidden(said)[1]
     if said.scene.look.renormalise:
         total = read[~gone].sum()
@@ -174,13 +171,18 @@ def looks(summary: str, field: str = "n") -> Predicate:
     )
 
 
+def of_layer(said: Said) -> bool:
+    """Whether the layer looked at is named, and how many heads it has."""
+    told = said.fields["layer"], said.fields["heads"]
+    return told == (place(said)[1] + 1, len(layer_heads(said)))
+
+
 # ---- heads -------------------------------------------------------------------------
 
 
 def is_first_head(said: Said) -> bool:
     """Whether the head named, or as many heads, give the cell the most weight."""
-    cell = said.scene.selection.cell
-    assert cell is not None
+    cell = existing(said.scene.selection.cell)
     every = said.trace.attention(cell.kind)[..., cell.query, cell.key]  # [L, H]
     best = float(np.nanmax(every))
     alike = np.argwhere(every >= best * (1 - 1e-6))
@@ -218,12 +220,6 @@ def beside(offset: int) -> Predicate:
 
 def peak(weights: Floats) -> float:
     return float(np.nanmean(weights.max(-1))) if weights.size else math.nan
-
-
-def bits(weights: Floats) -> float:
-    weights = weights / weights.sum(-1, keepdims=True)
-    logs = np.log2(np.where(weights > 0, weights, 1))
-    return float(np.nanmean(-(weights * logs).sum(-1)))
 
 
 def is_ordered(order: Order, measure: Callable[[Floats], float]) -> Predicate:
@@ -287,14 +283,8 @@ CLAIMS: Claims = {
     # looks
     "maximum of {n} heads: rows need not sum to 1": looks("max"),
     "Maximum of heads: for each cell the largest weight of the {heads} heads of layer "
-    "{layer}; rows need not sum to 1.": lambda s: (
-        s.fields["heads"] == len(layer_heads(s))
-        and s.fields["layer"] == place(s)[1] + 1
-    ),
-    "Mean of heads: Σ A / {heads} over the {heads} heads of layer {layer}.": lambda s: (
-        s.fields["heads"] == len(layer_heads(s))
-        and s.fields["layer"] == place(s)[1] + 1
-    ),
+    "{layer}; rows need not sum to 1.": of_layer,
+    "Mean of heads: Σ A / {heads} over the {heads} heads of layer {layer}.": of_layer,
     "Mean of all {heads} heads of all {layers} layers: Σ A / {total}.": lambda s: (
         s.fields["total"] == len(layer_heads(s)) * s.trace.layers(place(s)[0])
     ),
@@ -303,18 +293,10 @@ CLAIMS: Claims = {
     "are the words that the encoder read.": lambda s: place(s)[0] == "cross",
     "Value zeroing (Mohebbi et al. 2023): 1 − cosine between the output of layer "
     "{layer} as it is and with a token's values zeroed in all {heads} heads. It says "
-    "how far a row depends on a token in this layer, not in which direction.": (
-        lambda s: (
-            s.fields["heads"] == len(layer_heads(s))
-            and s.fields["layer"] == place(s)[1] + 1
-        )
-    ),
+    "how far a row depends on a token in this layer, not in which direction.": of_layer,
     "Norms (Kobayashi et al. 2020): ‖Σ a v Wₒ‖ over the {heads} heads of layer "
     "{layer}: a large weight on a small value counts little. It leaves out the "
-    "residual, the norms and the feed-forward.": lambda s: (
-        s.fields["heads"] == len(layer_heads(s))
-        and s.fields["layer"] == place(s)[1] + 1
-    ),
+    "residual, the norms and the feed-forward.": of_layer,
     "Gradient × input: how log p of the token that a row writes answers to a token's "
     "embedding, times that embedding, in nats; signed. It holds near this input, "
     "through all {layers} layers; it is no share.": lambda s: (
@@ -387,7 +369,7 @@ CLAIMS: Claims = {
         (correlation if place(s)[0] == "cross" else neighbours)(head(s)),
     ),
     "lowest entropy first: bits of each query's weights, mean over queries": is_ordered(
-        "entropy", lambda weights: -bits(weights)
+        "entropy", lambda weights: -mean_bits(weights)
     ),
     "highest maximum first: each query's largest weight, mean over queries": is_ordered(
         "maximum", peak

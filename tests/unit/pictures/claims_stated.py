@@ -1,8 +1,4 @@
-"""What else sentences state of norms, steps, rows without keys, leaks and positions.
-
-``NAMED`` are the templates about these matters that claim nothing which the sweep's
-arrays could refute, by the reason; each is told by how it begins.
-"""
+"""What else sentences state of norms, steps, rows without keys, leaks and positions."""
 
 from __future__ import annotations
 
@@ -137,9 +133,6 @@ CLAIMS: Claims = {
     ),
     "{kind}: {query} reads the later token {key} with weight {weight} ({head}).": (
         lambda s: is_leak(s, later=True)
-    ),
-    "Differs from padding and causal mask in {n:,} cell: {cell}": lambda s: counted(
-        s, changed_cells(s), "n"
     ),
     "Differs from padding and causal mask in {n:,} cells: {cell}": lambda s: counted(
         s, changed_cells(s), "n"

@@ -2,7 +2,7 @@
 
 ``said(run)`` lets the doors of pictures/ speak about one run at several steps, layers,
 heads and cells. Claims are in ``claims_*.py``: for a template a predicate over the
-arrays of the Trace, or the reason why it claims nothing about the run.
+arrays of the Trace.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.existing import existing
 from tests.unit.pictures.swept_runs import RUNS, SweptRun
 from visformer import language
 from visformer.analysis.run_comparison import compare_runs
@@ -106,7 +107,6 @@ class Said:
 
 Predicate = Callable[[Said], bool]
 Claims = dict[str, Predicate]  # by template: whether it is true of what it speaks of
-Reasons = dict[str, str]  # by template: why it claims nothing about the run
 
 
 class _Heard(str):
@@ -164,8 +164,7 @@ def said(run: SweptRun, wanted: Container[str]) -> Iterator[Said]:
     spoken: set[tuple[Any, ...]] = set()
     with listening(hear):
         for scene in scenes(run):
-            trace, at = scene.trace, scene.selection
-            assert trace is not None
+            trace, at = existing(scene.trace), scene.selection
             for door, speak in DOORS.items():
                 # what does not look at all of the selection speaks once
                 looks = {"run": (), "layer": (at.kind, at.layer)}
@@ -285,8 +284,7 @@ def _terms(run: SweptRun, trace: Trace, scene: Scene) -> None:
 
 def _attention(run: SweptRun, trace: Trace, scene: Scene) -> None:
     selection, look, kind = scene.selection, scene.look, scene.selection.kind
-    shown = reading(trace, selection, look, kind)
-    assert shown is not None
+    shown = existing(reading(trace, selection, look, kind))
     matrix = attention_map(trace, selection, look, kind)
     cell_words(trace, selection, look)
     gist_of(shown)

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.existing import existing
 from tests.opened import opened_model
-from tests.states import ran
+from tests.states import showing
 from tests.traces import make_trace, with_config
 from visformer.pictures.computation.stages import stage_names
 from visformer.pictures.diagram.architecture import architecture
@@ -22,16 +23,9 @@ from visformer.pictures.diagram.blocks import (
 )
 from visformer.pictures.diagram.columns import Box, Drawing
 from visformer.pictures.picture import csv_text
-from visformer.session.state import Session, State
+from visformer.session.state import State
 from visformer.values.facts import AttentionFacts, BlockParameters, Kind
 from visformer.values.trace import Trace
-
-
-def shown(trace: Trace, step: int | None = None, **changes: Any) -> State:
-    session = Session()
-    session.set(**ran(trace), step=len(trace) if step is None else step)
-    session.set(**changes)
-    return session.state
 
 
 def choosing(trace: Trace, **choices: Any) -> Trace:
@@ -39,9 +33,9 @@ def choosing(trace: Trace, **choices: Any) -> Trace:
 
 
 def drawn(state: State, **options: Any) -> Drawing:
-    made = architecture(state.visible, state.model, state.selection, **options)
-    assert made is not None
-    return made
+    return existing(
+        architecture(state.visible, state.model, state.selection, **options)
+    )
 
 
 def box(drawing: Drawing, id: str) -> Box:
@@ -56,8 +50,8 @@ def texts(drawing: Drawing) -> list[str]:
 
 def test_pre_norm_and_post_norm_differ_in_where_the_norm_stands() -> None:
     trace = make_trace()
-    post = drawn(shown(trace))
-    pre = drawn(shown(choosing(trace, norm_first=True)))
+    post = drawn(showing(trace))
+    pre = drawn(showing(choosing(trace, norm_first=True)))
     for name in ("encoder.0.self_attention", "decoder.0.cross_attention"):
         for drawing, norm_below in ((post, False), (pre, True)):
             norm, sublayer = box(drawing, f"{name}_norm"), box(drawing, name)
@@ -79,7 +73,7 @@ def test_queries_keys_and_values_have_the_lengths_of_their_sides(
     id: str, queries: int, keys: int
 ) -> None:
     trace = make_trace(source=6, target=4, heads=2, d_model=8)
-    inside = texts(drawn(shown(trace), chosen=id))
+    inside = texts(drawn(showing(trace), chosen=id))
     for text in (
         f"Q [{queries}, 8]",
         f"K [{keys}, 8]",
@@ -97,7 +91,7 @@ def test_blocks_lie_inside_and_do_not_overlap(
 ) -> None:
     trace = make_trace(layers=layers, decoder_layers=layers + 1)
     trace = choosing(trace, norm_first=norm_first, final_norm=norm_first)
-    drawing = drawn(shown(trace), columns=columns, lines=38.0)
+    drawing = drawn(showing(trace), columns=columns, lines=38.0)
     solid = [b for b in drawing.boxes if b.style not in ("frame", "row")]
     for one in solid:
         assert one.x >= 0
@@ -115,7 +109,7 @@ def test_blocks_lie_inside_and_do_not_overlap(
 
 
 def test_a_layer_is_opened_and_the_encoder_feeds_every_decoder_layer() -> None:
-    drawing = drawn(shown(make_trace(layers=6), layer=2))
+    drawing = drawn(showing(make_trace(layers=6), layer=2))
     assert drawing.box("encoder.2.feed_forward")
     assert drawing.box("decoder.2")
     assert drawing.box("encoder.1.feed_forward") is None
@@ -131,7 +125,7 @@ def test_a_layer_is_opened_and_the_encoder_feeds_every_decoder_layer() -> None:
 
 
 def test_a_closed_stack_shows_each_layer_alone() -> None:
-    state = shown(make_trace(layers=6))
+    state = showing(make_trace(layers=6))
     drawing = drawn(state, closed=frozenset({"encoder"}))
     assert all(drawing.box(f"encoder.{n}") for n in range(6))
     assert drawing.box("encoder.0.self_attention") is None
@@ -151,7 +145,7 @@ def test_many_layers_share_boxes_and_none_is_left_out() -> None:
 
 def test_shapes_are_those_of_the_sentence_at_the_step() -> None:
     trace = make_trace(source=5, target=4, d_model=8)
-    at_two = texts(drawn(shown(trace, 2)))
+    at_two = texts(drawn(showing(trace, 2)))
     assert "[5, 8]" in at_two
     assert "[2, 8]" in at_two
     assert "[2, 50] logits" in at_two
@@ -165,11 +159,11 @@ def test_shapes_are_those_of_the_sentence_at_the_step() -> None:
 
 def test_the_step_moves_what_is_emphasised() -> None:
     trace = make_trace(target=4)
-    start = drawn(shown(trace, 0))
+    start = drawn(showing(trace, 0))
     assert box(start, "encoder.0.self_attention").strong
     assert not box(start, "output").strong
     assert not start.path
-    first, third = (drawn(shown(trace, n)) for n in (1, 3))
+    first, third = (drawn(showing(trace, n)) for n in (1, 3))
     assert box(first, "output").strong
     assert first.path
     assert not box(first, "encoder.0.self_attention").strong
@@ -192,14 +186,14 @@ def test_parameters_are_the_models_own_and_sum() -> None:
         BlockParameters("output", 84, "target_embedding"),
     )
     trace = replace(make_trace(), model=replace(make_trace().model, blocks=parts))
-    drawing = drawn(shown(trace))
+    drawing = drawn(showing(trace))
     assert box(drawing, "encoder.0.self_attention").detail == "100"
     assert box(drawing, "encoder.0").detail == "116"
     assert box(drawing, "encoder.1").detail == "100"
     assert box(drawing, "source_embedding").detail == "shared"
-    inside = " ".join(texts(drawn(shown(trace), chosen="output")))
+    inside = " ".join(texts(drawn(showing(trace), chosen="output")))
     assert "84 parameters and those shared with the target embedding" in inside
-    unknown = drawn(shown(make_trace()))
+    unknown = drawn(showing(make_trace()))
     assert box(unknown, "encoder.0").detail == ""
 
 
@@ -209,8 +203,7 @@ def test_blocks_are_listed_with_layers_from_one() -> None:
         BlockParameters("output", 84, "target_embedding"),
     )
     trace = replace(make_trace(), model=replace(make_trace().model, blocks=parts))
-    table = counts_table(trace.model)
-    assert table is not None
+    table = existing(counts_table(trace.model))
     assert csv_text(table).splitlines() == [
         '"block","parameters","shared with"',
         '"encoder layer 1 self-attention",100,""',
@@ -252,7 +245,7 @@ def test_a_blocks_parameters_in_words(own: int, owner: str, words: str) -> None:
 
 def test_rows_of_the_predictions_count_from_one() -> None:
     trace = make_trace(target=18)
-    drawing = drawn(shown(trace), chosen="softmax")
+    drawing = drawn(showing(trace), chosen="softmax")
     inside = texts(drawing)
     assert "… rows 1 to 2" in inside
     assert any(words.startswith("row 3 “t1” → ") for words in inside)
@@ -264,11 +257,12 @@ def test_an_old_recording_takes_the_counts_of_the_same_model() -> None:
     trace = replace(make_trace(), model=replace(make_trace().model, digest="abc"))
     opened = replace(trace.model, blocks=(BlockParameters("encoder.1.x", 7),))
     assert (
-        box(drawn(shown(trace, opened=opened_model(opened))), "encoder.1").detail == "7"
+        box(drawn(showing(trace, opened=opened_model(opened))), "encoder.1").detail
+        == "7"
     )
     other = replace(opened, digest="abd")
     assert (
-        box(drawn(shown(trace, opened=opened_model(other))), "encoder.1").detail == ""
+        box(drawn(showing(trace, opened=opened_model(other))), "encoder.1").detail == ""
     )
 
 
@@ -297,7 +291,7 @@ def test_where_the_blocks_lead() -> None:
 
 def test_the_inside_of_attention_is_both_of_the_papers_figures() -> None:
     trace = make_trace(source=5, target=3, heads=2, d_model=8)
-    drawing = drawn(shown(trace), chosen="decoder.1.self_attention")
+    drawing = drawn(showing(trace), chosen="decoder.1.self_attention")
     inside = [b.title for b in drawing.boxes if b.x >= drawing.beside]
     for word in ("Linear W_Q", "Linear W_K", "Linear W_V", "Concat", "SoftMax", "Mask"):
         assert any(word in title for title in inside), word
@@ -318,16 +312,17 @@ def test_the_inside_of_a_norm_is_the_models_formula(
 ) -> None:
     trace = choosing(make_trace(), **choices)
     chosen = "encoder.0.feed_forward_norm"
-    drawing = drawn(shown(trace), chosen=chosen, columns=250.0)
-    assert formula in texts(drawing)
+    inside = texts(drawn(showing(trace), chosen=chosen, columns=250.0))
+    assert formula in inside
+    assert any("RMSNorm" in text for text in inside) == ("norm" in choices)
 
 
 def test_the_inside_of_every_block_can_be_drawn() -> None:
     for positions in ("learned", "none"):
         trace = choosing(make_trace(), gated=True, positions=positions)
         for state in (
-            shown(trace),
-            shown(trace, 0),
+            showing(trace),
+            showing(trace, 0),
             State(opened=opened_model(trace.model)),
         ):
             ids = [b.id for b in drawn(state).boxes if b.id]
@@ -338,19 +333,19 @@ def test_the_inside_of_every_block_can_be_drawn() -> None:
 
 
 def test_no_positions_no_block_for_them() -> None:
-    drawing = drawn(shown(choosing(make_trace(), positions="none")))
+    drawing = drawn(showing(choosing(make_trace(), positions="none")))
     assert drawing.box("source_positions") is None
     assert "no positional encoding" in texts(drawing)
 
 
 def test_softmax_inside_or_outside_the_model() -> None:
     for inside, style in ((True, "block"), (False, "outside")):
-        drawing = drawn(shown(choosing(make_trace(), softmax_output=inside)))
+        drawing = drawn(showing(choosing(make_trace(), softmax_output=inside)))
         assert box(drawing, "softmax").style == style
 
 
 def test_every_block_is_reached_by_the_arrow_keys() -> None:
-    drawing = drawn(shown(make_trace(layers=3)))
+    drawing = drawn(showing(make_trace(layers=3)))
     ids = {b.id for b in drawing.boxes if b.id}
     seen, waiting = set(), [drawing.chosen]
     while waiting:
@@ -364,7 +359,7 @@ def test_every_block_is_reached_by_the_arrow_keys() -> None:
 
 def test_a_long_target_shows_its_newest_tokens() -> None:
     trace = make_trace(target=200)
-    drawing = drawn(shown(trace))
+    drawing = drawn(showing(trace))
     tokens = [b for b in drawing.boxes if b.style == "token" and not b.id]
     assert tokens[-1].title == "t198"
     assert len(tokens) < 40
@@ -379,11 +374,10 @@ def test_the_attention_that_is_looked_at_is_shown_inside() -> None:
         "cross": "decoder.1.cross_attention",
     }
     for kind, part in parts.items():
-        assert drawn(shown(trace, kind=kind, layer=1)).chosen == part
+        assert drawn(showing(trace, kind=kind, layer=1)).chosen == part
     own: dict[Kind, AttentionFacts] = {"encoder": trace.model.attention["encoder"]}
     alone = replace(trace.model, attention=own)  # it has no other kind
-    made = architecture(None, alone, shown(trace, kind="cross").selection)
-    assert made is not None
+    made = existing(architecture(None, alone, showing(trace, kind="cross").selection))
     assert made.chosen == "encoder.0.self_attention"
 
 
@@ -396,7 +390,7 @@ def test_a_layers_blocks_speak_of_its_own_mask() -> None:
     trace = make_trace(source=3, target=3, masked_value=-1e9)
     own = trace.mask("decoder", 0)
     masks = {**trace.masks, "decoder": np.stack([own, np.zeros_like(own)])}
-    state = shown(replace(trace, masks=masks))
+    state = showing(replace(trace, masks=masks))
     for layer, sums, cells in ((0, "rows sum to 1", 6), (1, "all masked: equal", 0)):
         name = f"decoder.{layer}.self_attention"
         inside = " ".join(texts(drawn(state, chosen=name)))

@@ -4,8 +4,10 @@ from typing import Any
 
 import numpy as np
 
+from tests.existing import existing
+from tests.states import showing
 from tests.traces import make_trace
-from tests.unit.pictures.test_maps import by_hand, looked, state
+from tests.unit.pictures.test_maps import by_hand, looked
 from visformer.pictures.attention.arcs import arc_words, arcs
 from visformer.pictures.attention.reading import attention_map
 from visformer.pictures.picture import Matrix
@@ -13,8 +15,9 @@ from visformer.pictures.selection import Look
 
 
 def cross(**changes: Any) -> Matrix:
-    picture = attention_map(*looked(state(by_hand(), **changes)), "cross")  # 0.75, 0.25
-    assert picture is not None
+    picture = existing(
+        attention_map(*looked(showing(by_hand(), **changes)), "cross")
+    )  # 0.75, 0.25
     return picture
 
 
@@ -31,8 +34,7 @@ def test_strengths_follow_the_scale_and_the_choice_does_not() -> None:
 
 def test_only_the_rows_asked_for_are_drawn() -> None:
     trace = make_trace(9, 8)
-    picture = attention_map(*looked(state(trace)), "cross")
-    assert picture is not None
+    picture = existing(attention_map(*looked(showing(trace)), "cross"))
     found = arcs(picture, 1.0, range(3, 5))
     assert sorted(set(found.rows.tolist())) == [3, 4]
     assert len(found.rows) == 2 * 9

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.existing import existing
+from tests.states import showing
 from tests.traces import fed, make_trace
-from tests.unit.pictures.test_maps import looked, state
+from tests.unit.pictures.test_maps import looked
 from visformer.pictures.attention.cell_words import cell_words
 from visformer.pictures.attention.maps import all_numbers, labels
 from visformer.pictures.attention.reading import attention_map
@@ -27,8 +29,7 @@ READS = {  # query words, key words
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_axes_say_whose_tokens_stand_there(kind: Kind, look: Look) -> None:
     trace = make_trace(5, 4)
-    picture = attention_map(*looked(state(trace, look=look)), kind)
-    assert picture is not None
+    picture = existing(attention_map(*looked(showing(trace, look=look)), kind))
     assert (picture.row_axis, picture.column_axis) == READS[kind]
     of_rows = {"encoder": trace.source, "decoder": trace.target}
     written = of_rows.get(kind, tuple(step.token for step in trace.steps))
@@ -39,41 +40,38 @@ def test_the_axes_say_whose_tokens_stand_there(kind: Kind, look: Look) -> None:
 
 def test_the_bubble_of_a_cell_says_what_was_read_and_what_is_written() -> None:
     trace = fed(make_trace(3, 3), {1: "forced"}, wrong=(1,))
-    shown = state(trace, locked=AttentionCell("cross", 0, 0))
+    shown = showing(trace, locked=AttentionCell("cross", 0, 0))
     assert "“t0” after “<s>” reads “s0”: 0." in cell_words(*looked(shown))
-    picture = attention_map(*looked(shown), "cross")
-    assert picture is not None
+    picture = existing(attention_map(*looked(shown), "cross"))
     said = "".join(text for text, _role in pieces(picture, (0, 1)))
     assert said == "“t0” after “<s>” reads s1"
     forced = "".join(text for text, _role in pieces(picture, (1, 1)))
     assert forced.startswith("w (forced; the model would say: “t1” 0.")
     assert forced.endswith("), after “t0” reads s1")
-    own = attention_map(*looked(shown), "decoder")
-    assert own is not None
+    own = existing(attention_map(*looked(shown), "decoder"))
     assert "".join(text for text, _role in pieces(own, (1, 0))) == "t0 reads <s>"
 
 
 def test_the_best_next_token_of_a_pass_is_not_said_to_be_written() -> None:
     """A module's call reads a target; nothing was chosen after its last token."""
     trace = fed(make_trace(3, 3), {0: "reference", 1: "reference"})
-    shown = state(trace, kind="cross")
+    shown = showing(trace, kind="cross")
     rows = labels(trace, "cross")[0]
     assert [one.faint for one in rows] == [False, False, True]
     assert rows == ("⇢ t0", "⇢ t1", "t2")
     assert explanation(("attention",), shown.scene).startswith(
         "The best next token would be “t2”. There this head looks at “"
     )
-    said = cell_words(*looked(state(trace, locked=AttentionCell("cross", 2, 0))))
+    said = cell_words(*looked(showing(trace, locked=AttentionCell("cross", 2, 0))))
     assert "“t2”, the best next token after “t1” reads “s0”" in said
-    before = state(trace, kind="cross", locked=AttentionCell("cross", 1, 0))
+    before = showing(trace, kind="cross", locked=AttentionCell("cross", 1, 0))
     said = explanation(("attention",), before.scene)
     assert said.startswith("Where “t1” was fed, this head looks at “")
 
 
 def test_every_head_is_exported_under_its_name() -> None:
     trace = make_trace(3, 2, layers=2, heads=4)
-    table = all_numbers(trace, "cross")
-    assert table is not None
+    table = existing(all_numbers(trace, "cross"))
     assert table.rows[0] == "layer 1, head 1: <s> → ▁t0"
     assert table.rows[5] == "layer 1, head 3: ▁t0 → ▁t1"
     assert (table.values[5] == trace.attention("cross", 0, 2)[1]).all()

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.states import ran
+from tests.existing import existing
+from tests.states import showing
 from tests.tiny_models import tiny_checkpoint
 from tests.traces import fed, make_trace
 from tests.unit.pictures.test_maps import looked
@@ -26,8 +27,7 @@ from visformer.pictures.picture import csv_text
 from visformer.pictures.selection import Selection
 from visformer.pictures.words.choices import choice_sentence, marked_token, short_choice
 from visformer.pictures.words.modified_run import export_words
-from visformer.session.state import Session
-from visformer.values.step import Draw, Origin, Strategy, step_origins
+from visformer.values.step import Draw, Origin, Strategy
 from visformer.values.trace import Trace
 from visformer.words import probability
 
@@ -48,12 +48,9 @@ def test_nothing_claims_that_the_model_chose_what_it_was_fed(
 ) -> None:
     trace = run(origin, wrong=wrong)
     best = trace.steps[2].candidates[0].token
-    drawing = architecture(trace, None, SELECTION, chosen="softmax")
-    assert drawing is not None
-    picture = output_picture(trace)
-    assert picture is not None
-    prediction = drawing.box("prediction")
-    assert prediction is not None
+    drawing = existing(architecture(trace, None, SELECTION, chosen="softmax"))
+    picture = existing(output_picture(trace))
+    prediction = existing(drawing.box("prediction"))
     rows = [box.title for box in drawing.boxes if box.title.startswith("row 3 “")]
     said = [
         short_choice(trace),
@@ -188,10 +185,7 @@ def test_a_draw_is_kept_when_its_row_changes_and_when_it_is_followed() -> None:
 
 def test_labels_and_exports_of_the_maps_name_what_was_fed() -> None:
     trace = fed(make_trace(target=3), {1: "forced"}, wrong=(1,))
-    session = Session()
-    session.set(**ran(trace), step=3)
-    picture = attention_map(*looked(session.state), "cross")
-    assert picture is not None
+    picture = existing(attention_map(*looked(showing(trace)), "cross"))
     assert picture.rows == ("t0", "⇢ w", "t2")
     assert picture.row_axis == "query: word being written, ⇢ fed"
     said = "w (forced; the model would say: “t1” 0."
@@ -199,8 +193,7 @@ def test_labels_and_exports_of_the_maps_name_what_was_fed() -> None:
     assert picture.row_names[1].endswith(", after “t0”")
     said = "▁t0 → ▁w (forced; the model would say: “t1” 0."
     assert said in csv_text(picture.table)
-    every = all_numbers(trace, "cross")
-    assert every is not None
+    every = existing(all_numbers(trace, "cross"))
     assert any(said in row for row in every.rows)
     best = probability(trace.steps[1].candidates[0].probability)
     told = f"w (forced; the model would say: “t1” {best})"
@@ -211,13 +204,3 @@ def test_labels_and_exports_of_the_maps_name_what_was_fed() -> None:
         "teacher forcing: 3 tokens are fed from the reference; "
         f"step 3, fed: “t2” {p}; the model would say the same"
     )
-
-
-def test_who_chose_is_read_from_a_file_without_its_texts(tmp_path: Path) -> None:
-    origins: dict[int, Origin] = {0: "forced", 3: "reference", 29: "rule"}
-    trace = fed(make_trace(source=2, target=30, layers=1), origins)
-    trace.save(tmp_path / "run.vis")
-    read = open_trace(tmp_path / "run.vis")
-    assert step_origins(read.steps) == step_origins(trace.steps)
-    assert step_origins(read.until(7).steps) == step_origins(trace.steps[:7])
-    assert step_origins(read.steps[:30]) == tuple(step.origin for step in read.steps)

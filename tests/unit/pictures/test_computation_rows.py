@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.states import ran
+from tests.states import showing
 from tests.traces import make_trace, with_config
 from tests.unit.pictures.computed import looked_at, shown, state_of, traced, values
 from visformer.analysis.sublayers import LayerRows
@@ -17,7 +17,6 @@ from visformer.pictures.computation.stages import STAGES, heading
 from visformer.pictures.computation.subject import BLOCK, layer_rows
 from visformer.pictures.picture import saved_labels
 from visformer.pictures.selection import AttentionCell
-from visformer.session.state import Session
 from visformer.values.memo import same
 from visformer.values.trace import Trace
 
@@ -120,11 +119,8 @@ def test_earlier_steps_show_fewer_rows_of_the_same_numbers() -> None:
 
 def test_a_long_sentence_is_drawn_a_block_of_rows_at_a_time() -> None:
     trace = make_trace(source=150, target=3)
-    session = Session()
-    session.set(
-        **ran(trace), step=3, kind="encoder", locked=AttentionCell("encoder", 70, 149)
-    )
-    made = shown(session.state, "product")
+    cell = AttentionCell("encoder", 70, 149)
+    made = shown(showing(trace, kind="encoder", locked=cell), "product")
     matrices = [one.make() for one in made.maps]
     assert [m.values.shape for m in matrices] == [(BLOCK, 4), (4, 150), (BLOCK, 150)]
     assert matrices[0].title == "Q [150, 4], rows 65–128"

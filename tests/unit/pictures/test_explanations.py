@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 import pytest
 
-from tests.general_traces import any_trace
 from tests.traces import fed, make_trace
-from visformer.pictures.attention.maps import labels
 from visformer.pictures.computation.stages import stage_names
 from visformer.pictures.selection import SUMMARIES, AttentionCell, Look, Selection
 from visformer.pictures.words.explanations import EXPLAINED, START, STRONG, explanation
 from visformer.pictures.words.scene import Scene
 from visformer.ui.views import VIEWS
 from visformer.values.facts import KINDS, Kind
-from visformer.values.intervention import parse
 from visformer.values.trace import Trace
-from visformer.words import number, probability
+from visformer.words import probability
 
 LONGEST = 170  # characters
 PAGES = {view.name: [page.name for page in view.pages] for view in VIEWS}
@@ -61,22 +57,6 @@ def test_every_stage_has_its_sentence(stage: str, kind: Kind) -> None:
     )
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_current_tokens_and_their_weight_are_named(kind: Kind) -> None:
-    looked = scene(kind=kind)
-    assert looked.trace is not None
-    said = explanation(("attention",), looked)
-    found = re.search(r"“([^”]*)”.*“([^”]*)”.*\(([0-9.]+)\)", said)
-    assert found is not None, said
-    queries, keys = labels(looked.trace, kind)
-    weights = looked.trace.attention(kind, 1, 1)
-    row, column = queries.index(found[1]), keys.index(found[2])
-    assert found[3] == probability(float(weights[row].max()))
-    assert weights[row].argmax() == column
-    if kind != "encoder":
-        assert row == len(queries) - 1
-
-
 def test_a_cell_in_focus_is_what_is_spoken_of() -> None:
     cell = AttentionCell("cross", 1, 3)
     selection = Selection(kind="cross", layer=1, head=1, cell=cell)
@@ -94,31 +74,6 @@ def test_a_summary_is_not_called_a_head(summary: str) -> None:
     said = explanation(("attention",), looked)
     assert "(0." not in said
     assert said != explanation(("attention",), scene())
-
-
-def test_a_scale_is_the_runs_own() -> None:
-    trace = make_trace()
-    for change, said in (("scale 3", "Scores times"), ("scale off", "not scaled")):
-        changed = replace(trace, intervention=parse([change]))
-        sentence = explanation(("computation",), scene(changed, stage="scale"))
-        assert said in sentence
-        scale = changed.scale("cross", 1)
-        assert (f" {number(scale)}:" in sentence) == (change == "scale 3")
-
-
-def test_encodings_that_are_not_known_are_not_described() -> None:
-    trace = any_trace()
-    assert explanation(("positions", "table"), scene(trace)) == ""
-
-
-def test_a_mask_that_hides_nothing_replaces_nothing() -> None:
-    said = explanation(("computation",), scene(stage="mask"))
-    assert said.startswith("All ")
-    assert "become" not in said
-    cell = AttentionCell("decoder", 0, 0)
-    causal = Selection(kind="decoder", layer=1, head=1, cell=cell)
-    said = explanation(("computation",), scene(selection=causal, stage="mask"))
-    assert "become" in said
 
 
 def test_each_form_names_what_is_strong() -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from tests.existing import existing
 from tests.importances import make_importance, over_pairs, with_patches
 from tests.traces import make_trace
 from visformer.pictures.importance_maps import (
@@ -80,11 +81,9 @@ def test_layers_and_source_tokens_are_tables() -> None:
     assert layers.rows == ("encoder self", "decoder self", "cross")
     assert layers.values[2, LAYERS - 1] == -2.5
     short = {**MADE.layers, "encoder": np.array([1.0])}
-    kept = layer_numbers(replace(MADE, layers=short)).kept
-    assert kept is not None
+    kept = existing(layer_numbers(replace(MADE, layers=short)).kept)
     assert kept[0].tolist() == [True, *[False] * (LAYERS - 1)]
-    source = source_numbers(MADE, TRACE)
-    assert source is not None
+    source = existing(source_numbers(MADE, TRACE))
     assert source.values[0].tolist() == [-1, -2, -3, -4, -5, -6]
     assert len(source.columns) == 6
     assert source_numbers(replace(MADE, source=None), TRACE) is None

@@ -1,26 +1,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.states import ran
+from tests.existing import existing
+from tests.states import showing
 from tests.traces import make_trace
 from visformer.pictures.attention.maps import Marks, marks, reserved
 from visformer.pictures.attention.reading import UNDECODED, attention_map
 from visformer.pictures.selection import AttentionCell, Look, Selection
-from visformer.session.state import Session, State
+from visformer.session.state import State
 from visformer.values.facts import KINDS, Kind
 from visformer.values.row_columns import Columns
 from visformer.values.trace import Trace
-
-
-def state(trace: Trace, step: int | None = None, **changes: Any) -> State:
-    session = Session()
-    session.set(**ran(trace), step=len(trace) if step is None else step, **changes)
-    return session.state
 
 
 def test_a_run_that_grows_has_room_for_tokens_to_come() -> None:
@@ -61,66 +55,56 @@ def test_no_trace_is_no_map() -> None:
 
 
 def test_weights_are_those_computed_by_hand() -> None:
-    picture = attention_map(*looked(state(by_hand())), "cross")
-    assert picture is not None
+    picture = existing(attention_map(*looked(showing(by_hand())), "cross"))
     assert np.allclose(picture.values, [[0.75, 0.25]])
     assert np.allclose(picture.shade, [[0.75, 0.25]])
     assert picture.ends == ("0", "1")
 
 
 def test_a_scale_changes_the_shade_and_never_the_values() -> None:
-    picture = attention_map(*looked(state(by_hand(), scale="head")), "cross")
-    assert picture is not None
+    picture = existing(
+        attention_map(*looked(showing(by_hand(), scale="head")), "cross")
+    )
     assert np.allclose(picture.values, [[0.75, 0.25]])
     assert np.allclose(picture.shade, [[1, 1 / 3]])
     assert picture.ends == ("0", "0.75")
 
 
-def test_a_cross_row_is_named_by_what_it_writes_another_by_what_it_read() -> None:
+def test_a_saved_cross_row_is_named_by_what_it_reads_and_writes() -> None:
     trace = make_trace(source=5, target=4)
-    cross = attention_map(*looked(state(trace)), "cross")
-    assert cross is not None
-    assert cross.rows == ("t0", "t1", "t2", "t3")
-    assert cross.row_axis == "query: word being written"
-    saved = ("<s> → ▁t0", "▁t0 → ▁t1", "▁t1 → ▁t2", "▁t2 → ▁t3")
-    assert cross.table.rows == saved
-    assert cross.table.columns == trace.source
-    decoder = attention_map(*looked(state(trace)), "decoder")
-    assert decoder is not None
-    assert decoder.rows == decoder.columns == ("<s>", "t0", "t1", "t2")
-    assert decoder.row_axis == "query: target token that reads"
-    assert decoder.table.rows == trace.target
-    encoder = attention_map(*looked(state(trace)), "encoder")
-    assert encoder is not None
-    assert encoder.rows == encoder.columns == ("s0", "s1", "s2", "s3", "s4")
-    assert encoder.table.rows == encoder.table.columns == trace.source
+    written = "<s> → ▁t0", "▁t0 → ▁t1", "▁t1 → ▁t2", "▁t2 → ▁t3"
+    saved: dict[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
+        "cross": (written, trace.source),
+        "decoder": (trace.target, trace.target),
+        "encoder": (trace.source, trace.source),
+    }
+    for kind, names in saved.items():
+        table = existing(attention_map(*looked(showing(trace)), kind)).table
+        assert (table.rows, table.columns) == names
 
 
 def test_controls_in_tokens_are_spelt_out() -> None:
     trace = replace(make_trace(2, 1), source=("a\u202eb", "\n"))
-    picture = attention_map(*looked(state(trace)), "cross")
-    assert picture is not None
+    picture = existing(attention_map(*looked(showing(trace)), "cross"))
     assert picture.columns == ("a[U+202E]b", "[U+000A]")
 
 
 def test_later_keys_are_hidden_in_the_decoder() -> None:
-    picture = attention_map(*looked(state(make_trace(3, 2))), "decoder")
-    assert picture is not None
+    picture = existing(attention_map(*looked(showing(make_trace(3, 2))), "decoder"))
     assert picture.masked is not None
     assert picture.masked.tolist() == [[False, True], [False, False]]
 
 
 @pytest.mark.parametrize("kind", ["decoder", "cross"])
 def test_nothing_decoded_is_an_empty_map_with_a_hint(kind: Kind) -> None:
-    picture = attention_map(*looked(state(make_trace(), step=0)), kind)
-    assert picture is not None
+    picture = existing(attention_map(*looked(showing(make_trace(), step=0)), kind))
     assert picture.values.shape == (0, 0 if kind == "decoder" else 5)
     assert picture.note == UNDECODED
 
 
 def test_a_layer_beyond_a_stack_is_its_last() -> None:
     trace = make_trace(layers=3, decoder_layers=1)
-    shown = state(trace, kind="encoder", layer=2)
+    shown = showing(trace, kind="encoder", layer=2)
     titles = [
         getattr(attention_map(*looked(shown), kind), "title", "") for kind in KINDS
     ]
@@ -128,10 +112,10 @@ def test_a_layer_beyond_a_stack_is_its_last() -> None:
 
 
 def test_a_cell_marks_its_tokens_in_the_other_maps() -> None:
-    shown = state(make_trace(5, 4), hovered=AttentionCell("cross", 2, 3))
+    shown = showing(make_trace(5, 4), hovered=AttentionCell("cross", 2, 3))
     assert marks(shown.cell, "cross") == Marks((2, 3), (2,), (3,))
     assert marks(shown.cell, "encoder") == Marks(None, (3,), (3,))
     assert marks(shown.cell, "decoder") == Marks(None, (2,), (2,))
-    shown = state(make_trace(5, 4), locked=AttentionCell("encoder", 1, 4))
+    shown = showing(make_trace(5, 4), locked=AttentionCell("encoder", 1, 4))
     assert marks(shown.cell, "cross") == Marks(None, (), (1, 4))
     assert marks(shown.cell, "decoder") == Marks()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
+from tests.existing import existing
 from tests.general_traces import Shape, any_trace
-from tests.states import ran
+from tests.states import showing
 from tests.tiny_models import tiny_checkpoint
 from tests.traces import make_trace
 from visformer.core.decoding import Decoding
@@ -34,17 +34,10 @@ from visformer.pictures.words.leak_words import (
     leak_words,
     leaking_cells,
 )
-from visformer.session.state import Session, State
+from visformer.session.state import State
 from visformer.values.changes.mask_changes import Causal, Cell, HideSource
 from visformer.values.intervention import NO_CHANGES, Intervention, parse
 from visformer.values.trace import Trace
-
-
-def shown(trace: Trace, **changes: Any) -> State:
-    session = Session()
-    session.set(**ran(trace, baseline=changes.pop("baseline", None)))
-    session.set(**{"step": len(trace), **changes})
-    return session.state
 
 
 def runs_of(state: State) -> Runs | None:
@@ -68,15 +61,14 @@ def both(*, tokens: tuple[str, ...] = ()) -> State:
         other = replace(other, target=(*other.target[:2], *tokens))
     modified = replace(other, intervention=parse(["hide 1"]), target_ids=ids)
     change = modified.intervention
-    return shown(modified, baseline=plain, intervention=change, kind="cross", head=1)
+    return showing(modified, baseline=plain, intervention=change, kind="cross", head=1)
 
 
 def test_the_difference_is_altered_minus_untouched() -> None:
     state = both()
     assert state.baseline is not None
     assert state.trace is not None
-    picture = difference_picture(runs_of(state), state.selection)
-    assert picture is not None
+    picture = existing(difference_picture(runs_of(state), state.selection))
     expected = state.trace.attention("cross", 0, 1) - state.baseline.attention(
         "cross", 0, 1
     )
@@ -88,36 +80,27 @@ def test_the_difference_is_altered_minus_untouched() -> None:
 
 def test_only_rows_that_read_the_same_tokens_are_compared() -> None:
     state = both(tokens=("other", "last"))
-    runs = runs_of(state)
-    assert runs is not None
+    runs = existing(runs_of(state))
     assert runs[2] == 2
-    picture = difference_picture(runs_of(state), state.selection)
-    assert picture is not None
+    picture = existing(difference_picture(runs_of(state), state.selection))
     assert picture.values.shape == (2, 3)
-    assert difference_words(runs_of(state)).startswith(
-        "From decoder row 3 on, the runs read different tokens "
-        "(“t1” originally, “other” in the modified run)"
-    )
     assert candidate_numbers(runs_of(state)) is not None
     assert "follow different beginnings" in difference_words(runs_of(state))
-    session = Session()
-    session.state = replace(state, kind="decoder")
-    picture = difference_picture(runs_of(session.state), session.state.selection)
-    assert picture is not None
+    state = replace(state, kind="decoder")
+    picture = existing(difference_picture(runs_of(state), state.selection))
     assert picture.values.shape == (2, 2)
 
 
 def test_nothing_is_compared_with_an_untouched_run() -> None:
-    state = shown(make_trace())
+    state = showing(make_trace())
     assert difference_picture(runs_of(state), state.selection) is None
     assert candidate_numbers(runs_of(state)) is None
 
 
 def test_a_row_from_score_to_weight() -> None:
     trace = make_trace(source=3, target=3, masked_value=-1e9)
-    state = shown(trace, kind="decoder", locked=AttentionCell("decoder", 1, 0))
-    numbers = row_numbers(state.visible, None, state.selection)
-    assert numbers is not None
+    state = showing(trace, kind="decoder", locked=AttentionCell("decoder", 1, 0))
+    numbers = existing(row_numbers(state.visible, None, state.selection))
     score, allowed, masked, weight = numbers.values
     assert numbers.rows == ("score", "may attend", "masked score", "weight")
     np.testing.assert_array_equal(score, trace.scores("decoder", 0, 0)[1])
@@ -134,22 +117,20 @@ def test_a_row_from_score_to_weight() -> None:
 
 def test_multiplying_shows_the_mask_as_a_factor() -> None:
     trace = make_trace(source=3, target=3, masked_value=0.0)
-    state = shown(trace, kind="decoder", locked=AttentionCell("decoder", 0, 0))
-    numbers = row_numbers(trace, None, state.selection)
-    assert numbers is not None
+    state = showing(trace, kind="decoder", locked=AttentionCell("decoder", 0, 0))
+    numbers = existing(row_numbers(trace, None, state.selection))
     score, factor, masked, weight = numbers.values
     assert factor.tolist() == [1, 0, 0]
     np.testing.assert_array_equal(masked, score * factor)
     e = np.exp(masked)
     np.testing.assert_allclose(weight, e / e.sum(), rtol=1e-5)
-    leaky = shown(trace, kind="decoder", locked=AttentionCell("decoder", 0, 0))
+    leaky = showing(trace, kind="decoder", locked=AttentionCell("decoder", 0, 0))
     assert "e⁰ = 1 still gets a weight" in row_words(leaky.visible, leaky.selection)
 
 
 def test_candidates_of_both_runs() -> None:
     state = both()
-    numbers = candidate_numbers(runs_of(state))
-    assert numbers is not None
+    numbers = existing(candidate_numbers(runs_of(state)))
     before, after, difference = numbers.values
     there = ~np.isnan(before) & ~np.isnan(after)
     np.testing.assert_allclose(difference[there], (after - before)[there], atol=1e-7)
@@ -163,7 +144,7 @@ def test_candidates_of_both_runs() -> None:
 
 
 def test_cells_and_fields() -> None:
-    state = shown(make_trace(), kind="decoder")
+    state = showing(make_trace(), kind="decoder")
     assert clicked(state, 0, 2, None).masks == (Cell("decoder", 0, 2, True),)
     assert clicked(state, 2, 0, 1).masks == (Cell("decoder", 2, 0, False, 1),)
     made = parse(["causal +1 @ L2; hide 1; hide 3"])
@@ -247,13 +228,13 @@ def test_a_cell_painted_twice_leaves_no_change() -> None:
     modified = altered_by(plain, painted)
     kept = modified.intervention.with_change(HideSource(0))
     for intervention in (modified.intervention, kept):
-        state = shown(
+        state = showing(
             modified, baseline=plain, kind="decoder", intervention=intervention
         )
         assert clicked(state, 0, 2, None) == intervention.without(painted)
     # what a moved diagonal leaves of the cell is not known here: it is said outright
     moved = modified.intervention.with_change(Causal(1))
-    state = shown(modified, baseline=plain, kind="decoder", intervention=moved)
+    state = showing(modified, baseline=plain, kind="decoder", intervention=moved)
     assert Cell("decoder", 0, 2, False) in clicked(state, 0, 2, None).masks
 
 
@@ -263,11 +244,10 @@ def test_the_layer_in_the_field_is_painted() -> None:
     opened = own.copy()
     opened[0, 2] = True
     by_layer = replace(plain, masks={**plain.masks, "decoder": np.stack([own, opened])})
-    state = shown(by_layer, kind="decoder", layer=0)
+    state = showing(by_layer, kind="decoder", layer=0)
     assert clicked(state, 0, 2, 1).masks == (Cell("decoder", 0, 2, False, 1),)
     assert clicked(state, 0, 2, 0).masks == (Cell("decoder", 0, 2, True, 0),)
-    picture = paint_picture(state.visible, state.selection, 1)
-    assert picture is not None
+    picture = existing(paint_picture(state.visible, state.selection, 1))
     assert "layer 2" in picture.title
     np.testing.assert_array_equal(picture.values, opened)
 
@@ -284,20 +264,17 @@ def test_rows_that_attend_to_nothing_are_found_in_every_layer() -> None:
 
 def test_the_untouched_weights_of_the_row_stand_below_the_altered_ones() -> None:
     state = both()
-    runs = runs_of(state)
-    assert runs is not None
+    runs = existing(runs_of(state))
     for query in (3, 1):
         selection = replace(state.selection, cell=AttentionCell("cross", query, 0))
-        numbers = row_numbers(state.visible, runs, selection)
-        assert numbers is not None
+        numbers = existing(row_numbers(state.visible, runs, selection))
         assert numbers.rows[-2:] == ("weight", "original weight")
         modified, plain = (run.attention("cross", 0, 1) for run in runs[1::-1])
         np.testing.assert_array_equal(numbers.values[-2], modified[query])
         np.testing.assert_array_equal(numbers.values[-1], plain[query])
     other = runs._replace(rows=3)  # the last row read another token
     last = replace(state.selection, cell=AttentionCell("cross", 3, 0))
-    numbers = row_numbers(state.visible, other, last)
-    assert numbers is not None
+    numbers = existing(row_numbers(state.visible, other, last))
     assert "original weight" not in numbers.rows
 
 
@@ -320,8 +297,7 @@ def test_what_leaks_is_painted_on_the_mask_and_on_the_head() -> None:
             assert (found & later).any()
     assert leaking_cells(trace, "cross", 1) is None
     selection = Selection(kind="decoder", layer=1, head=0)
-    painted = paint_picture(trace, selection, 1)
-    assert painted is not None
+    painted = existing(paint_picture(trace, selection, 1))
     assert painted.alarms is not None
     whole = compared_pictures(trace, None, selection)
     assert len(whole) == 1

@@ -84,20 +84,24 @@ def test_a_combined_mask_by_rule_is_no_surprise() -> None:
     assert "No key is padding" in note(padded(0), "cross", "padding", 0, 0)
 
 
-def test_a_pad_that_is_read_is_named() -> None:
-    words = surprise(with_mask(padded(), "encoder", {(1, 4): True}), "encoder", 0)
-    assert "in 1 cell:" in words
-    assert "lets query “b” (token 2) attend to pad “e” (token 5)" in words
-
-
-def test_a_later_token_that_is_read_is_a_leak() -> None:
-    words = surprise(with_mask(padded(), "decoder", {(0, 2): True}), "decoder", 0)
-    assert "lets query “w” (token 1) attend to “y” (token 3), a later token" in words
-
-
-def test_a_token_that_is_hidden_without_reason_is_named() -> None:
-    words = surprise(with_mask(padded(), "cross", {(3, 0): False}), "cross", 0)
-    assert "hides “a” (token 1) from query “t3” (token 5)" in words
+@pytest.mark.parametrize(
+    ("kind", "cell", "words"),
+    [
+        ("encoder", (1, 4), "lets query “b” (token 2) attend to pad “e” (token 5)"),
+        (
+            "decoder",
+            (0, 2),
+            "lets query “w” (token 1) attend to “y” (token 3), a later token",
+        ),
+        ("cross", (3, 0), "hides “a” (token 1) from query “t3” (token 5)"),
+    ],
+)
+def test_a_cell_against_the_rules_is_named(
+    kind: Kind, cell: tuple[int, int], words: str
+) -> None:
+    said = surprise(with_mask(padded(), kind, {cell: kind != "cross"}), kind, 0)
+    assert "in 1 cell:" in said
+    assert words in said
 
 
 def test_a_row_that_may_attend_to_nothing_gets_equal_weights_or_nan() -> None:

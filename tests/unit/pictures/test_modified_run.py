@@ -48,11 +48,3 @@ def test_the_effect_on_the_step_is_said() -> None:
     assert effect_words(same, baseline, 2) == words
     whole = f"Modified run: {later} ({words}). The text stays the same."
     assert modified_words(later, same, baseline, 2) == whole
-
-
-def test_the_effect_is_of_the_last_step_that_read_the_same_tokens() -> None:
-    baseline, change = make_trace(target=3), parse(["head cross off"])
-    ids = baseline.target_ids.copy()
-    ids[1] += 1
-    run = replace(baseline, target_ids=ids, intervention=change)
-    assert "step 1" in effect_words(run, baseline, 3)

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.states import showing
 from tests.traces import make_trace
-from tests.unit.pictures.test_maps import state
 from visformer.pictures.attention import mosaic as mosaics
 from visformer.pictures.attention.mosaic import Mosaic, reduced
 from visformer.pictures.picture import LOW, codes
@@ -38,7 +38,7 @@ def parts(shown: State, kind: Kind, thumbnail: tuple[int, int]) -> list[Mosaic]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_head_stands_in_its_place(kind: Kind) -> None:
     trace = make_trace(5, 4, layers=2, heads=2)
-    picture = made(state(trace), kind)
+    picture = made(showing(trace), kind)
     for layer in range(2):
         for head in range(2):
             x, y, width, height = picture.frame(layer, head)
@@ -61,21 +61,21 @@ def test_rows_kept_from_another_step_are_those_of_this_one(
         trace = replace(trace, masks={**trace.masks, "decoder": mask})
     for thumbnail in ((999, 999), (3, 3)):
         for step in (1, 4, 5, 9, 3, 8):
-            shown = replace(state(trace, step), scale=scale)
-            fresh = replace(state(replace(trace, memo=Memo()), step), scale=scale)
+            shown = replace(showing(trace, step), scale=scale)
+            fresh = replace(showing(replace(trace, memo=Memo()), step), scale=scale)
             kept, new = made(shown, kind, thumbnail), made(fresh, kind, thumbnail)
             np.testing.assert_array_equal(kept.image, new.image)
 
 
 def test_beside_the_thumbnails_is_no_head() -> None:
-    picture = made(state(make_trace()), "cross")
+    picture = made(showing(make_trace()), "cross")
     assert picture.hit(-1, 0) is None
     assert picture.hit(0, picture.image.shape[0]) is None
 
 
 def test_thumbnails_keep_their_size_while_rows_are_added() -> None:
     trace = make_trace(5, 4)
-    whole, part = made(state(trace), "decoder"), made(state(trace, 2), "decoder")
+    whole, part = made(showing(trace), "decoder"), made(showing(trace, 2), "decoder")
     assert part.image.shape == whole.image.shape
     assert part.filled == (2, 2)
     assert (part.image[2:4] == LOW).all()
@@ -84,15 +84,8 @@ def test_thumbnails_keep_their_size_while_rows_are_added() -> None:
 
 @pytest.mark.parametrize("kind", ["decoder", "cross"])
 def test_nothing_decoded_is_an_empty_grid(kind: Kind) -> None:
-    assert (made(state(make_trace(), 0), kind).image == LOW).all()
-    assert made(state(make_trace(target=0)), kind).image.size == 0
-
-
-def test_blocks_are_reduced_by_their_maximum() -> None:
-    values = np.zeros((1, 5, 5), np.float32)
-    values[0, 1, 2], values[0, 4, 4] = 0.9, 0.3
-    expected = np.array([[0, 0.9, 0], [0, 0, 0], [0, 0, 0.3]])
-    assert np.allclose(reduced(values, (2, 2))[0], expected)
+    assert (made(showing(make_trace(), 0), kind).image == LOW).all()
+    assert made(showing(make_trace(target=0)), kind).image.size == 0
 
 
 def test_a_nan_is_not_lost_in_the_reduction() -> None:
@@ -102,7 +95,7 @@ def test_a_nan_is_not_lost_in_the_reduction() -> None:
 
 
 def test_a_reduction_is_said_in_the_note() -> None:
-    shown = state(make_trace(source=9, target=8, sharpness=5))
+    shown = showing(make_trace(source=9, target=8, sharpness=5))
     picture = made(shown, "cross", thumbnail=(4, 3))
     assert (picture.height, picture.width) == (4, 3)
     assert "maximum of 2 × 3 weights" in picture.note
@@ -115,14 +108,14 @@ def test_a_reduction_is_said_in_the_note() -> None:
 
 def test_layer_counts_may_differ() -> None:
     trace = make_trace(layers=3, decoder_layers=1)
-    shown = state(trace, kind="encoder", layer=2)
+    shown = showing(trace, kind="encoder", layer=2)
     assert made(shown, "encoder").chosen == (2, 0)
     assert made(shown, "cross").chosen == (0, 0)
     assert made(shown, "cross").layers == 1
 
 
 def test_the_walk_stays_inside() -> None:
-    picture = made(state(make_trace(layers=2, heads=2)), "cross")
+    picture = made(showing(make_trace(layers=2, heads=2)), "cross")
     assert picture.walk((0, 0), 1, 0) == (1, 0)
     assert picture.walk((1, 1), 1, 1) == (1, 1)
     assert picture.walk((0, 0), -1, -1) == (0, 0)
@@ -134,7 +127,7 @@ def test_the_walk_stays_inside() -> None:
 def test_a_long_sentence_gives_the_same_in_parts(
     monkeypatch: pytest.MonkeyPatch, scale: Scale, kind: Kind, limits: tuple[int, int]
 ) -> None:
-    shown = state(make_trace(source=9, target=8), 7, scale=scale)
+    shown = showing(make_trace(source=9, target=8), 7, scale=scale)
     expected = made(shown, kind, (4, 3)).image
     monkeypatch.setattr(mosaics, "TOGETHER", limits[0])
     monkeypatch.setattr(mosaics, "WHOLE_HEAD", limits[1])

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.existing import existing
 from tests.lenses import plain_lens
 from tests.states import ran
 from tests.traces import VOCABULARY, fed, make_trace, with_config
@@ -70,9 +71,7 @@ def of(state: State) -> tuple[Trace | None, LensRows | None]:
 
 def output_picture_of(state: State) -> Matrix:
     assert state.visible is not None
-    picture = output_picture(state.visible)
-    assert picture is not None
-    return picture
+    return existing(output_picture(state.visible))
 
 
 def wanted(state: State) -> tuple[int, ...]:
@@ -121,15 +120,6 @@ def test_only_the_last_rows_of_a_long_sentence_are_drawn() -> None:
     assert f"rows 6 to {MOST_ROWS + 5}" in picture.title
 
 
-def test_an_altered_run_does_not_claim_to_be_causal() -> None:
-    trace = make_trace()
-    masks = {**trace.masks, "decoder": np.ones((4, 4), bool)}
-    trace = replace(trace, masks=masks)
-    picture = output_picture_of(state_of(2, trace=trace))
-    assert "some rows of this run read later tokens" in picture.title
-    assert "possibly on later tokens" in output_words(trace, 1)
-
-
 def numbers_in(text: str) -> list[float]:
     found = re.findall(r"−?\d[\d,]*\.?\d*(?:e[+−-]?\d+)?", text)
     return [float(n.replace("−", "-").replace(",", "")) for n in found]
@@ -138,48 +128,39 @@ def numbers_in(text: str) -> list[float]:
 def test_the_softmax_written_out_adds_up() -> None:
     state = state_of(4)
     words = softmax_words(*of(state))
-    exponent = re.search(
-        r"p = exp\((.*?) − (−?[\d.]+)\) = exp\((.*?)\) = (\S+)\.", words
+    exponent = existing(
+        re.search(r"p = exp\((.*?) − (−?[\d.]+)\) = exp\((.*?)\) = (\S+)\.", words)
     )
-    assert exponent is not None
     logit, total, gap, p = (float(part.replace("−", "-")) for part in exponent.groups())
     assert logit - total == pytest.approx(gap, abs=2e-4)
     assert np.exp(gap) == pytest.approx(p, abs=1e-4)
     assert f"all {VOCABULARY} logits" in words
     assert "+ bias" in words
-    shares = re.search(
-        r"hold (\S+) of the probability, the other 38 tokens (\S+)\.", words
+    shares = existing(
+        re.search(r"hold (\S+) of the probability, the other 38 tokens (\S+)\.", words)
     )
-    assert shares is not None
     assert sum(map(float, shares.groups())) == pytest.approx(1, abs=1e-3)
 
 
 def test_products_sum_to_the_logit() -> None:
     state = state_of(4)
-    table, look = (
-        product_table(*of(state)),
-        known_rows(*of(state))[3],
-    )
-    assert table is not None
+    table, look = existing(product_table(*of(state))), known_rows(*of(state))[3]
     assert table.rows == ("Z[t]", "W[:, token]", "product")
     np.testing.assert_allclose(table.values[0] * table.values[1], table.values[2])
     assert look.bias is not None
     summed = float(table.values[2].sum()) + look.bias
     assert summed == pytest.approx(float(look.chosen_logits[-1]), abs=1e-5)
-    bare = product_table(state.visible, None)
-    assert bare is not None
+    bare = existing(product_table(state.visible, None))
     assert bare.rows == ("Z[t]",)
 
 
 def test_the_table_of_logits_holds_the_chosen_token_too() -> None:
     state = state_of(5)
     table, line, look = (
-        logit_table(*of(state)),
-        chosen_line(*of(state)),
+        existing(logit_table(*of(state))),
+        existing(chosen_line(*of(state))),
         known_rows(*of(state))[4],
     )
-    assert table is not None
-    assert line is not None
     rank = int(look.chosen_ranks[-1])
     assert rank > 12  # of random numbers; else another seed tests nothing
     assert line == 12
@@ -210,20 +191,9 @@ def test_sampling_says_what_it_draws_from() -> None:
         assert "drawn" not in words
 
 
-def test_a_softmax_inside_the_model_is_said() -> None:
-    trace = make_trace()
-    model = with_config(trace.model, softmax_output=True)
-    words = softmax_words(*of(state_of(2, trace=replace(trace, model=model))))
-    assert "it returns the probabilities p" in words
-
-
 def test_the_lens_of_a_step() -> None:
     state = state_of(4)
-    written, look = (
-        step_lens(*of(state)),
-        known_rows(*of(state))[3],
-    )
-    assert written is not None
+    written, look = existing(step_lens(*of(state))), known_rows(*of(state))[3]
     matrix = written.matrix
     assert matrix.values.shape == (4, 1 + BEST)
     assert (matrix.values[:, 0] == look.chosen_probabilities).all()
@@ -265,11 +235,9 @@ def test_a_token_is_settled_from_the_layer_after_the_last_other_one(
 def test_the_lens_of_all_steps() -> None:
     state = state_of(5, known=range(1, 6))
     best, chosen = (
-        all_lens(*of(state), "best"),
-        all_lens(*of(state), "chosen"),
+        existing(all_lens(*of(state), "best")),
+        existing(all_lens(*of(state), "chosen")),
     )
-    assert best is not None
-    assert chosen is not None
     assert best.matrix.values.shape == (5, 4)
     assert best.texts[0] == (("…", ""),) * 4  # has not come yet
     look = known_rows(*of(state))[2]
@@ -284,8 +252,7 @@ def test_the_map_of_all_steps_ends_at_the_current_one() -> None:
     trace = make_trace(source=2, target=MOST_STEPS + 9, layers=1)
     state = state_of(MOST_STEPS + 4, known=range(1), trace=trace)
     assert known_rows(*of(state))
-    written = all_lens(*of(state), "best")
-    assert written is not None
+    written = existing(all_lens(*of(state), "best"))
     assert len(written.texts) == MOST_STEPS
     assert written.matrix.rows[0] == "5: t4"
     assert f"steps 5 to {MOST_STEPS + 4}:" in written.matrix.title
@@ -336,9 +303,10 @@ def test_how_the_lens_was_made_is_said(choices: dict[str, Any], words: str) -> N
 def test_the_lens_in_full_names_what_the_model_would_have_said() -> None:
     trace = fed(make_trace(target=6, layers=3), {1: "reference"}, wrong=(1,))
     state = state_of(2, trace=trace)
-    steps, layers = all_lens(*of(state), "best"), step_lens(state.visible, state.lens)
-    assert steps is not None
-    assert layers is not None
+    steps, layers = (
+        existing(all_lens(*of(state), "best")),
+        existing(step_lens(state.visible, state.lens)),
+    )
     said = "▁w (fed; the model would say: “t1” "
     assert steps.matrix.rows[1] == "2: w (fed)"
     assert steps.matrix.table.rows[1].startswith(f"2: {said}")

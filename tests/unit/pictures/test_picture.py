@@ -46,6 +46,7 @@ def test_a_linear_scale_begins_at_zero(
     shades, said, _ = shade(values, scale)
     assert said == ends
     np.testing.assert_array_equal(shades, expected)
+    np.testing.assert_array_equal(shade(values[None], scale)[0], [expected])
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -84,16 +85,6 @@ def test_columns_of_csv_stand_under_their_names() -> None:
     assert csv_text(table) == ',"k1","k2"\n' + rows
     told = Table(table.rows, table.columns, values, "mean of 2 heads")
     assert csv_text(told) == '"mean of 2 heads","k1","k2"\n' + rows
-
-
-def test_shades_by_hand() -> None:
-    weights = np.array([[[0.5, 0.25], [0.0, 0.1]]], np.float32)
-    np.testing.assert_array_equal(shade(weights, "fixed")[0], weights)
-    np.testing.assert_allclose(shade(weights, "head")[0], weights * 2)
-    expected = np.array([[[1, 0.5], [0, 1]]], np.float32)
-    np.testing.assert_allclose(shade(weights, "row")[0], expected)
-    logs = shade(np.array([[1, 0.01, 1e-4, 0]], np.float32), "log")[0]
-    np.testing.assert_allclose(logs, [[1, 0.5, 0, 0]], atol=1e-6)
 
 
 def test_csv_has_every_digit_and_quotes() -> None:

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.existing import existing
 from tests.opened import opened_model
-from tests.states import ran
+from tests.states import ran, showing
 from tests.tiny_models import tiny_checkpoint
 from tests.traces import make_trace, with_config
 from visformer.core.decoding import Decoding
@@ -25,12 +26,11 @@ from visformer.pictures.position_lab import (
     input_parts,
     input_pictures,
     position_numbers,
-    result_words,
     shuffle_words,
     table_pictures,
     telling_position,
 )
-from visformer.session.state import Session, State
+from visformer.session.state import State
 from visformer.values.changes.position_change import PositionChange
 from visformer.values.facts import SentenceSide
 from visformer.values.intervention import Intervention, parse
@@ -38,12 +38,8 @@ from visformer.values.trace import Trace
 
 
 def shown(trace: Trace, **changes: Any) -> State:
-    session = Session()
     table = np.random.default_rng(1).normal(size=(64, 16)).astype(np.float32)
-    session.set(opened=opened_model(trace.model, table))
-    session.set(**ran(trace, baseline=changes.pop("baseline", None)))
-    session.set(**{"step": len(trace), **changes})
-    return session.state
+    return showing(trace, **{"opened": opened_model(trace.model, table), **changes})
 
 
 def decoded(*changes: str) -> tuple[State, np.ndarray]:
@@ -74,8 +70,7 @@ def test_embedding_and_position_add_up_to_the_input(changes: tuple[str, ...]) ->
     first = 5 if changes else 0
     for side, ids in (("source", "source_ids"), ("target", "target_ids")):
         assert state.visible is not None
-        parts = input_parts(state.visible, table, side)  # type: ignore[arg-type]
-        assert parts is not None
+        parts = existing(input_parts(state.visible, table, side))  # type: ignore[arg-type]
         tokens = getattr(state.visible, ids)
         weights = checkpoint.model.target_embedding.weight.detach().numpy()
         np.testing.assert_allclose(parts.embedding, 4 * weights[tokens], atol=1e-5)
@@ -103,8 +98,7 @@ def test_positions_along_the_batch_are_the_first_for_every_token() -> None:
     batch = replace(trace, model=with_config(trace.model, position_axis="batch"))
     state = shown(batch)
     assert state.positions is not None
-    parts = input_parts(batch, state.positions, "source")
-    assert parts is not None
+    parts = existing(input_parts(batch, state.positions, "source"))
     assert (parts.position == state.positions[0]).all()
 
 
@@ -164,8 +158,7 @@ def test_a_bag_of_words_is_told_from_a_sentence() -> None:
 
 def test_one_tokens_vectors_are_written_out_with_its_id() -> None:
     state, table = decoded()
-    trace = state.visible
-    assert trace is not None
+    trace = existing(state.visible)
     longer = replace(trace, source=("a", "bcd", "e", "</s>"[:1]))
     assert telling_position(longer, "source") == 1
     said = id_words(trace, "source")
@@ -176,30 +169,13 @@ def test_one_tokens_vectors_are_written_out_with_its_id() -> None:
     wordy = replace(trace, source=("a",) * len(ids), source_ids=ids)
     said = id_words(wordy, "source")
     assert said.endswith(f"a {MOST_LISTED - 1} … and 40 more")
-    numbers = position_numbers(inputs(state, "source"), trace, "source", 2)
-    assert numbers is not None
+    numbers = existing(position_numbers(inputs(state, "source"), trace, "source", 2))
     assert f"“{trace.source[2]}” (id {trace.source_ids[2]})" in numbers.rows[0]
     embedding, position, total = numbers.values
     assert position == pytest.approx(table[2], abs=1e-6)
     assert total == pytest.approx(trace.hidden("encoder", 0)[2])
     assert embedding + position == pytest.approx(total)
     assert position_numbers(inputs(state, "source"), trace, "source", 99) is None
-
-
-def test_what_other_positions_do_to_the_translation_is_one_sentence() -> None:
-    state, _table = decoded("positions none")
-    trace = state.trace
-    assert trace is not None
-    other = replace(trace.until(1), intervention=Intervention())
-    assert other.text != trace.text
-    said = result_words(trace, other)
-    assert said.startswith(f"Without positions “{other.text}” becomes “{trace.text}”")
-    same = replace(trace, intervention=Intervention())
-    stays = f"Without positions the text stays “{trace.text}”."
-    assert result_words(trace, same) == stays
-    shifted = replace(trace, intervention=parse(["positions shifted 5"]))
-    assert result_words(shifted, other).startswith("With positions shifted 5 “")
-    assert result_words(other, None) == text_words(other, None)
 
 
 def test_an_empty_map_says_why_it_is_empty() -> None:

@@ -29,14 +29,6 @@ RNG = np.random.default_rng(0)
 LEARNED = RNG.normal(0, 0.02, (40, 6)).astype(np.float32)
 
 
-def test_the_sinusoid_is_the_papers() -> None:
-    table = sinusoid(3, 4)
-    assert table.dtype == np.float32
-    assert table[0].tolist() == [0, 1, 0, 1]
-    expected = [math.sin(2), math.cos(2), math.sin(0.02), math.cos(0.02)]
-    np.testing.assert_allclose(table[2], expected, atol=1e-7)
-
-
 def test_only_a_table_that_equals_the_formula_is_called_sinusoidal() -> None:
     position = np.arange(512, dtype=np.float32)[:, None]
     step = np.exp(np.arange(0, 256, 2, dtype=np.float32) * -(math.log(1e4) / 256))

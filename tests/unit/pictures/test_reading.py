@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from tests.bench.random_trace import EOS, PAD
+from tests.existing import existing
+from tests.states import showing
 from tests.traces import grown, make_trace
-from tests.unit.pictures.test_maps import by_hand, looked, state
+from tests.unit.pictures.test_maps import by_hand, looked
 from visformer.pictures.attention import reading as summaries
 from visformer.pictures.attention.cell_words import cell_words
 from visformer.pictures.attention.maps import Marks
@@ -48,9 +50,7 @@ def sentence(**changes: Any) -> Trace:
 
 
 def read(trace: Trace, kind: Kind, look: Look, **changes: Any) -> Reading:
-    made = reading(*looked(state(trace, look=look, **changes)), kind)
-    assert made is not None
-    return made
+    return existing(reading(*looked(showing(trace, look=look, **changes)), kind))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -61,8 +61,7 @@ def test_the_default_is_one_head_untouched(kind: Kind) -> None:
     assert shown.done == ""
     assert shown.title.endswith("layer 2, head 2")
     assert shown.cell(1, 0) == AttentionCell(kind, 1, 0)
-    picture = attention_map(*looked(state(trace)), kind)
-    assert picture is not None
+    picture = existing(attention_map(*looked(showing(trace)), kind))
     assert picture.done == ""
 
 
@@ -190,8 +189,9 @@ def test_a_rollout_masks_what_no_layer_up_to_the_chosen_one_may_attend_to() -> N
     trace = replace(trace, masks={**trace.masks, "encoder": layers})
     expected = [[[1, 2], [3, 4]], [[3, 4]]]
     for layer in range(2):
-        masked = read(trace, "encoder", Look(summary="rollout"), layer=layer).masked
-        assert masked is not None
+        masked = existing(
+            read(trace, "encoder", Look(summary="rollout"), layer=layer).masked
+        )
         assert np.argwhere(masked).tolist() == expected[layer]
 
 
@@ -223,32 +223,25 @@ def test_cells_and_words_are_found_in_each_other() -> None:
 
 
 def test_marks_are_those_of_the_whole_word() -> None:
-    look_at = state(sentence(), look=ALL, locked=AttentionCell("cross", 3, 2))
+    look_at = showing(sentence(), look=ALL, locked=AttentionCell("cross", 3, 2))
     cross, encoder = (
-        reading(*looked(look_at), "cross"),
-        reading(*looked(look_at), "encoder"),
+        existing(reading(*looked(look_at), "cross")),
+        existing(reading(*looked(look_at), "encoder")),
     )
-    assert cross is not None
-    assert encoder is not None
     assert shown_marks(cross, look_at.cell) == Marks((1, 1), (1,), (1,))
     assert shown_marks(encoder, look_at.cell) == Marks(None, (1,), (1,))
 
 
 def test_moving_skips_what_is_hidden_and_stops_at_the_edge() -> None:
-    shown = state(sentence(), look=ALL)
-    assert move(*looked(shown), AttentionCell("cross", 0, 2), (0, 1)) == AttentionCell(
-        "cross", 0, 3
-    )
-    assert move(*looked(shown), AttentionCell("cross", 0, 3), (0, 1)) == AttentionCell(
-        "cross", 0, 3
-    )
-    assert move(*looked(shown), AttentionCell("cross", 0, 5), (0, -1)) == AttentionCell(
-        "cross", 0, 1
-    )
-    plain = state(sentence())
-    assert move(*looked(plain), AttentionCell("cross", 0, 0), (2, 9)) == AttentionCell(
-        "cross", 2, 5
-    )
+    hiding, plain = looked(showing(sentence(), look=ALL)), looked(showing(sentence()))
+    for shown, place, by, to in (
+        (hiding, (0, 2), (0, 1), (0, 3)),
+        (hiding, (0, 3), (0, 1), (0, 3)),
+        (hiding, (0, 5), (0, -1), (0, 1)),
+        (plain, (0, 0), (2, 9), (2, 5)),
+    ):
+        moved = move(*shown, AttentionCell("cross", *place), by)
+        assert moved == AttentionCell("cross", *to)
 
 
 def test_the_partner_is_the_strongest() -> None:
@@ -260,7 +253,7 @@ def test_the_partner_is_the_strongest() -> None:
 def test_the_status_line_says_what_was_done() -> None:
     look = replace(ALL, summary="mean", renormalise=True)
     words = cell_words(
-        *looked(state(sentence(), look=look, locked=AttentionCell("cross", 1, 1)))
+        *looked(showing(sentence(), look=look, locked=AttentionCell("cross", 1, 1)))
     )
     assert words.startswith("cross · layer 1 · “chat” reads “tired”: 0.")
     assert words.endswith(
@@ -268,13 +261,13 @@ def test_the_status_line_says_what_was_done() -> None:
         "renormalised; subwords merged: keys summed, queries averaged)"
     )
     hidden = cell_words(
-        *looked(state(sentence(), look=look, locked=AttentionCell("cross", 1, 5)))
+        *looked(showing(sentence(), look=look, locked=AttentionCell("cross", 1, 5)))
     )
     assert "hidden (" in hidden
 
 
 def test_the_strip_is_tinted_by_what_is_shown() -> None:
-    shown = state(sentence(), look=ALL, locked=AttentionCell("cross", 1, 0))
+    shown = showing(sentence(), look=ALL, locked=AttentionCell("cross", 1, 0))
     row = read(sentence(), "cross", ALL).values[0]
     chips = source_strip(*looked(shown))
     tints = [chip.tint for chip in chips]
@@ -288,8 +281,9 @@ def test_nothing_decoded_or_all_hidden_is_a_picture(kind: Kind, step: int) -> No
     trace = sentence(source=(".",) * 6, target=("!",) * 5)
     for summary in ("head", "rollout"):
         look = replace(ALL, summary=summary)
-        picture = attention_map(*looked(state(trace, step, look=look)), kind)
-        assert picture is not None
+        picture = existing(
+            attention_map(*looked(showing(trace, step, look=look)), kind)
+        )
         assert picture.values.shape == (len(picture.rows), len(picture.columns))
         assert picture.values.size or picture.note
     assert reading(*looked(State(look=ALL)), kind) is None
@@ -298,11 +292,10 @@ def test_nothing_decoded_or_all_hidden_is_a_picture(kind: Kind, step: int) -> No
 def test_a_long_summary_is_made_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(summaries, "LARGE", 0)
     trace = sentence()
-    shown = state(trace, look=Look(summary="rollout"))
+    shown = showing(trace, look=Look(summary="rollout"))
     assert reading(*looked(shown), "cross") is None
     parts = sum(1 for _ in summaries.summary_parts(trace, "cross", 0, "rollout"))
     assert parts >= 2 * 2 + 2  # every head of the encoder and of the cross layer
-    made = reading(*looked(shown), "cross")
-    assert made is not None
+    made = existing(reading(*looked(shown), "cross"))
     assert np.allclose(made.values.sum(1), 1, atol=1e-6)
     assert reading(*looked(replace(shown, layer=1)), "cross") is None

@@ -9,7 +9,6 @@ import numpy as np
 
 from tests.traces import with_config
 from tests.unit.pictures.computed import shown, state_of, traced, values
-from visformer.pictures.diagram.architecture import architecture
 from visformer.session.state import State
 
 
@@ -56,23 +55,3 @@ def test_a_residuals_steps_have_no_mean_and_no_shift() -> None:
     layer = shown(with_norm(norm_bias=False), "residual")
     assert "(sum − mean) / deviation" in layer.table.rows
     assert "β" not in layer.table.rows
-
-
-def norm_page(**choices: Any) -> str:
-    state = with_norm(**choices)
-    drawing = architecture(
-        state.visible, None, state.selection, chosen="decoder.0.self_attention_norm"
-    )
-    assert drawing is not None
-    return " ".join(box.title for box in drawing.boxes if box.x >= drawing.beside)
-
-
-def test_the_diagrams_page_has_the_models_own_formula() -> None:
-    assert "y = x / √(mean of x² + ε) · weight" in norm_page(
-        norm="rms", norm_bias=False
-    )
-    assert "RMSNorm" in norm_page(norm="rms", norm_bias=False)
-    without = norm_page(norm_bias=False)
-    assert "√(variance + ε) · weight" in without
-    assert "+ bias" not in without
-    assert "+ bias" in norm_page()

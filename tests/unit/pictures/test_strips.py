@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.states import ran
+from tests.states import ran, showing
 from tests.traces import fed, make_trace
 from tests.unit.pictures.test_maps import looked
 from tests.unit.values.test_pieces import FAMILIES
@@ -17,14 +17,8 @@ from visformer.session.state import Session, State
 from visformer.values.step import Candidates
 
 
-def state(step: int, **changes: Any) -> State:
-    session = Session()
-    session.set(**ran(make_trace()), step=step, **changes)
-    return session.state
-
-
 def test_the_current_step_tints_the_source() -> None:
-    made = state(3, layer=1, head=1)
+    made = showing(make_trace(), 3, layer=1, head=1)
     assert made.trace is not None
     expected = made.trace.attention("cross", 1, 1)[2]
     tints = [chip.tint for chip in source_strip(*looked(made))]
@@ -33,7 +27,7 @@ def test_the_current_step_tints_the_source() -> None:
 
 
 def test_a_chip_says_whose_weight_it_has() -> None:
-    made = state(3, layer=1, head=1)
+    made = showing(make_trace(), 3, layer=1, head=1)
     assert made.trace is not None
     query = "t2"  # it is written there
     head = "cross · layer 2, head 2"
@@ -49,7 +43,7 @@ def test_a_chip_says_whose_weight_it_has() -> None:
 
 
 def test_a_decoder_cell_tints_and_marks_the_target() -> None:
-    made = state(4, hovered=AttentionCell("decoder", 2, 1))
+    made = showing(make_trace(), 4, hovered=AttentionCell("decoder", 2, 1))
     assert made.trace is not None
     chips = target_strip(*looked(made))
     expected = made.trace.attention("decoder", 0, 0)[2]
@@ -59,7 +53,9 @@ def test_a_decoder_cell_tints_and_marks_the_target() -> None:
 
 
 def test_an_encoder_cell_marks_both_of_its_source_tokens() -> None:
-    chips = source_strip(*looked(state(1, locked=AttentionCell("encoder", 0, 3))))
+    chips = source_strip(
+        *looked(showing(make_trace(), 1, locked=AttentionCell("encoder", 0, 3)))
+    )
     assert [i for i, chip in enumerate(chips) if chip.marked] == [0, 3]
 
 
@@ -87,9 +83,7 @@ def test_a_source_is_drawn_as_it_is_whatever_was_drawn_of_it_before() -> None:
 
 def test_the_last_chip_is_the_choice_and_forced_tokens_are_told() -> None:
     trace = fed(make_trace(), {0: "forced", 1: "forced"}, wrong=(1,))
-    session = Session()
-    session.set(**ran(trace), step=3)
-    chips = target_strip(*looked(session.state))
+    chips = target_strip(*looked(showing(trace, 3)))
     assert [chip.token for chip in chips] == ["<s>", "t0", "w", "t2"]
     assert [bool(chip.fed) for chip in chips] == [False, True, True, False]
     best = trace.steps[1].candidates[0].token.removeprefix("▁")
@@ -101,9 +95,7 @@ def test_the_last_chip_is_the_choice_and_forced_tokens_are_told() -> None:
 
 def test_all_of_a_reference_is_in_sight_with_its_losses() -> None:
     trace = fed(make_trace(), dict.fromkeys(range(4), "reference"), wrong=(2,))
-    session = Session()
-    session.set(**ran(trace), step=2)
-    chips = target_strip(*looked(session.state))
+    chips = target_strip(*looked(showing(trace, 2)))
     assert [chip.token for chip in chips] == ["<s>", "t0", "t1", "w", "t3"]
     assert [chip.current for chip in chips] == [False, False, True, False, False]
     assert [chip.later for chip in chips] == [False, False, False, True, True]
@@ -124,12 +116,8 @@ def test_pieces_of_a_word_join_whatever_the_vocabulary(
     )
     target = ("<s>", *tokens[:4])
     trace = replace(trace, source=tokens, source_spans=(), target=target, steps=steps)
-    session = Session()
-    session.set(**ran(trace), step=5)
-    for chips in (
-        source_strip(*looked(session.state)),
-        target_strip(*looked(session.state)),
-    ):
+    for strip in (source_strip, target_strip):
+        chips = strip(*looked(showing(trace, 5)))
         read = [chip.token for chip in chips if chip.token != "<s>"]
         assert read == ["the", "tra", "vers", "é", "cat", "."][: len(read)]
         joins = [chip.token for chip in chips if chip.joins]
@@ -138,25 +126,22 @@ def test_pieces_of_a_word_join_whatever_the_vocabulary(
 
 def test_what_the_model_decodes_later_is_shown_where_it_may_be_known() -> None:
     trace = fed(make_trace(target=80), {0: "forced"})
-    session = Session()
-    session.set(**ran(trace), step=2)
-    state = session.state
+    state = showing(trace, 2)
     assert len(target_strip(*looked(state))) == 3
     chips = target_strip(*looked(state), state.ahead)
     assert [chip.later for chip in chips] == [False] * 3 + [True] * 64
-    session.set(look=replace(state.look, ahead=False))
-    assert session.state.ahead is None
+    look = replace(state.look, ahead=False)
+    assert showing(trace, 2, look=look).ahead is None
 
 
 def test_of_a_run_that_reads_on_it_is_not_said_that_a_token_is_unread() -> None:
     leaking = make_trace(masked_value=0.0)  # its masks hide nothing
     for trace, said in ((make_trace(), {"no row has read it yet"}), (leaking, {""})):
-        session = Session()
-        session.set(**ran(trace), step=2)
-        chips = target_strip(*looked(session.state), session.state.ahead)
+        state = showing(trace, 2)
+        chips = target_strip(*looked(state), state.ahead)
         assert {chip.done for chip in chips if chip.current or chip.later} == said
 
 
 def test_empty() -> None:
     assert source_strip(*looked(State())) == ()
-    assert target_strip(*looked(state(0))) == ()
+    assert target_strip(*looked(showing(make_trace(), 0))) == ()

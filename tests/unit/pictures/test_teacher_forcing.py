@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch.nn import functional
 
+from tests.existing import existing
 from tests.tiny_models import BOS, EOS, PAD, tiny_checkpoint
 from tests.traces import fed, make_trace
 from visformer import load
@@ -17,6 +18,7 @@ from visformer.core.passes import run
 from visformer.paths import bundled_checkpoints
 from visformer.pictures.words.modified_run import (
     MOST_LOSS,
+    Score,
     is_taught,
     loss_share,
     score,
@@ -36,8 +38,7 @@ def test_losses_are_torchs_cross_entropy(reference: str) -> None:
     assert [step.loss for step in trace.steps] == pytest.approx(
         each.tolist(), rel=1e-4, abs=1e-6
     )
-    found = score(trace)
-    assert found is not None
+    found = existing(score(trace))
     mean = float(functional.cross_entropy(logits, ids))
     total = float(functional.cross_entropy(logits, ids, reduction="sum"))
     assert found.total == pytest.approx(total, rel=1e-4, abs=1e-5)
@@ -58,9 +59,7 @@ def test_padding_has_no_loss() -> None:
     alone = run(checkpoint, [[4, 5, EOS]], [[BOS, 7, 8, EOS]])[0]
     source, target = [[4, 5, EOS, PAD]], [[BOS, 7, 8, EOS, PAD, PAD]]
     both = run(checkpoint, source * 2, target * 2)[0]
-    found, wanted = score(both), score(alone)
-    assert found is not None
-    assert wanted is not None
+    found, wanted = existing(score(both)), existing(score(alone))
     assert (found.tokens, found.agreed) == (wanted.tokens, wanted.agreed)
     assert found.total == pytest.approx(wanted.total, rel=1e-5)
     assert score_words(both) == score_words(alone)
@@ -74,16 +73,14 @@ def test_a_run_of_the_models_own_has_no_score() -> None:
     assert not is_taught(make_trace().until(0))
     ends = fed(make_trace(), dict.fromkeys(range(3), "reference"))
     assert is_taught(ends)
-    found = score(ends)
-    assert found is not None
+    found = existing(score(ends))
     assert found.tokens == 3
 
 
 def test_what_is_impossible_has_no_end_and_nan_stays() -> None:
     step = make_trace().steps[0]
-    assert replace(step, probability=0.0).loss == math.inf
     assert math.isnan(replace(step, probability=math.nan).loss)
-    assert replace(step, probability=1.0).loss == 0
+    assert math.isnan(Score(tokens=2, agreed=0, total=math.nan).perplexity)
     assert loss_share(MOST_LOSS / 2) == pytest.approx(0.5)
     assert (loss_share(0), loss_share(math.inf), loss_share(math.nan)) == (0, 1, 1)
     impossible = fed(make_trace(), dict.fromkeys(range(4), "reference"))

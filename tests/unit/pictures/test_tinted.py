@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.unit.pictures.test_maps import looked, state
+from tests.existing import existing
+from tests.states import showing
+from tests.unit.pictures.test_maps import looked
 from tests.unit.pictures.test_reading import ALL, sentence
 from visformer.pictures.attention.reading import attention_map, reading, shown_marks
 from visformer.pictures.attention.tinted import Tinted, TintedPiece, tinted
@@ -17,10 +19,11 @@ def made(
     by: TokenRole = "query",
     look: Look = DEFAULT_LOOK,
 ) -> Tinted:
-    shown = state(sentence(), locked=cell, look=look)
-    read, picture = reading(*looked(shown), kind), attention_map(*looked(shown), kind)
-    assert read is not None
-    assert picture is not None
+    shown = showing(sentence(), locked=cell, look=look)
+    read, picture = (
+        existing(reading(*looked(shown), kind)),
+        existing(attention_map(*looked(shown), kind)),
+    )
     return tinted(sentence(), read, picture, shown_marks(read, shown.cell), by)
 
 
@@ -56,9 +59,8 @@ def test_the_queries_are_tinted_by_the_chosen_column() -> None:
 
 def test_without_a_cell_the_last_target_row_and_the_row_spoken_of_read() -> None:
     assert made("decoder").queries[-1].chosen
-    shown = state(sentence(), kind="encoder")
-    spoken = reads(shown.scene)
-    assert spoken is not None
+    shown = showing(sentence(), kind="encoder")
+    spoken = existing(reads(shown.scene))
     chosen = [piece.chosen for piece in made("encoder").queries]
     assert chosen.index(True) == spoken.row
 

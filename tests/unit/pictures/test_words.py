@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.states import showing
 from tests.traces import make_trace
-from tests.unit.pictures.test_maps import by_hand, looked, state
+from tests.unit.pictures.test_maps import by_hand, looked
 from visformer.pictures.attention.cell_words import cell_words
 from visformer.pictures.selection import AttentionCell
 from visformer.session.state import State
@@ -22,22 +23,26 @@ def blind(fill: float) -> Trace:
 
 def test_no_cell_no_words() -> None:
     assert cell_words(*looked(State())) == ""
-    assert cell_words(*looked(state(make_trace()))) == ""
+    assert cell_words(*looked(showing(make_trace()))) == ""
 
 
 def test_a_cell_is_said_with_four_digits() -> None:
-    words = cell_words(*looked(state(by_hand(), hovered=AttentionCell("cross", 0, 1))))
+    words = cell_words(
+        *looked(showing(by_hand(), hovered=AttentionCell("cross", 0, 1)))
+    )
     assert words == "cross · layer 1, head 1 · “t0” after “<s>” reads “s1”: 0.2500"
 
 
 def test_layer_and_head_count_from_one() -> None:
-    shown = state(make_trace(), layer=1, head=1, locked=AttentionCell("encoder", 0, 0))
+    shown = showing(
+        make_trace(), layer=1, head=1, locked=AttentionCell("encoder", 0, 0)
+    )
     assert "encoder self · layer 2, head 2" in cell_words(*looked(shown))
 
 
 def test_a_masked_cell_is_said_to_be_masked() -> None:
     words = cell_words(
-        *looked(state(make_trace(), locked=AttentionCell("decoder", 0, 2)))
+        *looked(showing(make_trace(), locked=AttentionCell("decoder", 0, 2)))
     )
     assert words.endswith("reads “t1”: 0, masked")
 
@@ -50,5 +55,5 @@ def test_a_masked_cell_is_said_to_be_masked() -> None:
     ],
 )
 def test_a_row_that_attends_to_nothing_is_said(fill: float, words: str) -> None:
-    shown = state(blind(fill), locked=AttentionCell("cross", 1, 2))
+    shown = showing(blind(fill), locked=AttentionCell("cross", 1, 2))
     assert words in cell_words(*looked(shown))

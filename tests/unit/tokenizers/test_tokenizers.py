@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -211,17 +212,10 @@ def test_surrogates_never_raise(text: str) -> None:
             piece.token.encode()
 
 
-def refused_sentencepiece(path: Path, content: bytes) -> str:
+def refused(read: Callable[[Path], object], path: Path, content: bytes) -> str:
     path.write_bytes(content)
     with pytest.raises(CheckpointError) as caught:
-        read_sentencepiece(path)
-    return str(caught.value)
-
-
-def refused_vocabulary(path: Path, content: bytes) -> str:
-    path.write_bytes(content)
-    with pytest.raises(CheckpointError) as caught:
-        read_vocabulary(path)
+        read(path)
     return str(caught.value)
 
 
@@ -234,7 +228,7 @@ def test_files_are_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"hello", b"\x00" * 50, pieces()[:300]])
 def test_broken_sentencepiece_files_are_refused(tmp_path: Path, content: bytes) -> None:
-    assert refused_sentencepiece(tmp_path / "x.model", content) == (
+    assert refused(read_sentencepiece, tmp_path / "x.model", content) == (
         "x.model is not a readable sentencepiece model. Choose the .model file that "
         "sentencepiece wrote."
     )
@@ -242,11 +236,11 @@ def test_broken_sentencepiece_files_are_refused(tmp_path: Path, content: bytes) 
 
 def test_sentencepiece_files_that_are_something_else(tmp_path: Path) -> None:
     path = tmp_path / "x.model"
-    assert refused_sentencepiece(path, b"") == (
+    assert refused(read_sentencepiece, path, b"") == (
         "x.model is empty. Download or copy it again."
     )
-    assert refused_sentencepiece(
-        path, b"version https://git-lfs.github.com/spec/v1\n"
+    assert refused(
+        read_sentencepiece, path, b"version https://git-lfs.github.com/spec/v1\n"
     ) == (
         "x.model is a Git LFS pointer, not the file itself. Run “git lfs pull” in its "
         "folder."
@@ -267,7 +261,7 @@ def test_sentencepiece_files_that_are_something_else(tmp_path: Path) -> None:
 def test_vocabularies_without_proper_ids_are_refused(
     tmp_path: Path, content: bytes
 ) -> None:
-    assert refused_vocabulary(tmp_path / "vocab.json", content) == (
+    assert refused(read_vocabulary, tmp_path / "vocab.json", content) == (
         "vocab.json must be one JSON object with a unique id per token, including "
         "<unk>."
     )
@@ -275,16 +269,16 @@ def test_vocabularies_without_proper_ids_are_refused(
 
 def test_vocabularies_are_strict_json(tmp_path: Path) -> None:
     path = tmp_path / "vocab.json"
-    assert refused_vocabulary(path, b'{"<unk>": NaN}') == (
+    assert refused(read_vocabulary, path, b'{"<unk>": NaN}') == (
         "vocab.json is not valid JSON: NaN is not a number. Correct it or copy it "
         "again."
     )
-    twice = refused_vocabulary(path, b'{"<unk>": 0, "<unk>": 1}')
+    twice = refused(read_vocabulary, path, b'{"<unk>": 0, "<unk>": 1}')
     assert twice == (
         "vocab.json is not valid JSON: “<unk>” occurs twice. Correct it or copy "
         "it again."
     )
-    assert refused_vocabulary(path, b"[1]") == (
+    assert refused(read_vocabulary, path, b"[1]") == (
         "vocab.json must hold one JSON object, from { to }."
     )
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.existing import existing
 from tests.general_traces import Shape, any_trace
 from tests.tiny_models import BOS, tiny_checkpoint
 from tests.traces import make_trace
@@ -102,8 +103,7 @@ def test_what_a_row_reads_most_may_not_be_shown() -> None:
     cut, selection = trace.until(CUT), Selection(kind="decoder", layer=0, head=0)
     row = trace.attention("decoder", 0, 0)[1]
     assert row.argmax() == 3
-    found = computed(Scene(trace=cut, model=cut.model, selection=selection))
-    assert found is not None
+    found = existing(computed(Scene(trace=cut, model=cut.model, selection=selection)))
     assert found.key == trace.target[3].strip("▁")
     assert found.weight == pytest.approx(0.5)
 
@@ -115,11 +115,11 @@ def test_a_map_says_how_much_is_not_shown() -> None:
     most = trace.attention("decoder", 0)[:, :CUT, CUT:].sum(-1).max()
     assert shown is not None
     assert shown.done == f"rows read later tokens, not shown: {most:.1%} at most"
-    rolled = reading(trace.until(CUT), selection, Look(summary="rollout"), "decoder")
-    assert rolled is not None
+    rolled = existing(
+        reading(trace.until(CUT), selection, Look(summary="rollout"), "decoder")
+    )
     wanted = trace.rollout("decoder", 0)[:CUT, :CUT]
     np.testing.assert_allclose(rolled.values, wanted, atol=1e-6)
     for kind in KINDS[::2]:
-        shown = reading(trace.until(CUT), selection, Look(), kind)
-        assert shown is not None
+        shown = existing(reading(trace.until(CUT), selection, Look(), kind))
         assert shown.done == ""

@@ -11,8 +11,7 @@ import pytest
 from tests.general_traces import SCALES, Shape, any_trace
 from visformer.errors import InputError
 from visformer.values.arrays import Floats, softmax
-from visformer.values.attention_heads import DistanceBias, running_rollout
-from visformer.values.encodings import sinusoid
+from visformer.values.attention_heads import DistanceBias
 from visformer.values.facts import KINDS, Kind
 from visformer.values.trace import Trace
 
@@ -142,20 +141,3 @@ def test_of_pads_with_the_id_of_the_end_the_first_ends_the_sentence() -> None:
         model = replace(trace.model, pad=0, eos=eos, source_pad=None)
         padded = replace(trace, model=model, source_ids=ids)
         assert np.flatnonzero(padded.pads("source")).tolist() == pads
-
-
-def test_cross_attention_rolls_out_through_every_layer_of_the_encoder() -> None:
-    trace = any_trace()
-    cross = trace.attention("cross", 1).mean(0)
-    every = [trace.attention("encoder", layer).mean(0) for layer in range(2)]
-    *_first, encoder = running_rollout(every)
-    np.testing.assert_allclose(trace.rollout("cross"), cross @ encoder, atol=1e-6)
-
-
-def test_sinusoids_are_those_of_the_paper() -> None:
-    angles = np.array([5, 5 / 100])  # at position 5: 10000^(2i / 4) is 1 and 100
-    sines, cosines = np.sin(angles), np.cos(angles)
-    row, halves = sinusoid(6, 4)[5], sinusoid(6, 4, interleaved=False)[5]
-    expected = [sines[0], cosines[0], sines[1], cosines[1]]
-    np.testing.assert_allclose(row, expected, rtol=1e-6)
-    np.testing.assert_allclose(halves, [*sines, *cosines], rtol=1e-6)

@@ -280,6 +280,7 @@ def test_sinusoids_in_both_layouts() -> None:
     table = np.zeros((3, 4), np.float32)
     woven = change_table(table, PositionChange("interleaved"))
     halves = change_table(table, PositionChange("halves"))
+    assert woven.dtype == halves.dtype == np.float32
     expected = [np.sin(2), np.cos(2), np.sin(2 / 100), np.cos(2 / 100)]
     np.testing.assert_allclose(woven[2], expected, rtol=1e-6)
     np.testing.assert_allclose(halves[2], np.array(expected)[[0, 2, 1, 3]], rtol=1e-6)

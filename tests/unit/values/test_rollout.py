@@ -5,12 +5,6 @@ import numpy as np
 from visformer.values.attention_heads import running_rollout, through, with_residual
 
 
-def test_rollout_of_identity_is_identity() -> None:
-    eye = np.eye(4, dtype=np.float32)
-    for product in running_rollout([eye, eye, eye]):
-        assert product.tolist() == eye.tolist()
-
-
 def test_two_layers_by_hand() -> None:
     first = np.array([[0, 1], [0, 1]], np.float32)  # with residual: .5 .5 / 0 1
     second = np.array([[1, 0], [1, 0]], np.float32)  # with residual: 1 0 / .5 .5

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import visformer
@@ -18,8 +17,6 @@ from tests.unit.values.vis_files import Blocks
 from visformer import RunSelection, SavedRun, cli
 from visformer.errors import CheckpointError, InputError
 from visformer.trace_file.trace_file import write_session
-from visformer.values.arrays import Floats
-from visformer.values.facts import Kind
 from visformer.values.intervention import parse
 from visformer.values.trace import Trace
 
@@ -156,20 +153,3 @@ def test_load_says_what_a_trace_file_is(tmp_path: Path) -> None:
     (tmp_path / "a.vis").rename(tmp_path / "model.pt")
     with pytest.raises(CheckpointError, match=r"model\.pt is a recorded trace, not a"):
         visformer.load(tmp_path / "model.pt")
-
-
-def test_a_models_own_weights_are_kept_where_derived_ones_differ(
-    tmp_path: Path,
-) -> None:
-    trace = make_trace(source=4, target=3)
-
-    def own(kind: Kind, layer: int, head: int | None) -> Floats:
-        weights = trace.attention(kind, layer, head)
-        even = np.float32(1 / weights.shape[-1])
-        return weights if layer else weights + np.float32(0.01) * (even - weights)
-
-    replace(trace, own_weights=own).save(tmp_path / "a.vis")
-    found = visformer.open_trace(tmp_path / "a.vis")
-    assert found.is_captured("cross", 0)
-    assert not found.is_captured("cross", 1)
-    assert np.array_equal(found.attention("cross", 0), own("cross", 0, None))

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -10,54 +9,8 @@ from tests.traces import make_trace, rows_of, with_config
 from visformer.errors import InputError
 from visformer.values import recording as recordings
 from visformer.values.arrays import read_only, softmax
-from visformer.values.facts import KINDS, Kind
 from visformer.values.recording import Recording
 from visformer.values.row_columns import Columns
-from visformer.values.trace import Trace
-
-
-def two_token_trace() -> Trace:
-    """One layer, one head of width 2; encoder queries and keys are easy numbers."""
-    trace = make_trace(source=2, target=1, layers=1, heads=1, d_model=2)
-    rows = np.zeros((2, trace.columns.width("encoder")), np.float32)
-    rows[:, 0:2] = [[1, 0], [0, 2]]  # queries
-    rows[:, 2:4] = [[2, 0], [0, 1]]  # keys
-    rows[:, 4:6] = [[5, 6], [7, 8]]  # values
-    return replace(trace, encoder_rows=rows)
-
-
-def test_scores_are_products_over_root_of_head_size() -> None:
-    expected = np.array([[2, 0], [0, 2]]) / math.sqrt(2)
-    np.testing.assert_allclose(two_token_trace().scores("encoder", 0, 0), expected)
-
-
-def test_weights_are_the_softmax_of_the_scores() -> None:
-    high = math.exp(math.sqrt(2)) / (math.exp(math.sqrt(2)) + 1)
-    weights = two_token_trace().attention("encoder", 0, 0)
-    np.testing.assert_allclose(weights, [[high, 1 - high], [1 - high, high]], rtol=1e-6)
-
-
-def test_projections_come_from_their_columns() -> None:
-    trace = two_token_trace()
-    np.testing.assert_array_equal(trace.queries("encoder", 0, 0), [[1, 0], [0, 2]])
-    np.testing.assert_array_equal(trace.keys("encoder", 0, 0), [[2, 0], [0, 1]])
-    np.testing.assert_array_equal(trace.values("encoder", 0, 0), [[5, 6], [7, 8]])
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_rows_sum_to_one_and_masked_columns_are_zero(kind: Kind) -> None:
-    trace = make_trace()
-    weights = trace.attention(kind, 1)
-    np.testing.assert_allclose(weights.sum(-1), 1, rtol=1e-5)
-    assert not weights[np.broadcast_to(~trace.mask(kind, 0), weights.shape)].any()
-
-
-@pytest.mark.parametrize(("fill", "expected"), [(-1e9, 0.2), (-np.inf, np.nan)])
-def test_a_row_that_may_attend_to_nothing(fill: float, expected: float) -> None:
-    trace = make_trace(masked_value=fill)
-    masks = {**trace.masks, "encoder": np.zeros((5, 5), bool)}
-    weights = replace(trace, masks=masks).attention("encoder", 0, 0)
-    np.testing.assert_allclose(weights, np.full((5, 5), expected), rtol=1e-6)
 
 
 def test_decoder_layers_have_their_own_cross_queries() -> None:
@@ -94,13 +47,6 @@ def test_until_shares_the_arrays() -> None:
     np.testing.assert_array_equal(
         short.attention("decoder", 0), trace.attention("decoder", 0)[:, :2, :2]
     )
-
-
-def test_until_zero_is_legal() -> None:
-    empty = make_trace().until(0)
-    assert empty.text == ""
-    assert empty.attention("cross", 0).shape == (2, 0, 5)
-    assert empty.attention("decoder", 0).shape == (2, 0, 0)
 
 
 def test_arrays_are_read_only() -> None:
