@@ -124,55 +124,49 @@ def _trace(path: Path) -> Path:
     return file
 
 
+_JSON, _TENSORS = mutations.json_changed, mutations.safetensors_changed
+_PROTOCOL = mutations.protocol_buffer_changed
 _TUTORIAL: dict[str, Case] = {
     f"{layout} {way}": Case(partial(_tutorial, layout, way), "", mutation, "state dict")
     for layout in ("handout", "d2l", "scratch", "torch")
     for way, mutation in (
         ("zip", mutations.archive_changed),
         ("legacy", mutations.bytes_changed),
-        ("safetensors", mutations.safetensors_changed),
+        ("safetensors", _TENSORS),
     )
 }
 _BART = partial(_folder, "BART")
 _FOLDERS: dict[str, Case] = {
     f"folder {what}": Case(make, file, mutation, "folder")
     for what, make, file, mutation in (
-        ("config", _BART, "config.json", mutations.json_changed),
-        ("generation", _BART, "generation_config.json", mutations.json_changed),
-        ("tokenizer", _BART, "tokenizer.json", mutations.json_changed),
-        ("settings", _BART, "tokenizer_config.json", mutations.json_changed),
-        ("weights", _BART, "model.safetensors", mutations.safetensors_changed),
+        ("config", _BART, "config.json", _JSON),
+        ("generation", _BART, "generation_config.json", _JSON),
+        ("tokenizer", _BART, "tokenizer.json", _JSON),
+        ("settings", _BART, "tokenizer_config.json", _JSON),
+        ("weights", _BART, "model.safetensors", _TENSORS),
         ("pickle", _pickled, "pytorch_model.bin", mutations.archive_changed),
-        ("pieces", _pieced, "spiece.model", mutations.protocol_buffer_changed),
-        ("prompt", partial(_folder, "Llama"), "config.json", mutations.json_changed),
-        ("masks", partial(_folder, "BERT"), "config.json", mutations.json_changed),
+        ("pieces", _pieced, "spiece.model", _PROTOCOL),
+        ("prompt", partial(_folder, "Llama"), "config.json", _JSON),
+        ("masks", partial(_folder, "BERT"), "config.json", _JSON),
     )
     if find_spec("transformers") is not None
 }
+_CHECKPOINTS: dict[str, Case] = {
+    name: Case(make, file, mutation, "checkpoint")
+    for name, make, file, mutation in (
+        ("native config", _native, "config.json", _JSON),
+        ("native weights", _native, "model.safetensors", _TENSORS),
+        ("native vocabulary", _native, "vocab.json", _JSON),
+        ("native pieces", _pieces, "tokenizer.model", _PROTOCOL),
+        ("marian config", _marian, "config.json", _JSON),
+        ("marian generation", _marian, "generation_config.json", _JSON),
+        ("marian weights", _marian, "model.safetensors", _TENSORS),
+        ("marian vocabulary", _marian, "vocab.json", _JSON),
+        ("marian pieces", _marian, "source.spm", _PROTOCOL),
+    )
+}
 CASES: Mapping[str, Case] = {
-    "native config": Case(_native, "config.json", mutations.json_changed, "checkpoint"),
-    "native weights": Case(
-        _native, "model.safetensors", mutations.safetensors_changed, "checkpoint"
-    ),
-    "native vocabulary": Case(
-        _native, "vocab.json", mutations.json_changed, "checkpoint"
-    ),
-    "native pieces": Case(
-        _pieces, "tokenizer.model", mutations.protocol_buffer_changed, "checkpoint"
-    ),
-    "marian config": Case(_marian, "config.json", mutations.json_changed, "checkpoint"),
-    "marian generation": Case(
-        _marian, "generation_config.json", mutations.json_changed, "checkpoint"
-    ),
-    "marian weights": Case(
-        _marian, "model.safetensors", mutations.safetensors_changed, "checkpoint"
-    ),
-    "marian vocabulary": Case(
-        _marian, "vocab.json", mutations.json_changed, "checkpoint"
-    ),
-    "marian pieces": Case(
-        _marian, "source.spm", mutations.protocol_buffer_changed, "checkpoint"
-    ),
+    **_CHECKPOINTS,
     **_TUTORIAL,
     **_FOLDERS,
     **{

@@ -50,8 +50,6 @@ class Worker:
         line: dict[str, Any] = {"what": what, "at": time.monotonic()}
         if recipe is not None:
             line["recipe"] = json.loads(written(recipe))
-        if what == "done" and state.trace is not None:
-            line["ids"] = [step.id for step in state.trace.steps]
         os.write(self._journal, f"{json.dumps(line)}\n".encode())
 
     def _turn(self) -> None:

@@ -79,10 +79,16 @@ class Hand:
         wide, high = max(1, widget.width()), max(1, widget.height())
         return QPoint(self._chance.randrange(wide), self._chance.randrange(high))
 
-    def _click(self) -> None:
-        widget, double = self._widget(), self._chance.random() < 0.15
+    def _place(self, what: str) -> tuple[QWidget, QPoint]:
+        """Return a widget and a point in it, and say what is done there."""
+        widget = self._widget()
         at = self._point(widget)
-        self._say("double click" if double else "click", type(widget).__name__, at)
+        self._say(what, type(widget).__name__, at)
+        return widget, at
+
+    def _click(self) -> None:
+        double = self._chance.random() < 0.15
+        widget, at = self._place("double click" if double else "click")
         modifier = self._chance.choice(MODIFIERS[:4])
         click = QTest.mouseDClick if double else QTest.mouseClick
         click(widget, Qt.MouseButton.LeftButton, modifier, at)
@@ -94,9 +100,7 @@ class Hand:
         QTest.keyClick(widget, key, modifier)
 
     def _hover(self) -> None:
-        widget = self._widget()
-        at = self._point(widget)
-        self._say("hover", type(widget).__name__, at)
+        widget, at = self._place("hover")
         QTest.mouseMove(widget, at)
 
     def _type(self) -> None:
@@ -112,9 +116,8 @@ class Hand:
             QTest.keyClick(line, K.Key_Return)
 
     def _drag(self) -> None:
-        widget = self._widget()
-        begin, end = self._point(widget), self._point(widget)
-        self._say("drag", type(widget).__name__, begin, end)
+        widget, begin = self._place("drag")
+        end = self._point(widget)
         left = Qt.MouseButton.LeftButton
         QTest.mousePress(widget, left, Qt.KeyboardModifier.NoModifier, begin)
         if QApplication.activePopupWidget() is None:
@@ -122,14 +125,11 @@ class Hand:
             QTest.mouseRelease(widget, left, Qt.KeyboardModifier.NoModifier, end)
 
     def _wheel(self) -> None:
-        widget = self._widget()
-        at, way = QPointF(self._point(widget)), self._chance.choice((-120, 120, 15))
-        self._say("wheel", type(widget).__name__, way)
+        way = self._chance.choice((-120, 120, 15))
+        widget, at = self._place(f"wheel {way}")
         event = QWheelEvent(
-            at,
-            QPointF(widget.mapToGlobal(at.toPoint())),
-            QPoint(0, 0),
-            QPoint(0, way),
+            *(QPointF(at), QPointF(widget.mapToGlobal(at))),
+            *(QPoint(0, 0), QPoint(0, way)),
             Qt.MouseButton.NoButton,
             self._chance.choice(MODIFIERS[:4]),
             Qt.ScrollPhase.NoScrollPhase,
@@ -138,9 +138,7 @@ class Hand:
         QApplication.sendEvent(widget, event)
 
     def _context(self) -> None:
-        widget = self._widget()
-        at = self._point(widget)
-        self._say("context menu", type(widget).__name__, at)
+        widget, at = self._place("context menu")
         mouse = QContextMenuEvent.Reason.Mouse
         event = QContextMenuEvent(mouse, at, widget.mapToGlobal(at))
         QApplication.sendEvent(widget, event)

@@ -46,17 +46,7 @@ PLAIN = (
     "x" * 30,
 )
 NOT_CHARACTERS = "\ufffe", "\uffff", "\U0010ffff", "\ufdd0", "\ue000"
-TEXTS = (
-    *MARKUP,
-    *CONTROLS,
-    *BIDI,
-    *WIDE,
-    *MARKS,
-    *SPACES,
-    *LONG,
-    *PLAIN,
-    *NOT_CHARACTERS,
-)
+TEXTS = MARKUP + CONTROLS + BIDI + WIDE + MARKS + SPACES + LONG + PLAIN + NOT_CHARACTERS
 
 
 def odd_text(chance: Random) -> str:

@@ -12,6 +12,7 @@ objects share, ``lecture`` how long the turns of the window's loop are.
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 import tempfile
@@ -19,24 +20,97 @@ import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 from PySide6.QtCore import QSettings, QTimer
 
-from tests.soak.held import Held, growth
+from tests.soak.held import Held, growth, held
 from tests.soak.lecture import Act, Turns, held_lecture, summary
-from tests.soak.openings import opened
-from tests.soak.repaints import References, repainted
 from tests.soak.user import Plan, User, bundled, soak
 from visformer.app import App, log_qt
 from visformer.program.diagnostics import STALL_MS, Watchdog
+from visformer.trace_file.trace_file import write_trace
+from visformer.ui.views import VIEWS
 
-Row = TypeVar("Row", Held, References)
+TRACES = 4  # recorded ones for each checkpoint
+STEP_EVERY = 50  # repaints of one step
 ROUNDS = 10
 GROWTH = 0.05  # of memory, at most
 LOST = 0.01  # references a repaint, at most
+
+
+def opened(
+    app: App, user: User, folder: Path, count: int, rounds: int
+) -> Iterator[Held]:
+    """Yield what is held at first, and after each of so many rounds of openings."""
+    user.start()
+    recorded = []
+    for at in range(TRACES):
+        user.translate()
+        trace = app.window.session.state.trace
+        assert trace is not None
+        recorded.append(folder / f"{at}.vis")
+        write_trace(trace, recorded[-1])
+    user.settle(fresh=True)
+    yield held(app)
+    for at in range(count):
+        turn, place = divmod(at, 1 + TRACES)
+        if place == TRACES:
+            user.open(user.models[turn % len(user.models)])
+        else:
+            user.show(recorded[place])
+        if (at + 1) * rounds // count > at * rounds // count:
+            user.settle(fresh=True)
+            yield held(app)
+
+
+class References(NamedTuple):
+    """How many there are to what all share; from Python 3.12 on they are not counted.
+
+    A binding that loses one at each call ends the process after some thousand.
+    """
+
+    none: int
+    true: int
+    false: int
+    empty: int  # tuples
+    zero: int
+    objects: int  # that are collected
+
+    def words(self) -> str:
+        """Return the columns of a table."""
+        return "\t".join(map(str, self))
+
+
+def references() -> References:
+    """Count them."""
+    gc.collect()
+    none, true, false, empty, zero = map(sys.getrefcount, (None, True, False, (), 0))
+    return References(none, true, false, empty, zero, len(gc.get_objects()))
+
+
+def repainted(app: App, user: User, count: int, rounds: int) -> Iterator[References]:
+    """Yield the references after a first round of repaints, and after each of so many.
+
+    Each round paints every tab, at several steps.
+    """
+    user.start()
+    user.settle()
+    app.window.resize(640, 480)
+    for _number in range(1 + rounds):
+        for view in VIEWS:
+            app.window.session.set(tab=view.name)
+            for at in range(count // rounds // len(VIEWS)):
+                if at % STEP_EVERY == 0:
+                    app.window.session.set(step=1 + at // STEP_EVERY % 4)
+                    user.wait(lambda: True)
+                app.window.grab()  # paints every part that is in sight
+        yield references()
+
+
+Row = TypeVar("Row", Held, References)
 
 
 def work(app: App, user: User, options: Namespace, folder: Path) -> int:

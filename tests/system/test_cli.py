@@ -26,6 +26,9 @@ from visformer.session.looked import Looked
 from visformer.session.state import State
 from visformer.values.questions import OPTIONS, keyword, location_and_keywords
 
+Said = pytest.CaptureFixture[str]
+Patch = pytest.MonkeyPatch
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -76,7 +79,7 @@ def test_translate_keeps_lines_and_order_and_tells_what_it_cuts(folder: Path) ->
 
 
 def test_translate_prints_hypotheses_and_their_scores(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, monkeypatch: Patch, capsys: Said
 ) -> None:
     """A line of JSON for each sentence, as ``visformer.search`` returns them."""
     arguments = "--checkpoint", str(folder), "--beam", "3", "--n-best", "2", "--json"
@@ -134,11 +137,7 @@ def test_translate_prints_hypotheses_and_their_scores(
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(
-    arguments: list[str],
-    words: str,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str], words: str, capsys: Said, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(arguments) == 2
@@ -149,29 +148,15 @@ def test_bad_input_is_one_line_and_exit_code_2(
     assert words in captured.err
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="DISPLAY is a Linux matter")
-def test_no_screen_is_one_sentence(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name in ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM"):
-        monkeypatch.delenv(name, raising=False)
-    assert main([]) == 2
-    assert "There is no screen here" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_help(
-    command: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_command_has_help(command: str, capsys: Said) -> None:
     with pytest.raises(SystemExit) as stopped:
         main([command, "--help"])
     assert stopped.value.code == 0
     assert f"usage: visformer {command}" in capsys.readouterr().out
 
 
-def test_a_command_is_one_entry(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_command_is_one_entry(monkeypatch: Patch, capsys: Said) -> None:
     module = ModuleType("visformer_greet")
     vars(module)["add_options"] = lambda parser: parser.add_argument("name")
     vars(module)["run"] = lambda options: print(f"Hello {options.name}") or 7
@@ -189,9 +174,7 @@ def test_a_command_is_one_entry(
         assert words in capsys.readouterr().out
 
 
-def test_the_help_of_render_names_every_page(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_help_of_render_names_every_page(capsys: Said) -> None:
     with pytest.raises(SystemExit):
         main(["render", "--help"])
     said = " ".join(capsys.readouterr().out.split())
@@ -201,7 +184,7 @@ def test_the_help_of_render_names_every_page(
 
 
 def test_what_is_told_of_a_checkpoint_reaches_it(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: Patch
 ) -> None:
     words = ["--layout", "torch", "--heads", "2", "--pad", "1", "--bos", "5"]
     words += ["--eos", "3", "--tokenizer", "s.model", "t.model"]
@@ -263,7 +246,7 @@ def test_render_looks_where_the_window_opens_but_for_what_is_asked(
 
 
 def test_a_translation_is_one_line_whatever_the_model_makes(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, monkeypatch: Patch, capsys: Said
 ) -> None:
     made = {"x": "a\nb\r\nc", "y": " c   d "}
     monkeypatch.setattr(
@@ -276,7 +259,7 @@ def test_a_translation_is_one_line_whatever_the_model_makes(
 
 
 def test_a_byte_order_mark_is_dropped_from_the_first_line_alone(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: Patch
 ) -> None:
     read: list[str] = []
 
@@ -291,9 +274,7 @@ def test_a_byte_order_mark_is_dropped_from_the_first_line_alone(
     assert read == ["x", "\ufeffy"]
 
 
-def test_inspect_names_sizes_and_checks(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_inspect_names_sizes_and_checks(folder: Path, capsys: Said) -> None:
     assert main(["inspect", str(folder), "--json", "--check"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["layout"] == "native"
@@ -303,9 +284,7 @@ def test_inspect_names_sizes_and_checks(
     assert "target_embedding.weight" in capsys.readouterr().out
 
 
-def test_what_a_file_does_not_tell_is_told(
-    untold: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_a_file_does_not_tell_is_told(untold: Path, capsys: Said) -> None:
     """A state dict of numbers, without heads and then with them."""
     path = str(untold)
     assert main(["inspect", path]) == 2
@@ -318,7 +297,7 @@ def test_what_a_file_does_not_tell_is_told(
 
 @pytest.mark.parametrize("command", ["inspect", "translate"])
 def test_errors_name_the_options_of_the_shell(
-    command: str, untold: Path, capsys: pytest.CaptureFixture[str]
+    command: str, untold: Path, capsys: Said
 ) -> None:
     given = [str(untold)] if command == "inspect" else ["--checkpoint", str(untold)]
     assert main([command, *given, "--device", "cpu"]) == 2
@@ -339,7 +318,7 @@ def test_errors_name_the_options_of_the_shell(
     ],
 )
 def test_keywords_are_written_as_they_are_typed(
-    given: tuple[Any, ...], python: str, shell: str, monkeypatch: pytest.MonkeyPatch
+    given: tuple[Any, ...], python: str, shell: str, monkeypatch: Patch
 ) -> None:
     assert keyword(*given) == python
     monkeypatch.setenv(OPTIONS, "1")
@@ -347,7 +326,7 @@ def test_keywords_are_written_as_they_are_typed(
 
 
 def test_a_file_name_that_looks_like_a_keyword_stays(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: Said
 ) -> None:
     assert main(["inspect", str(tmp_path / "heads=8 pad=1")]) == 2
     assert "heads=8 pad=1" in capsys.readouterr().err

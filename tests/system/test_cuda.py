@@ -87,11 +87,10 @@ class HandWritten(nn.Module):
         self.qkv, self.out = nn.Linear(D, 3 * D), nn.Linear(D, D)
         self.dropout = nn.Dropout(0.1)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Any:
         q, k, v = self.qkv(x).unflatten(-1, (3, H, D // H)).permute(2, 0, 3, 1, 4)
         mixed = scaled_dot_product_attention(q, k, v, is_causal=True)
-        made: Tensor = self.out(self.dropout(mixed.transpose(1, 2).flatten(2)))
-        return made
+        return self.out(self.dropout(mixed.transpose(1, 2).flatten(2)))
 
 
 def made(kind: Callable[[], M], device: torch.device) -> M:
@@ -341,15 +340,14 @@ class Step(nn.Module):
         self.embed, self.qkv = nn.Embedding(11, D), nn.Linear(D, 3 * D)
         self.head = nn.Linear(D, 11)
 
-    def forward(self, ids: Tensor, cache: list[Tensor]) -> Tensor:
+    def forward(self, ids: Tensor, cache: list[Tensor]) -> Any:
         x = self.embed(ids)
         q, k, v = self.qkv(x).unflatten(-1, (3, H, D // H)).permute(2, 0, 3, 1, 4)
         if cache:
             k, v = torch.cat([cache[0], k], 2), torch.cat([cache[1], v], 2)
         cache[:] = [k, v]
         weights = (q @ k.mT / (D // H) ** 0.5).softmax(-1)
-        made: Tensor = self.head((weights @ v).transpose(1, 2).flatten(2))
-        return made
+        return self.head((weights @ v).transpose(1, 2).flatten(2))
 
 
 def generated(model: nn.Module, steps: int, device: torch.device) -> list[int]:
@@ -382,9 +380,8 @@ def test_a_function_that_moves_ids_to_its_device_is_wrapped(
             self.embed, self.attend = nn.Embedding(11, D), HandWritten()
             self.head = nn.Linear(D, 11)
 
-        def forward(self, ids: Tensor) -> Tensor:
-            made: Tensor = self.head(self.attend(self.embed(ids)))
-            return made
+        def forward(self, ids: Tensor) -> Any:
+            return self.head(self.attend(self.embed(ids)))
 
     model = made(Model, device)
     wrapped = visformer.wrap(lambda ids: model(ids.to(device)), bos=1, eos=0)

@@ -15,6 +15,9 @@ from visformer import paths
 from visformer.cli import main
 from visformer.program.desktop import MARK, SIZES
 
+Said = pytest.CaptureFixture[str]
+Patch = pytest.MonkeyPatch
+
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="desktops of Linux")
 TRACE = "application/x-visformer-trace"
 LESSON = "text/x-visformer-lesson"
@@ -27,7 +30,7 @@ def needs(*programs: str) -> pytest.MarkDecorator:
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(tmp_path: Path, monkeypatch: Patch) -> Path:
     """Return an empty data folder; a program lies in a folder of an awkward name."""
     script = tmp_path / 'a "b" $HOME `c` \\d é' / "visformer"
     script.parent.mkdir()
@@ -51,9 +54,7 @@ def files(home: Path) -> set[str]:
     return {path.relative_to(home).as_posix() for path in found}
 
 
-def test_icons_launcher_and_types_come_and_go(
-    home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_icons_launcher_and_types_come_and_go(home: Path, capsys: Said) -> None:
     assert main(["desktop", "remove"]) == 0
     assert "nothing was removed" in capsys.readouterr().out
     assert not home.exists()
@@ -104,9 +105,7 @@ def test_the_desktop_knows_our_files_and_opens_them(home: Path, tmp_path: Path) 
     assert "visformer.desktop" not in asked("gio", "mime", TRACE)
 
 
-def test_what_somebody_else_wrote_is_left(
-    home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_somebody_else_wrote_is_left(home: Path, capsys: Said) -> None:
     launcher = home / "applications" / "visformer.desktop"
     launcher.parent.mkdir(parents=True)
     launcher.write_text("[Desktop Entry]\n")
@@ -121,9 +120,7 @@ def test_what_somebody_else_wrote_is_left(
 
 
 @pytest.mark.parametrize("system", ["win32", "darwin"])
-def test_other_systems_are_told(
-    system: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_other_systems_are_told(system: str, monkeypatch: Patch, capsys: Said) -> None:
     monkeypatch.setattr(sys, "platform", system)
     assert main(["desktop", "install"]) == 2
     said = capsys.readouterr().err
@@ -132,7 +129,7 @@ def test_other_systems_are_told(
 
 
 def test_a_folder_that_cannot_be_written_is_one_sentence(
-    home: Path, capsys: pytest.CaptureFixture[str]
+    home: Path, capsys: Said
 ) -> None:
     home.write_text("no folder")
     for action in ("install", "remove"):
@@ -144,10 +141,7 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(
 
 
 def test_without_an_installed_program_nothing_is_written(
-    home: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    home: Path, tmp_path: Path, monkeypatch: Patch, capsys: Said
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["/somewhere/visformer/__main__.py"])
     monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path))
@@ -157,7 +151,7 @@ def test_without_an_installed_program_nothing_is_written(
 
 
 def test_a_desktop_without_its_programs_is_told_what_to_install(
-    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    home: Path, monkeypatch: Patch, capsys: Said
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     assert main(["desktop", "install"]) == 0

@@ -21,6 +21,8 @@ from visformer.cli import main
 from visformer.session.lesson import parsed
 from visformer.ui.lesson_pages import lesson_pdf
 
+Said = pytest.CaptureFixture[str]
+
 HEAD = """---
 visformer-lesson: 1
 title: Letters
@@ -39,9 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def check(
-    folder: Path, body: str, capsys: pytest.CaptureFixture[str], *options: str
-) -> tuple[int, str, str]:
+def check(folder: Path, body: str, capsys: Said, *options: str) -> tuple[int, str, str]:
     path = folder / "a.lesson.md"
     path.write_text(body, encoding="utf-8")
     code = main(["lesson", "check", str(path), *options])
@@ -50,7 +50,7 @@ def check(
 
 
 def test_what_holds_is_counted_and_what_does_not_is_told(
-    folder: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, capsys: Said
 ) -> None:
     text = visformer.translate("abc", folder / "letters")[0]
     good = (
@@ -76,9 +76,7 @@ def test_what_holds_is_counted_and_what_does_not_is_told(
     ]
 
 
-def test_each_run_is_the_one_that_its_stop_names(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_run_is_the_one_that_its_stop_names(folder: Path, capsys: Said) -> None:
     """The sentence, what is fed, how tokens are chosen, and what is changed."""
     model = visformer.load(folder / "letters")
     beam = visformer.Decoding(
@@ -125,7 +123,7 @@ def test_each_run_is_the_one_that_its_stop_names(
     ],
 )
 def test_a_bad_lesson_is_one_sentence_and_exit_code_2(
-    folder: Path, capsys: pytest.CaptureFixture[str], body: str, words: str
+    folder: Path, capsys: Said, body: str, words: str
 ) -> None:
     expects = "<!-- expect: sum cross L1H1 step 1 = 1 -->\n"
     code, told, err = check(folder, body + expects, capsys)
@@ -207,7 +205,7 @@ def test_on_paper_the_answers_follow_the_stops(qapp: object, tmp_path: Path) -> 
     ],
 )
 def test_what_cannot_be_printed_is_one_sentence(
-    options: list[str], said: str, folder: Path, capsys: pytest.CaptureFixture[str]
+    options: list[str], said: str, folder: Path, capsys: Said
 ) -> None:
     (folder / "q.lesson.md").write_text(PRINTED, encoding="utf-8")
     given = [str(folder / "q.lesson.md") if one == "L" else one for one in options]

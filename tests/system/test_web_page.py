@@ -368,11 +368,10 @@ def test_the_file_goes_along(tmp_path: Path) -> None:
     assert 'id="file"><' in visformer.to_html(trace)
 
 
-def facts(page: str) -> dict[str, Any]:
+def facts(page: str) -> Any:
     found = re.search(r'id="facts">(.*?)</script>', page)
     assert found is not None
-    made: dict[str, Any] = json.loads(found[1])
-    return made
+    return json.loads(found[1])
 
 
 def test_a_session_opens_where_it_was_looked_at(tmp_path: Path) -> None:

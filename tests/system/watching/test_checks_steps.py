@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -22,7 +24,7 @@ class Cached(nn.Module):
         self.words, self.out = nn.Embedding(40, 16), nn.Linear(16, 40)
         self.places, self.parts = nn.Parameter(torch.randn(30, 16)), nn.Linear(16, 48)
 
-    def forward(self, ids: Tensor, cache: Cache | None = None) -> Tensor:
+    def forward(self, ids: Tensor, cache: Cache | None = None) -> Any:
         start = cache[0].shape[2] if cache else 0
         at = {"restart": 0, "ahead": start + bool(start)}.get(self.fault, start)
         x = self.words(ids) + self.places[at : at + ids.shape[1]]
@@ -49,8 +51,7 @@ class Cached(nn.Module):
             read = read + 0.5
         if self.fault == "dropped":
             read = F.dropout(read, 0.1)
-        y: Tensor = self.out(read)
-        return y
+        return self.out(read)
 
 
 def looped(model: Cached) -> Certificate:

@@ -43,17 +43,15 @@ class Attention(nn.Module):
         pairs = zip(self.parts, (x, memory, memory), strict=True)
         return [part(y).unflatten(-1, (HEADS, -1)).transpose(1, 2) for part, y in pairs]
 
-    def forward(self, x: Tensor, memory: Tensor) -> Tensor:
+    def forward(self, x: Tensor, memory: Tensor) -> Any:
         q, k, v = self.heads(x, memory)
         y = functional.scaled_dot_product_attention(q, k, v, dropout_p=self.dropout)
-        out: Tensor = self.out(y.transpose(1, 2).flatten(-2))
-        return out
+        return self.out(y.transpose(1, 2).flatten(-2))
 
-    def weights(self, x: Tensor, memory: Tensor) -> Tensor:
+    def weights(self, x: Tensor, memory: Tensor) -> Any:
         """Return the weights [H, Q, K] of one sentence, [Q, D] and [K, D]."""
         q, k, _v = self.heads(x[None], memory[None])
-        made: Tensor = (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1)[0]
-        return made
+        return (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1)[0]
 
 
 class Layers(nn.Module):
@@ -65,14 +63,13 @@ class Layers(nn.Module):
         self.embed, self.places = nn.Embedding(20, WIDTH), nn.Embedding(20, WIDTH)
         self.layers = nn.ModuleList(Attention() for _ in range(2))
 
-    def embedded(self, ids: Any) -> Tensor:
+    def embedded(self, ids: Any) -> Any:
         if isinstance(ids, Tensor):
-            x: Tensor = self.embed(ids)
-            return x
+            return self.embed(ids)
         several = [self.embed(x) + self.places(torch.arange(len(x))) for x in ids]
         return torch.nested.as_nested_tensor(several, layout=torch.jagged)
 
-    def forward(self, ids: Any) -> Tensor:
+    def forward(self, ids: Any) -> Any:
         x = self.embedded(ids)
         for layer in self.layers:
             x = x + layer(x, x)
@@ -93,11 +90,10 @@ class Padded(Layers):
 
 
 class Translator(Layers):
-    def forward(self, src: Tensor, tgt: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(self, src: Tensor, tgt: Tensor) -> Any:  # type: ignore[override]
         x, y = self.embed(src), self.embed(tgt)
         x = x + self.layers[0](x, x)
-        out: Tensor = y + self.layers[1](y, x)
-        return out
+        return y + self.layers[1](y, x)
 
 
 def checked(watched: Watched, attentions: list[tuple[Attention, Any, Any]]) -> None:
