@@ -16,6 +16,7 @@ from PySide6.QtCore import QElapsedTimer, QRect, QSettings, Qt
 from PySide6.QtTest import QTest
 
 from visformer.app import App
+from visformer.engine.messages import Parameters
 from visformer.pictures.computation.stages import STAGES
 from visformer.ui.views import VIEWS
 from visformer.ui.views.view import PagedView
@@ -67,7 +68,7 @@ def places(window: MainWindow) -> Iterator[str]:
                 yield f"{tab.name}, {page}"
         for stage in STAGES if tab.name == "computation" else ():
             session.set(stage=stage.name)
-            waited(lambda: not session.state.awaiting.weights)
+            waited(lambda: not session.state.awaiting.waits(Parameters))
             yield f"{tab.name}, {stage.name}"
         if not isinstance(view, PagedView) and tab.name != "computation":
             yield tab.name

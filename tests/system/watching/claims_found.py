@@ -93,6 +93,19 @@ def certificates_heard() -> Iterator[list[Heard]]:
         yield heard
 
 
+def is_read(fields: dict[str, Any], seen: Observation) -> bool:
+    """Whether some attention gives the key named the weight that is said."""
+    row, head, key = (int(fields[name]) - 1 for name in ("row", "head", "key"))
+    batches: slice | list[int] = slice(None)
+    if "batch" in fields:
+        batches = [int(fields["batch"]) - 1]
+    return any(
+        bool(np.isclose(one.weights[batches, head, row, key], weight, rtol=1e-5).any())
+        for one in _fitting(seen, head, row, key)
+        for weight in [fields["weight"]]
+    )
+
+
 def _fitting(
     seen: Observation, head: int, row: int, key: int = 0
 ) -> Iterator[WatchedAttention]:
@@ -101,25 +114,6 @@ def _fitting(
         heads, queries, keys = one.weights.shape[1:]
         if head < heads and row < queries and key < keys:
             yield one
-
-
-def of_row(is_so: Callable[[WatchedAttention, Any, dict[str, Any]], Any]) -> Found:
-    """Whether it is so of the row named in some attention; of all batches, or one."""
-
-    def is_of_it(fields: dict[str, Any], seen: Observation) -> bool:
-        row, head, key = (int(fields.get(n, 1)) - 1 for n in ("row", "head", "key"))
-        batch = fields["batch"] - 1 if "batch" in fields else slice(None)
-        found = _fitting(seen, head, row, key)
-        return any(bool(is_so(one, (batch, head, row), fields)) for one in found)
-
-    return is_of_it
-
-
-is_read = of_row(
-    lambda one, at, said: np.isclose(
-        one.weights[(*at, said["key"] - 1)], said["weight"], rtol=1e-5
-    ).any()
-)
 
 
 def is_later(fields: dict[str, Any], seen: Observation) -> bool:
@@ -136,20 +130,29 @@ def is_pad(fields: dict[str, Any], seen: Observation) -> bool:
     )
 
 
-is_one_ahead = of_row(
-    lambda one, at, said: (
-        said["key"] == said["row"] + 1
-        and (one.weights[(*at, said["key"] - 1)] > 0).any()
+def is_one_ahead(fields: dict[str, Any], seen: Observation) -> bool:
+    row, head, key = (int(fields[name]) - 1 for name in ("row", "head", "key"))
+    return key == row + 1 and any(
+        bool((one.weights[:, head, row, key] > 0).any())
+        for one in _fitting(seen, head, row, key)
     )
-)
-# and not to 1
-sums_to = of_row(
-    lambda one, at, said: (
-        not math.isclose(said["sum"], 1, abs_tol=1e-3)
-        and np.isclose(np.nan_to_num(one.weights[at]).sum(-1), said["sum"]).any()
+
+
+def sums_to(fields: dict[str, Any], seen: Observation) -> bool:
+    """Whether the row named of some attention sums to what is said, and not to 1."""
+    row, head = int(fields["row"]) - 1, int(fields["head"]) - 1
+    told = float(fields["sum"])
+    return not math.isclose(told, 1, abs_tol=1e-3) and any(
+        bool(np.isclose(np.nan_to_num(one.weights[:, head, row]).sum(-1), told).any())
+        for one in _fitting(seen, head, row)
     )
-)
-reads_nothing = of_row(lambda one, at, _said: one.masked[at].all())
+
+
+def reads_nothing(fields: dict[str, Any], seen: Observation) -> bool:
+    batch, head, row = (int(fields[name]) - 1 for name in ("batch", "head", "row"))
+    return any(
+        bool(one.masked[batch, head, row].all()) for one in _fitting(seen, head, row)
+    )
 
 
 def is_scale(fields: dict[str, Any], seen: Observation) -> bool:
@@ -211,36 +214,53 @@ def _reads_amiss(one: WatchedAttention, batch: int, pad: int | None) -> bool:
     )
 
 
-is_nan = of_row(lambda one, at, _said: np.isnan(one.weights[at]).any())
-gives_zero = of_row(
-    lambda one, at, _said: one.masked[at].all() and not one.weights[at].any()
-)
-# a row that may read no key gives all of them a weight
-reads_all = of_row(
-    lambda one, at, said: (
-        one.masked[at].all()
-        and (one.weights[at] > 0).all()
-        and math.isclose(one.weights[at].max(), said["weight"])
-    )
-)
-# scores are not divided, and the row named gives a key the weight
-is_unscaled = of_row(
-    lambda one, at, said: (
-        math.isclose(said["root"] ** 2, said["d"])
-        and math.isclose(one.scale, 1, rel_tol=1e-3)
-        and one.queries.shape[3] == said["d"]
-        and np.isclose(one.weights[at], said["weight"]).any()
-    )
-)
-is_dropped = of_row(
-    lambda one, at, said: (
-        one.dropout and np.isclose(one.weights[at].sum(-1), said["sum"]).any()
-    )
-)
-
-
 def gives_nan(fields: dict[str, Any], seen: Observation) -> bool:
-    return reads_nothing(fields, seen) and is_nan(fields, seen)
+    batch, head, row = (int(fields[name]) - 1 for name in ("batch", "head", "row"))
+    return reads_nothing(fields, seen) and any(
+        bool(np.isnan(one.weights[batch, head, row]).any())
+        for one in _fitting(seen, head, row)
+    )
+
+
+def gives_zero(fields: dict[str, Any], seen: Observation) -> bool:
+    batch, head, row = (int(fields[name]) - 1 for name in ("batch", "head", "row"))
+    return any(
+        one.masked[batch, head, row].all() and not one.weights[batch, head, row].any()
+        for one in _fitting(seen, head, row)
+    )
+
+
+def reads_all(fields: dict[str, Any], seen: Observation) -> bool:
+    """Whether a row that may read no key gives all of them a weight."""
+    batch, head, row = (int(fields[name]) - 1 for name in ("batch", "head", "row"))
+    return any(
+        one.masked[batch, head, row].all()
+        and bool((one.weights[batch, head, row] > 0).all())
+        and math.isclose(one.weights[batch, head, row].max(), fields["weight"])
+        for one in _fitting(seen, head, row)
+    )
+
+
+def is_nan(fields: dict[str, Any], seen: Observation) -> bool:
+    row, head = int(fields["row"]) - 1, int(fields["head"]) - 1
+    return any(
+        bool(np.isnan(one.weights[:, head, row]).any())
+        for one in _fitting(seen, head, row)
+    )
+
+
+def is_unscaled(fields: dict[str, Any], seen: Observation) -> bool:
+    """Whether scores are not divided, and the row named gives a key the weight."""
+    row, head = int(fields["row"]) - 1, int(fields["head"]) - 1
+    return math.isclose(fields["root"] ** 2, fields["d"]) and any(
+        _is_of_scale_1(one, fields["d"])
+        and bool(np.isclose(one.weights[:, head, row], fields["weight"]).any())
+        for one in _fitting(seen, head, row)
+    )
+
+
+def _is_of_scale_1(one: WatchedAttention, width: int) -> bool:
+    return math.isclose(one.scale, 1, rel_tol=1e-3) and one.queries.shape[3] == width
 
 
 def is_perhaps_unscaled(fields: dict[str, Any], seen: Observation) -> bool:
@@ -288,8 +308,12 @@ def _is_alike(one: WatchedAttention, head: int) -> bool:
 
 
 def drops(fields: dict[str, Any], seen: Observation) -> bool:
-    dropping = counted((x.dropout for x in seen.attentions), fields)
-    return dropping and is_dropped(fields, seen)
+    row, head = int(fields["row"]) - 1, int(fields["head"]) - 1
+    return counted((x.dropout for x in seen.attentions), fields) and any(
+        one.dropout and bool(np.isclose(one.weights[:, head, row].sum(-1), told).any())
+        for one in _fitting(seen, head, row)
+        for told in [fields["sum"]]
+    )
 
 
 def is_too_large(fields: dict[str, Any], seen: Observation) -> bool:

@@ -29,6 +29,14 @@ def _is_whole(model: nn.Module, name: str) -> bool:
     return name == type(model).__name__
 
 
+def is_module(fields: dict[str, Any], passes: list[Pass]) -> bool:
+    """Whether there is such a module; what ran in it can be asked of nothing else."""
+    model = passes[-1][0].watcher.model
+    names = dict(model.named_modules())
+    plain = {name.replace("_orig_mod", "").strip(".") for name in names}
+    return _is_whole(model, fields["module"]) or fields["module"] in plain
+
+
 # ---- the model's own tensors ---------------------------------------------------------
 
 
@@ -92,14 +100,17 @@ def are_finite(_fields: dict[str, Any], passes: list[Pass]) -> bool:
 # ---- torch's fast path ---------------------------------------------------------------
 
 
-def gives(what: str) -> Certified:
-    """Whether the fast path gives that at as many places as are said."""
-    return lambda fields, passes: (
-        0 < fields["n"] <= fields["all"]
-        and any(
-            (getattr(x, what), x.places) == (fields["n"], fields["all"])
-            for x in passes[-1].watched.fast_paths
-        )
+def gives_zeros(fields: dict[str, Any], passes: list[Pass]) -> bool:
+    found = passes[-1].watched.fast_paths
+    return 0 < fields["n"] <= fields["all"] and any(
+        (x.zeros, x.places) == (fields["n"], fields["all"]) for x in found
+    )
+
+
+def gives_nan(fields: dict[str, Any], passes: list[Pass]) -> bool:
+    found = passes[-1].watched.fast_paths
+    return 0 < fields["n"] <= fields["all"] and any(
+        (x.broken, x.places) == (fields["n"], fields["all"]) for x in found
     )
 
 
@@ -115,47 +126,49 @@ def differs_unwatched(fields: dict[str, Any], passes: list[Pass]) -> bool:
 # ---- what is not shown ---------------------------------------------------------------
 
 
-def of_module(is_so: Callable[[WatchedAttention, dict[str, Any]], Any]) -> Certified:
-    """Whether it is so of some attention of the module named."""
+def is_mixed(fields: dict[str, Any], passes: list[Pass]) -> bool:
+    """Whether the row named does not sum to 1, since weights were mixed."""
+    row, head = fields["row"] - 1, fields["head"] - 1
+    return not math.isclose(fields["sum"], 1, abs_tol=1e-3) and any(
+        one.mixed
+        and head < one.weights.shape[1]
+        and row < one.weights.shape[2]
+        and bool(
+            (np.abs(one.weights[:, head, row].sum(-1) - fields["sum"]) < 1e-3).any()
+        )
+        for one in _attentions(passes, fields["module"])
+    )
+
+
+def is_of_kind(kind: str) -> Certified:
     return lambda fields, passes: any(
-        bool(is_so(one, fields)) for one in _attentions(passes, fields["module"])
+        one.kind == kind for one in _attentions(passes, fields["module"])
     )
 
 
-# the row named does not sum to 1, since weights were mixed
-is_mixed = of_module(
-    lambda one, said: (
-        not math.isclose(said["sum"], 1, abs_tol=1e-3)
-        and one.mixed
-        and said["head"] <= one.weights.shape[1]
-        and said["row"] <= one.weights.shape[2]
-        and np.isclose(
-            *(one.weights[:, said["head"] - 1, said["row"] - 1].sum(-1), said["sum"]),
-            *(0, 1e-3),
-        ).any()
-    )
-)
-is_of_no_kind = of_module(lambda one, _said: one.kind == "other")
-is_merged = of_module(
-    lambda one, said: (
+def is_merged(fields: dict[str, Any], passes: list[Pass]) -> bool:
+    return any(
         one.kind == "merged"
-        and (one.border or 0) == said["first"]
-        and one.weights.shape[3] == said["first"] + said["second"]
+        and (one.border or 0) == fields["first"]
+        and one.weights.shape[3] == fields["first"] + fields["second"]
+        for one in _attentions(passes, fields["module"])
     )
-)
-has_heads = of_module(
-    lambda one, said: (
-        said["heads"] != said["all"]
-        and one.weights.shape[1] == said["heads"]
-        and one.queries.shape[1] == said["all"]
+
+
+def has_heads(fields: dict[str, Any], passes: list[Pass]) -> bool:
+    told = fields["heads"], fields["all"]
+    return told[0] != told[1] and any(
+        (one.weights.shape[1], one.queries.shape[1]) == told
+        for one in _attentions(passes, fields["module"])
     )
-)
-has_more_keys = of_module(
-    lambda one, said: (
+
+
+def has_more_keys(fields: dict[str, Any], passes: list[Pass]) -> bool:
+    return any(
         one.kind != "cross"
-        and one.weights.shape[3] - one.weights.shape[2] == said["n"] > 0
+        and one.weights.shape[3] - one.weights.shape[2] == fields["n"] > 0
+        for one in _attentions(passes, fields["module"])
     )
-)
 
 
 def has_other_sizes(fields: dict[str, Any], passes: list[Pass]) -> bool:
@@ -268,11 +281,9 @@ CERTIFIED: dict[str, Certified] = {
     "mode, so every call gives other numbers.": drop_always,
     "Compute it in bfloat16 or float32, or make its numbers smaller.": are_finite,
     "Unwatched, torch's fast path gives NaN at {n:,} of {all:,} places, as of a "
-    "row whose every key is masked. It is off while the model is watched.": gives(
-        "broken"
-    ),
+    "row whose every key is masked. It is off while the model is watched.": gives_nan,
     "“{module}”: torch's fast path is off while the model is watched. It gives "
-    "zeros at {n:,} of {all:,} places.": gives("zeros"),
+    "zeros at {n:,} of {all:,} places.": gives_zeros,
     "“{module}”: torch's fast path is off while the model is watched. Its numbers"
     " differ by up to {worst:.2g}.": differs_elsewhere,
     "Unwatched, with that path, the output differs by up to "
@@ -280,7 +291,7 @@ CERTIFIED: dict[str, Certified] = {
     "“{module}”: its weights are mixed after the softmax, or a sink takes a "
     "share: row {row} of head {head} sums to {sum:.3g}.": is_mixed,
     "“{module}”: its attention is neither the encoder's nor the decoder's. Name "
-    "the inputs with sources= and targets=.": is_of_no_kind,
+    "the inputs with sources= and targets=.": is_of_kind("other"),
     "“{module}”: one softmax over {first:,} and {second:,} keys of two sides, "
     "which no Trace can hold. It is in watched.attentions.": is_merged,
     "“{module}”: {heads} heads are computed from the weights of {all}, so no "

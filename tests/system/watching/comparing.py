@@ -1,4 +1,4 @@
-"""What every test of the watched models compares."""
+"""What every test of the watched models compares, and where it writes it down."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from visformer.watching.watcher import Watched, watch
 
 CLOSE = 2e-5
+TABLE: list[tuple[str, str, float]] = []  # model, what was compared, largest difference
 
 
 def apart(first: Any, second: Any) -> float:
@@ -28,15 +29,8 @@ def kept_weights(model: nn.Module) -> list[Tensor]:
     return [weights for weights in kept if isinstance(weights, Tensor)]
 
 
-def kept_in_one_call(model: Any, *args: Any) -> list[Tensor]:
-    """Call a model unwatched; return the weights that it kept, which it forgets."""
-    with torch.no_grad():
-        model(*args)
-    own, model.kept = list(getattr(model, "kept", [])), []
-    return own
-
-
 def assert_watched(
+    name: str,
     model: nn.Module,
     args: Sequence[Any] = (),
     kinds: Sequence[str] = (),
@@ -52,18 +46,29 @@ def assert_watched(
     assert watched.output_difference is not None
     assert watched.output_difference <= CLOSE
     own = kept_weights(model) if own is None else own
-    for one, theirs in zip(watched.attentions, own, strict=bool(own)):
-        assert apart(one.weights, theirs) <= CLOSE
+    pairs = list(zip(watched.attentions, own, strict=bool(own)))
+    worst = max((apart(one.weights, theirs) for one, theirs in pairs), default=0.0)
+    assert worst <= CLOSE
     assert watched.certificate.worst <= CLOSE
-    assert_in_traces(watched)
+    if own:
+        TABLE.append((name, f"{len(pairs)} attentions against its own", worst))
+    TABLE.append((name, "computed again from q, k, v", watched.certificate.worst))
+    TABLE.append((name, "output, watched against not", watched.output_difference))
+    in_traces = _traces_apart(watched)
+    TABLE.append((name, "weights in the Traces", in_traces))
+    assert in_traces <= CLOSE
     return watched
 
 
-def assert_in_traces(watched: Watched) -> None:
-    """Assert that the Traces hold the weights of the attentions."""
+def _traces_apart(watched: Watched) -> float:
+    """Return how far the weights of the Traces are from those of the attentions."""
+    worst = 0.0
     for row, trace in enumerate(watched.traces):
         for kind in trace.kinds:
             same = [one for one in watched.last_run if one.kind == kind]
             assert len(same) == trace.layers(kind)
             for layer, one in enumerate(same):
-                assert apart(trace.attention(kind, layer), one.weights[row]) <= CLOSE
+                worst = max(
+                    worst, apart(trace.attention(kind, layer), one.weights[row])
+                )
+    return worst

@@ -98,6 +98,30 @@ class ChunkedQueries(Attending):
         return self.joined(torch.cat(out, 2))
 
 
+class LinearAttention(Attending):
+    """Keys and values are multiplied first: there is no matrix of weights."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.projected(x)
+        q, k = nn.functional.elu(q) + 1, nn.functional.elu(k) + 1
+        total = (q * k.sum(2, keepdim=True)).sum(-1, keepdim=True)
+        return self.joined(q @ (k.mT @ v) / total)
+
+
+class Experts(Attending):
+    """A softmax over three experts, whose results are added up by it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = nn.Linear(WIDTH, 3)
+        self.several = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        choice = self.gate(x).softmax(-1)
+        results = torch.stack([expert(x) for expert in self.several], -2)
+        return torch.einsum("bte,bted->btd", choice, results)
+
+
 class Alibi(Attending):
     """A penalty by distance, another for each head; causal."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +12,8 @@ from tests.system.watching.healthy_models import (
     D2,
     HEADS,
     INF,
+    PADDED,
+    S2S,
     SIZE,
     WIDTH,
     Attention,
@@ -21,9 +21,8 @@ from tests.system.watching.healthy_models import (
     One,
     Two,
     ids,
-    labelled,
     language,
-    one,
+    model,
     two,
 )
 
@@ -31,14 +30,20 @@ from tests.system.watching.healthy_models import (
 class Gains(Attention):
     """Queries and keys are normalised by a module of both, with learned gains."""
 
-    def __init__(self, least: float = 0.5, most: float = 1.5) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.norm = nn.ModuleDict({name: nn.RMSNorm(SIZE) for name in "qk"})
         for gains in self.norm.parameters():
-            nn.init.uniform_(gains, least, most)
+            nn.init.uniform_(gains, 0.5, 1.5)
 
-    def scores(self, q: Tensor, k: Tensor) -> Any:
-        return self.norm["q"](q) @ self.norm["k"](k).mT
+    def scores(self, q: Tensor, k: Tensor) -> Tensor:
+        scores: Tensor = self.norm["q"](q) @ self.norm["k"](k).mT
+        return scores
+
+
+@model
+def query_key_norm_with_gains() -> Healthy:
+    return language(Gains)
 
 
 class GainsByHand(Attention):
@@ -56,6 +61,11 @@ class GainsByHand(Attention):
         return q @ k.mT
 
 
+@model
+def query_key_norm_by_hand() -> Healthy:
+    return language(GainsByHand)
+
+
 class WholeNorm(Attention):
     """As in OLMo 2, but at scale 1: the norm runs over all heads."""
 
@@ -68,18 +78,50 @@ class WholeNorm(Attention):
         return q @ k.mT
 
 
-class ScaleInWeights(Attention):
-    """The scale is multiplied into the weights of some projections."""
+@model
+def norm_over_all_heads() -> Healthy:
+    return language(WholeNorm)
 
-    def __init__(self, *names: str) -> None:
+
+class ScaleInWeights(Attention):
+    """The scale is multiplied into the weights of the queries."""
+
+    def __init__(self) -> None:
         super().__init__()
         with torch.no_grad():
-            for name in names:
-                for part in self.get_submodule(name).parameters():
-                    part.div_(SIZE ** (0.5 / len(names)))
+            for part in self.q.parameters():
+                part.div_(SIZE**0.5)
 
     def scores(self, q: Tensor, k: Tensor) -> Tensor:
         return q @ k.mT
+
+
+@model
+def scale_in_the_weights() -> Healthy:
+    return language(ScaleInWeights)
+
+
+class ScaleInBoth(Attention):
+    """The scale is multiplied into the weights of queries and keys, half in each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with torch.no_grad():
+            for part in (*self.q.parameters(), *self.k.parameters()):
+                part.div_(SIZE**0.25)
+
+    def scores(self, q: Tensor, k: Tensor) -> Tensor:
+        return q @ k.mT
+
+
+@model
+def scale_in_the_weights_of_both() -> Healthy:
+    return language(ScaleInBoth)
+
+
+@model
+def translator_with_its_scale_in_the_weights() -> Healthy:
+    return two(Two(ScaleInBoth))
 
 
 class HeadsInWeights(Attention):
@@ -89,17 +131,28 @@ class HeadsInWeights(Attention):
         super().__init__()
         self.parts = nn.Parameter(torch.randn(3, HEADS, WIDTH, SIZE) / WIDTH**0.5)
 
-    def forward(self, x: Tensor, memory: Tensor, mask: Any = None) -> Any:
+    def forward(self, x: Tensor, memory: Tensor, mask: Any = None) -> Tensor:
         pairs = zip((x, memory, memory), self.parts, strict=True)
         q, k, v = (y.unsqueeze(1).matmul(part) for y, part in pairs)
         weights = self.weights(self.scores(q, k), mask)
         self.seen.append(weights.detach())
-        return self.o((weights @ v).transpose(1, 2).flatten(2))
+        y: Tensor = self.o((weights @ v).transpose(1, 2).flatten(2))
+        return y
+
+
+@model
+def heads_in_the_weights() -> Healthy:
+    return two(Two(HeadsInWeights))
 
 
 class LogLength(Attention):
-    def scores(self, q: Tensor, k: Tensor) -> Any:
+    def scores(self, q: Tensor, k: Tensor) -> Tensor:
         return super().scores(q, k) * float(np.log(k.shape[2] + 1))
+
+
+@model
+def scale_by_the_log_of_the_length() -> Healthy:
+    return language(LogLength)
 
 
 class TiedByFunction(One):
@@ -115,14 +168,33 @@ class TiedByFunction(One):
         return nn.functional.linear(y, self.words.weight)[..., :20]
 
 
+@model
+def tied_by_a_function() -> Healthy:
+    made = ids(3, 9)
+    return Healthy(
+        TiedByFunction(), (made[:, :-1],), D2, options={"labels": made[:, 1:]}
+    )
+
+
 class FromTheEnd(One):
-    def embedded(self, x: Tensor) -> Any:
-        return self.words(x) + self.places(torch.arange(x.shape[1]).flip(0))
+    def embedded(self, x: Tensor) -> Tensor:
+        y: Tensor = self.words(x) + self.places(torch.arange(x.shape[1]).flip(0))
+        return y
+
+
+@model
+def positions_from_the_end() -> Healthy:
+    return Healthy(FromTheEnd(causal=True), (ids(),), D2)
 
 
 class RightToLeft(Two):
-    def forward(self, src: Tensor, tgt: Tensor) -> Any:
+    def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
         return super().forward(src, tgt.flip(1)).flip(1)
+
+
+@model
+def right_to_left_decoder() -> Healthy:
+    return Healthy(RightToLeft(), (ids(3, 7), ids(3, 6)), S2S, options=PADDED)
 
 
 class MaskParameter(Attention):
@@ -139,20 +211,20 @@ class MaskParameter(Attention):
         return (scores + self.hidden[:n, :n]).softmax(-1)
 
 
-SCALES: dict[str, Callable[[], Healthy]] = {
-    "query_key_norm": lambda: language(partial(Gains, 1, 1)),
-    "query_key_norm_with_gains": lambda: language(Gains),
-    "query_key_norm_by_hand": lambda: language(GainsByHand),
-    "norm_over_all_heads": lambda: language(WholeNorm),
-    "scale_in_the_weights": lambda: language(partial(ScaleInWeights, "q")),
-    "scale_in_the_weights_of_both": lambda: language(partial(ScaleInWeights, "q", "k")),
-    "translator_with_its_scale_in_the_weights": lambda: two(
-        Two(partial(ScaleInWeights, "q", "k"))
-    ),
-    "heads_in_the_weights": lambda: two(Two(HeadsInWeights)),
-    "scale_by_the_log_of_the_length": lambda: language(LogLength),
-    "tied_by_a_function": lambda: labelled(TiedByFunction),
-    "positions_from_the_end": lambda: one(FromTheEnd(causal=True), D2),
-    "right_to_left_decoder": lambda: two(RightToLeft(), ids(3, 7), ids(3, 6)),
-    "mask_as_a_parameter": lambda: language(MaskParameter),
-}
+@model
+def mask_as_a_parameter() -> Healthy:
+    return language(MaskParameter)
+
+
+class MaskOfNumpy(Two):
+    """As tutorials have it: the causal mask of each row is made by numpy."""
+
+    def target_mask(self, tgt: Tensor) -> Tensor:
+        later = np.triu(np.ones((len(tgt), tgt.shape[1], tgt.shape[1])), k=1)
+        hidden = (tgt == 0)[:, None] + torch.from_numpy(later)
+        return ~torch.gt(hidden, 0)[:, None]
+
+
+@model
+def mask_of_numpy() -> Healthy:
+    return two(MaskOfNumpy())

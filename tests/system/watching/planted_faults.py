@@ -29,16 +29,18 @@ class Attention(nn.Module):
     def heads(self, x: Tensor) -> Tensor:
         return x.view(*x.shape[:2], HEADS, SIZE).transpose(1, 2)
 
-    def scores(self, q: Tensor, k: Tensor) -> Any:
-        return q @ k.mT / SIZE**0.5
+    def scores(self, q: Tensor, k: Tensor) -> Tensor:
+        scores: Tensor = q @ k.mT / SIZE**0.5
+        return scores
 
-    def weights(self, scores: Tensor, mask: Tensor) -> Any:
+    def weights(self, scores: Tensor, mask: Tensor) -> Tensor:
         fill = max(-1e9, torch.finfo(scores.dtype).min)
-        return scores.masked_fill(~mask, fill).softmax(-1)
+        weights: Tensor = scores.masked_fill(~mask, fill).softmax(-1)
+        return weights
 
     def forward(
         self, x: Tensor, memory: Tensor, mask: Tensor, past: Cache | None = None
-    ) -> Any:
+    ) -> Tensor:
         q, k, v = (self.heads(f(y)) for f, y in self.pairs(x, memory))
         if past is not None:
             if past[0] is not None:
@@ -47,7 +49,8 @@ class Attention(nn.Module):
                 )
             past[0] = k, v
         y = self.weights(self.scores(q, k), mask) @ v
-        return self.o(y.transpose(1, 2).flatten(2))
+        out: Tensor = self.o(y.transpose(1, 2).flatten(2))
+        return out
 
     def pairs(self, x: Tensor, memory: Tensor) -> list[tuple[nn.Module, Tensor]]:
         return [(self.q, x), (self.k, memory), (self.v, memory)]
@@ -70,19 +73,22 @@ class Layer(nn.Module):
         memory: Tensor | None = None,
         memory_mask: Tensor | None = None,
         past: Cache | None = None,
-    ) -> Any:
+    ) -> Tensor:
         x = self.attended(x, mask, past)
         if self.cross is not None:
             x = self.crossed(x, mask, memory, memory_mask)
-        return x + self.feed(self.norms[2](x))
+        y: Tensor = x + self.feed(self.norms[2](x))
+        return y
 
-    def attended(self, x: Tensor, mask: Tensor, past: Cache | None) -> Any:
+    def attended(self, x: Tensor, mask: Tensor, past: Cache | None) -> Tensor:
         y = self.norms[0](x)
-        return x + self.attention(y, y, mask, past)
+        out: Tensor = x + self.attention(y, y, mask, past)
+        return out
 
-    def crossed(self, x: Tensor, _mask: Any, memory: Any, memory_mask: Any) -> Any:
+    def crossed(self, x: Tensor, _mask: Any, memory: Any, memory_mask: Any) -> Tensor:
         assert self.cross is not None
-        return x + self.cross(self.norms[1](x), memory, memory_mask)
+        out: Tensor = x + self.cross(self.norms[1](x), memory, memory_mask)
+        return out
 
 
 class Translator(nn.Module):
@@ -99,9 +105,10 @@ class Translator(nn.Module):
         self.out = nn.Linear(WIDTH, VOCABULARY)
         self.dropout = nn.Dropout(0.1)
 
-    def embedded(self, table: nn.Embedding, ids: Tensor, start: int = 0) -> Any:
+    def embedded(self, table: nn.Embedding, ids: Tensor, start: int = 0) -> Tensor:
         at = torch.arange(start, start + ids.shape[1])
-        return self.dropout(table(ids) + self.places(at))
+        x: Tensor = self.dropout(table(ids) + self.places(at))
+        return x
 
     def padding(self, ids: Tensor) -> Tensor:
         return (ids != PAD)[:, None, None]
@@ -116,7 +123,7 @@ class Translator(nn.Module):
         """Return what a layer of the decoder is given: of the target, of the source."""
         return tgt_mask, self.padding(src)
 
-    def encode(self, src: Tensor) -> Any:
+    def encode(self, src: Tensor) -> Tensor:
         x = self.embedded(self.source, src)
         for layer in self.encoder:
             x = layer(x, self.padding(src))
@@ -124,16 +131,17 @@ class Translator(nn.Module):
 
     def decode(
         self, memory: Tensor, src: Tensor, tgt: Tensor, past: list[Cache] | None = None
-    ) -> Any:
+    ) -> Tensor:
         start = 0 if not past or past[0][0] is None else past[0][0][0].shape[2]
         x = self.embedded(self.target, tgt[:, start:], start)
         tgt_mask = self.target_mask(tgt, tgt.shape[1] - start)
         for at, layer in enumerate(self.decoder):
             mask, memory_mask = self.masks(at, src, tgt_mask)
             x = layer(x, mask, memory, memory_mask, past[at] if past else None)
-        return self.out(self.norm(x))
+        y: Tensor = self.out(self.norm(x))
+        return y
 
-    def forward(self, src: Tensor, tgt: Tensor) -> Any:
+    def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
         return self.decode(self.encode(src), src, tgt)
 
 
@@ -186,10 +194,50 @@ def sentences(rows: int, length: int, seed: int = 3) -> tuple[Tensor, Tensor, Te
     return src, given, full[:, 1:]
 
 
-# --- faults of the forward pass ---
+# --- faults of the attention ---
+class Multiplied(Attention):
+    def weights(self, scores: Tensor, mask: Tensor) -> Tensor:
+        return (scores * mask).softmax(-1)
+
+
+class AddedAsNumber(Attention):
+    """The mask of zeros and ones is added as it is."""
+
+    def weights(self, scores: Tensor, mask: Tensor) -> Tensor:
+        return (scores + mask.float()).softmax(-1)
+
+
+class OverHeads(Attention):
+    def weights(self, scores: Tensor, mask: Tensor) -> Tensor:
+        return scores.masked_fill(~mask, -1e9).softmax(1)
+
+
+class OverQueries(Attention):
+    def weights(self, scores: Tensor, mask: Tensor) -> Tensor:
+        return scores.masked_fill(~mask, -1e9).softmax(-2)
+
+
+class MaskedAfter(Attention):
+    def weights(self, scores: Tensor, mask: Tensor) -> Tensor:
+        return scores.softmax(-1) * mask
+
+
 class NotScaled(Attention):
-    def scores(self, q: Tensor, k: Tensor) -> Any:
-        return q @ k.mT
+    def scores(self, q: Tensor, k: Tensor) -> Tensor:
+        scores: Tensor = q @ k.mT
+        return scores
+
+
+class ByWidth(Attention):
+    def scores(self, q: Tensor, k: Tensor) -> Tensor:
+        scores: Tensor = q @ k.mT / WIDTH**0.5
+        return scores
+
+
+class TimesRoot(Attention):
+    def scores(self, q: Tensor, k: Tensor) -> Tensor:
+        scores: Tensor = q @ k.mT * SIZE**0.5
+        return scores
 
 
 class DroppedAlways(Attention):
@@ -199,34 +247,137 @@ class DroppedAlways(Attention):
         return F.dropout(super().weights(scores, mask), 0.3)
 
 
-def _cut_short(self: Attention, scores: Tensor, mask: Tensor) -> Any:
-    """Return the weights where the cache of the keys is cut to its last three."""
-    if scores.shape[2] == 1 and scores.shape[3] > 3:
-        mask = mask & (torch.arange(scores.shape[3]) >= scores.shape[3] - 3)
-    return Attention.weights(self, scores, mask)
+class NewEachTime(Attention):
+    """The projection of the values is made in ``forward``."""
+
+    def pairs(self, x: Tensor, memory: Tensor) -> list[tuple[nn.Module, Tensor]]:
+        return [*super().pairs(x, memory)[:2], (nn.Linear(WIDTH, WIDTH), memory)]
 
 
-def _hidden(scores: Tensor, mask: Tensor) -> Tensor:
-    return scores.masked_fill(~mask, -1e9)
+class FirstKeyStale(Attention):
+    """The cache of the keys is cut to its last three."""
+
+    def weights(self, scores: Tensor, mask: Tensor) -> Tensor:
+        if scores.shape[2] == 1 and scores.shape[3] > 3:
+            mask = mask & (torch.arange(scores.shape[3]) >= scores.shape[3] - 3)
+        return super().weights(scores, mask)
 
 
-def _normed(self: Layer, x: Tensor, at: int) -> list[Tensor]:
-    """Return a layer's normed input twice, as queries and as keys."""
-    return [self.norms[at](x)] * 2
+# --- faults of a layer ---
+class CrossReadsDecoder(Layer):
+    def crossed(self, x: Tensor, mask: Any, memory: Any, memory_mask: Any) -> Tensor:
+        assert self.cross is not None
+        y = self.norms[1](x)
+        out: Tensor = x + self.cross(y, y, mask)
+        return out
 
 
-def _less(axis: int) -> Callable[..., Any]:
-    """Return what takes the mean over an axis from what enters the attention."""
-    return lambda self, x, *more: Layer.attended(self, x - x.mean(axis, True), *more)
+class CrossNotAdded(Layer):
+    """The cross attention is computed, and its result is not used."""
+
+    def crossed(self, x: Tensor, mask: Any, memory: Any, memory_mask: Any) -> Tensor:
+        super().crossed(x, mask, memory, memory_mask)
+        return x
 
 
-def _ahead(n: int) -> Callable[..., Tensor]:
-    """Return a causal mask in which a row reads so many later tokens."""
-    return lambda _self, q, k: torch.ones(q, k).tril(k - q + n).bool()
+class NoCross(Layer):
+    def crossed(self, x: Tensor, mask: Any, memory: Any, memory_mask: Any) -> Tensor:
+        return x
 
 
-def _all_open(ids: Tensor) -> Tensor:
-    return torch.ones_like(ids).bool()[:, None, None]
+class NoResidual(Layer):
+    def attended(self, x: Tensor, mask: Tensor, past: Cache | None) -> Tensor:
+        y = self.norms[0](x)
+        out: Tensor = self.attention(y, y, mask, past)
+        return out
+
+
+class LessTheMean(Layer):
+    """What is normalised is the whole sentence, over its tokens."""
+
+    def attended(self, x: Tensor, mask: Tensor, past: Cache | None) -> Tensor:
+        return super().attended(x - x.mean(1, keepdim=True), mask, past)
+
+
+class LessTheBatch(Layer):
+    def attended(self, x: Tensor, mask: Tensor, past: Cache | None) -> Tensor:
+        return super().attended(x - x.mean(0, keepdim=True), mask, past)
+
+
+# --- faults of the model ---
+class NotCausal(Translator):
+    def causal(self, queries: int, keys: int) -> Tensor:
+        return torch.ones(queries, keys).bool()
+
+
+class NotCausalInOne(Translator):
+    def masks(self, layer: int, src: Tensor, tgt_mask: Tensor) -> tuple[Any, Any]:
+        mask = tgt_mask.any(-2, keepdim=True) if layer == LAST else tgt_mask
+        return mask, self.padding(src)
+
+
+class OneTooFar(Translator):
+    def causal(self, queries: int, keys: int) -> Tensor:
+        return torch.ones(queries, keys).tril(keys - queries + 1).bool()
+
+
+class OneTooShort(Translator):
+    """A row does not read itself, so the first reads nothing."""
+
+    def causal(self, queries: int, keys: int) -> Tensor:
+        return torch.ones(queries, keys).tril(keys - queries - 1).bool()
+
+
+class NoPadding(Translator):
+    def padding(self, ids: Tensor) -> Tensor:
+        return torch.ones_like(ids).bool()[:, None, None]
+
+
+class NoPaddingInCross(Translator):
+    def masks(self, layer: int, src: Tensor, tgt_mask: Tensor) -> tuple[Any, Any]:
+        return tgt_mask, torch.ones_like(src).bool()[:, None, None]
+
+
+class InvertedPadding(Translator):
+    def padding(self, ids: Tensor) -> Tensor:
+        return (ids == PAD)[:, None, None]
+
+
+class RowsOfPadding(Translator):
+    """The padding hides rows, not keys; in the encoder and in the decoder."""
+
+    def padding(self, ids: Tensor) -> Tensor:
+        return (ids != PAD)[:, None, :, None]
+
+    def masks(self, layer: int, src: Tensor, tgt_mask: Tensor) -> tuple[Any, Any]:
+        return tgt_mask, (src != PAD)[:, None, None]
+
+
+class AlongTheBatch(Translator):
+    def embedded(self, table: nn.Embedding, ids: Tensor, start: int = 0) -> Tensor:
+        x: Tensor = table(ids) + self.places(torch.arange(len(ids)))[:, None]
+        return x
+
+
+class OtherRow(Translator):
+    """The encoder's output is that of the row before."""
+
+    def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
+        return self.decode(self.encode(src).roll(1, 0), src, tgt)
+
+
+class SameTarget(Translator):
+    """The decoder is given the first token of the target in every place."""
+
+    def decode(
+        self, memory: Tensor, src: Tensor, tgt: Tensor, past: list[Cache] | None = None
+    ) -> Tensor:
+        return super().decode(memory, src, torch.full_like(tgt, BOS), past)
+
+
+class RestartingPlaces(Translator):
+    def embedded(self, table: nn.Embedding, ids: Tensor, start: int = 0) -> Tensor:
+        return super().embedded(table, ids)
 
 
 # --- faults of the weights, and of training ---
@@ -244,21 +395,38 @@ def _trained(loss: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Translator:
     return model.eval()
 
 
+def _loss(logits: Tensor, labels: Tensor, **more: Any) -> Tensor:
+    return F.cross_entropy(logits.transpose(1, 2), labels, **more)
+
+
 @cache
-def _learned(what: str, shift: int = 0, **more: Any) -> Translator:
-    """Train on the labels or on what is given, with what ``cross_entropy`` is told."""
-    return _trained(
-        lambda y, given, labels: F.cross_entropy(
-            y[:, : y.shape[1] - shift].mT,
-            (given if what == "given" else labels)[:, shift:],
-            **more,
-        )
-    )
+def _sound() -> Translator:
+    return _trained(lambda y, _given, labels: _loss(y, labels, ignore_index=PAD))
 
 
 def trained() -> Translator:
     """Return the sound model, trained."""
-    return copy.deepcopy(_learned("labels", ignore_index=PAD))
+    return copy.deepcopy(_sound())
+
+
+def _given_predicted() -> Translator:
+    return _trained(lambda y, given, _labels: _loss(y, given, ignore_index=PAD))
+
+
+def _smoothed() -> Translator:
+    return _trained(
+        lambda y, _g, labels: _loss(y, labels, ignore_index=PAD, label_smoothing=0.9)
+    )
+
+
+def _pads_in_the_loss() -> Translator:
+    return _trained(lambda y, _given, labels: _loss(y, labels))
+
+
+def _shifted_twice() -> Translator:
+    return _trained(
+        lambda y, _g, labels: _loss(y[:, :-1], labels[:, 1:], ignore_index=PAD)
+    )
 
 
 def _permuted() -> Translator:
@@ -281,14 +449,36 @@ def _copied_layer() -> Translator:
     return model
 
 
+def _changed(change: Callable[[Any], None], start: Callable[[], Any]) -> Translator:
+    model = start()
+    with torch.no_grad():
+        change(model)
+    assert isinstance(model, Translator)
+    return model
+
+
 def _no_output(model: Any) -> None:  # head 3 of the last cross attention
     model.decoder[LAST].cross.o.weight[:, 2 * SIZE : 3 * SIZE] = 0
 
 
-def _zero(part: Any, head: int) -> None:
-    """Set a projection of one head to 0."""
-    for numbers in part.parameters():
-        numbers[(head - 1) * SIZE : head * SIZE] = 0
+def _no_values(model: Any) -> None:  # head 2 of the first attention
+    for part in (
+        model.encoder[0].attention.v.weight,
+        model.encoder[0].attention.v.bias,
+    ):
+        part[SIZE : 2 * SIZE] = 0
+
+
+def _no_queries(model: Any) -> None:  # head 4 of the last decoder attention
+    own = model.decoder[LAST].attention.q
+    own.weight[3 * SIZE :] = 0
+    own.bias[3 * SIZE :] = 0
+
+
+def _no_keys(model: Any) -> None:  # head 1 of the last decoder attention
+    own = model.decoder[LAST].attention.k
+    own.weight[:SIZE] = 0
+    own.bias[:SIZE] = 0
 
 
 def _nan(model: Any) -> None:
@@ -301,51 +491,26 @@ def _too_large(model: Any) -> None:
     model.half()
 
 
-def _built(kind: type[Translator] = Translator) -> Translator:
+def _sound_model(model: type[Translator] = Translator) -> Translator:
     torch.manual_seed(5)
-    return kind().eval()
+    return model().eval()
 
 
-def _changed(kind: type[nn.Module], methods: dict[str, Any]) -> Any:
-    return type(kind.__name__, (kind,), methods)
-
-
-def _model(**methods: Callable[..., Any]) -> Callable[[], Translator]:
-    """Return what makes a model with other methods."""
-    return lambda: _built(_changed(Translator, methods))
-
-
-def _swapped(kind: type[nn.Module], *names: str, **methods: Any) -> Any:
-    """Return what makes a model whose modules of these names have other methods."""
+def _swapped(made: type[nn.Module], names: tuple[str, ...]) -> Callable[[], Translator]:
+    """Return what makes a model whose modules of these names have another forward."""
 
     def build() -> Translator:
-        model, other = _built(), _changed(kind, methods)
+        model = _sound_model()
         for name, module in model.named_modules():
             if name in names or name.rpartition(".")[2] in names:
-                module.__class__ = other
+                module.__class__ = made
         return model
 
     return build
 
 
-def _attention(*names: str, **methods: Callable[..., Any]) -> Any:
-    return _swapped(Attention, *(names or ("attention", "cross")), **methods)
-
-
-def _decoder(*names: str, **methods: Callable[..., Any]) -> Any:
-    return _swapped(Layer, *(names or ("decoder.0", "decoder.1")), **methods)
-
-
-def _weights(change: Callable[[Any], None]) -> Callable[[], Translator]:
-    """Return what makes the trained model and changes its weights."""
-
-    def build() -> Translator:
-        model = trained()
-        with torch.no_grad():
-            change(model)
-        return model
-
-    return build
+ALL = "attention", "cross"
+DECODER = "decoder.0", "decoder.1"
 
 
 @dataclass(frozen=True)
@@ -358,240 +523,162 @@ class Planted:
     allowed: tuple[str, ...] = ()  # what else is true, and may be said
     labels: str = "labels"  # or "given"
     loop: Callable[[Translator, Tensor], Tensor] | None = None  # in the ``with`` form
+    listed: bool = True  # of the 29; else one more
     severity: str = "fault"
     remedy: str = ""  # what the remedy says
-    what: str = ""  # what its sentence says
     never: str = ""  # what nothing that is said has in it
 
 
-LISTED = {  # what engineers were found to plant
-    "causal off by one": Planted(
-        _model(causal=_ahead(1)), ("causal-off-by-one",), "decoder."
-    ),
-    "no causal mask": Planted(
-        _model(causal=_ahead(99)),
-        ("not-causal",),
-        "decoder.",
-        what="which comes after it, with weight 0.",
-    ),
-    "mask multiplied": Planted(
-        _attention(weights=lambda _, scores, mask: (scores * mask).softmax(-1)),
-        ("mask-multiplied",),
-        what="so a masked one counts as 0: row ",
-    ),
+def _model(kind: type[Translator]) -> Callable[[], Translator]:
+    return lambda: _sound_model(kind)
+
+
+def _weights(
+    change: Callable[[Any], None], start: Callable[[], Any] = trained
+) -> Callable[[], Translator]:
+    return lambda: _changed(change, start)
+
+
+PLANTED = {
+    "causal off by one": Planted(_model(OneTooFar), ("causal-off-by-one",), "decoder."),
+    "no causal mask": Planted(_model(NotCausal), ("not-causal",), "decoder."),
+    "mask multiplied": Planted(_swapped(Multiplied, ALL), ("mask-multiplied",)),
     "mask added as 0 and 1": Planted(
-        _attention(weights=lambda _, scores, mask: (scores + mask.float()).softmax(-1)),
-        *(("not-causal",), "decoder.", ("padding-read",)),
+        _swapped(AddedAsNumber, ALL), ("not-causal",), "decoder.", ("padding-read",)
     ),
-    "softmax over heads": Planted(
-        _attention(weights=lambda _, *given: _hidden(*given).softmax(1)),
-        ("softmax-axis",),
-    ),
-    "softmax over queries": Planted(
-        _attention(weights=lambda _, *given: _hidden(*given).softmax(-2)),
-        ("softmax-axis",),
-        what="The softmax runs over the queries, not over the keys: row ",
-    ),
+    "softmax over heads": Planted(_swapped(OverHeads, ALL), ("softmax-axis",)),
+    "softmax over queries": Planted(_swapped(OverQueries, ALL), ("softmax-axis",)),
     "not scaled": Planted(
-        _swapped(NotScaled, "decoder.1.cross"),
-        ("not-scaled",),
-        "cross layer 2 (decoder.1.cross)",
-        what="sqrt(8) = 2.83",
+        _swapped(NotScaled, ("decoder.1.cross",)), ("not-scaled",), "decoder.1.cross"
     ),
     "positions along the batch": Planted(
-        _model(
-            embedded=lambda self, table, ids, _start=0: (
-                table(ids) + self.places(torch.arange(len(ids)))[:, None]
-            )
-        ),
-        ("positions-along-batch",),
-        "batch",
-        what="than alone: they differ by",
-        never="by inf",
+        _model(AlongTheBatch), ("positions-along-batch",), never="by inf"
     ),
-    "no eval": Planted(
-        lambda: trained().train(),
-        *(("dropout-on",), "dropout"),
-        remedy="eval()",
-        what="Dropout is on in",
-    ),
+    "no eval": Planted(lambda: trained().train(), ("dropout-on",), remedy="eval()"),
     "padding inverted": Planted(
-        _model(padding=lambda _, ids: (ids == PAD)[:, None, None]),
-        ("mask-inverted",),
-        never="scale",
+        _model(InvertedPadding), ("mask-inverted",), never="scale"
     ),
-    "padding along the rows": Planted(
-        _model(
-            padding=lambda _, ids: (ids != PAD)[:, None, :, None],
-            masks=lambda _, _at, src, mask: (mask, (src != PAD)[:, None, None]),
-        ),
-        ("padding-read",),
-    ),
-    "padding not masked": Planted(
-        _model(padding=lambda _, ids: _all_open(ids)),
-        ("padding-read",),
-        what="in batch row 2, row",
-    ),
+    "padding along the rows": Planted(_model(RowsOfPadding), ("padding-read",)),
+    "padding not masked": Planted(_model(NoPadding), ("padding-read",)),
     "padding not masked in cross": Planted(
-        _model(masks=lambda _, _at, src, mask: (mask, _all_open(src))),
-        *(("padding-read",), ".cross"),
+        _model(NoPaddingInCross), ("padding-read",), ".cross"
     ),
-    "trained to predict what is given": Planted(
-        lambda: _learned("given", ignore_index=PAD), ("predicts-given",)
-    ),
-    "memory of another row": Planted(
-        _model(
-            forward=lambda self, src, tgt: self.decode(
-                self.encode(src).roll(1, 0), src, tgt
-            )
-        ),
-        ("batch-row-differs",),
-        "batch",
-    ),
+    "trained to predict what is given": Planted(_given_predicted, ("predicts-given",)),
+    "memory of another row": Planted(_model(OtherRow), ("batch-row-differs",)),
     "cross reads the decoder": Planted(
-        _decoder(
-            crossed=lambda self, x, mask, *_: x + self.cross(*_normed(self, x, 1), mask)
-        ),
-        *(("cross-reads-decoder",), "cross", ("source-not-used",)),
+        _swapped(CrossReadsDecoder, DECODER),
+        ("cross-reads-decoder",),
+        "cross",
+        ("source-not-used",),
     ),
     "divided by the root of the width": Planted(
-        _attention("decoder.0.attention", scores=lambda _, q, k: q @ k.mT / WIDTH**0.5),
-        *(("wrong-scale",), "decoder.0.attention"),
+        _swapped(ByWidth, ("decoder.0.attention",)),
+        ("wrong-scale",),
+        "decoder.0.attention",
     ),
     "positions restart": Planted(
-        _model(
-            embedded=lambda self, table, ids, _start=0: Translator.embedded(
-                self, table, ids
-            )
-        ),
+        _model(RestartingPlaces),
         ("positions-restart", "cached-steps-differ"),
         loop=greedy,
     ),
     "beams without their cache": Planted(
-        _built, ("cache-of-other-tokens",), "cache", loop=beams_alone
+        _model(Translator), ("cache-of-other-tokens",), "cache", loop=beams_alone
     ),
     "tied weights broken": Planted(_tied_broken, ()),
     "vocabulary permuted": Planted(_permuted, ("vocabulary-permuted",)),
     "layer copied": Planted(_copied_layer, ("equal-layers",), severity="note"),
     "no residual": Planted(
-        _decoder(
-            attended=lambda self, x, *more: self.attention(*_normed(self, x, 0), *more)
-        ),
+        _swapped(NoResidual, DECODER),
         ("no-residual",),
         "decoder.0.attention",
         severity="note",
     ),
-    "labels smoothed by 0.9": Planted(
-        lambda: _learned("labels", ignore_index=PAD, label_smoothing=0.9), ()
-    ),
-    "loss on pads": Planted(lambda: _learned("labels"), ()),
-    "labels shifted twice": Planted(
-        lambda: _learned("labels", 1, ignore_index=PAD), ("shifted-twice",)
-    ),
+    "labels smoothed by 0.9": Planted(_smoothed, ()),
+    "loss on pads": Planted(_pads_in_the_loss, ()),
+    "labels shifted twice": Planted(_shifted_twice, ("shifted-twice",)),
     "head without output": Planted(
         _weights(_no_output), ("dead-head",), "decoder.1.cross", severity="note"
     ),
     "head without queries": Planted(
-        _weights(lambda model: _zero(model.decoder[LAST].attention.q, 4)),
-        ("dead-head",),
-        "decoder.1.attention",
-        severity="note",
+        _weights(_no_queries), ("dead-head",), "decoder.1.attention", severity="note"
     ),
     "not a number": Planted(
         _weights(_nan), ("nan-parameter",), "encoder.1.feed.0.weight", never="to nan"
     ),
-}
-PLANTED = LISTED | {
+    # more than the 29
     "cross of one layer reads the decoder": Planted(
-        _decoder(
-            "decoder.1",
-            crossed=lambda self, x, mask, *_: (
-                x + self.cross(*_normed(self, x, 1), mask)
-            ),
-        ),
-        *(("cross-reads-decoder",), "decoder.1.cross"),
+        _swapped(CrossReadsDecoder, ("decoder.1",)),
+        ("cross-reads-decoder",),
+        "decoder.1.cross",
+        listed=False,
     ),
     "target not shifted": Planted(
-        trained,
-        *(("not-shifted",), "labels"),
-        labels="given",
-        what=" labels are the very token",
+        trained, ("not-shifted",), labels="given", listed=False
     ),
     "not causal in one layer": Planted(
-        _model(
-            masks=lambda self, layer, src, mask: (
-                mask.any(-2, keepdim=True) if layer == LAST else mask,
-                self.padding(src),
-            )
-        ),
-        *(("not-causal",), "decoder.1.attention"),
+        _model(NotCausalInOne), ("not-causal",), "decoder.1.attention", listed=False
     ),
     "first row reads nothing": Planted(
-        _model(causal=_ahead(-1)), ("no-key",), "decoder.", never="scale"
+        _model(OneTooShort), ("no-key",), "decoder.", listed=False, never="scale"
     ),
     "masked after the softmax": Planted(
-        _attention(weights=lambda _, scores, mask: scores.softmax(-1) * mask),
-        ("rows-not-one",),
-        what="not to 1.",
+        _swapped(MaskedAfter, ALL), ("rows-not-one",), listed=False
+    ),
+    "multiplied by the root": Planted(
+        _swapped(TimesRoot, ALL), ("wrong-scale",), listed=False
     ),
     "dropout in eval": Planted(
-        _swapped(DroppedAlways, "encoder.1.attention"),
+        _swapped(DroppedAlways, ("encoder.1.attention",)),
         ("dropout-always",),
         "encoder.1.attention",
+        listed=False,
         never="eval()",
     ),
     "values made in forward": Planted(
-        _attention(
-            "encoder.1.attention",
-            pairs=lambda self, x, memory: [
-                *Attention.pairs(self, x, memory)[:2],
-                (nn.Linear(WIDTH, WIDTH), memory),
-            ],
-        ),
+        _swapped(NewEachTime, ("encoder.1.attention",)),
         ("calls-differ",),
-        "Linear.weight [32 x 32]",
-        what="made inside forward",
+        listed=False,
     ),
     "head without values": Planted(
-        _weights(lambda model: _zero(model.encoder[0].attention.v, 2)),
+        _weights(_no_values),
         ("dead-head",),
         "encoder.0.attention",
         severity="note",
+        listed=False,
     ),
     "head without keys": Planted(
-        _weights(lambda model: _zero(model.decoder[LAST].attention.k, 1)),
+        _weights(_no_keys),
         ("dead-head",),
         "decoder.1.attention",
         severity="note",
+        listed=False,
     ),
     "too large for half precision": Planted(
-        _weights(_too_large), ("overflow",), "encoder.1.attention", never="to nan"
+        _weights(_too_large),
+        ("overflow",),
+        "encoder.1.attention",
+        listed=False,
+        never="to nan",
     ),
-    # the cross attention is computed, and its result is not used
     "cross not added": Planted(
-        _decoder(crossed=lambda self, x, *more: (Layer.crossed(self, x, *more), x)[1]),
-        ("source-not-used",),
+        _swapped(CrossNotAdded, DECODER), ("source-not-used",), listed=False
     ),
     "no cross attention": Planted(
-        _decoder(crossed=lambda _, x, *_more: x), ("source-not-used",)
+        _swapped(NoCross, DECODER), ("source-not-used",), listed=False
     ),
     "same target everywhere": Planted(
-        _model(
-            decode=lambda self, memory, src, tgt, past=None: Translator.decode(
-                self, memory, src, torch.full_like(tgt, BOS), past
-            )
-        ),
-        ("target-not-used",),
+        _model(SameTarget), ("target-not-used",), listed=False
     ),
     "mean over the tokens": Planted(
-        _decoder(attended=_less(1)), ("later-tokens-count",)
+        _swapped(LessTheMean, DECODER), ("later-tokens-count",), listed=False
     ),
     "mean over the batch": Planted(
-        _decoder(attended=_less(0)), ("batch-row-differs",), "batch"
+        _swapped(LessTheBatch, DECODER), ("batch-row-differs",), listed=False
     ),
     "cache cut short": Planted(
-        _attention("decoder.0.attention", "decoder.1.attention", weights=_cut_short),
+        _swapped(FirstKeyStale, ("decoder.0.attention", "decoder.1.attention")),
         ("cached-steps-differ",),
         loop=greedy,
+        listed=False,
     ),
 }

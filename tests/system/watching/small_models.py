@@ -33,7 +33,7 @@ class Attention(nn.Module):
         if mask is not None:
             scores = scores.masked_fill(~mask, float("-inf"))
         weights = scores.softmax(-1)
-        self.kept.append(weights.detach().float())
+        self.kept.append(weights.detach())
         return (weights @ v).transpose(1, 2).flatten(2)  # [B, Q, 8]
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -131,9 +129,10 @@ def test_attention_alone(need_weights: bool) -> None:
             super().__init__()
             self.inner = nn.MultiheadAttention(WIDTH, 2, batch_first=True)
 
-        def forward(self, x: Tensor) -> Any:
+        def forward(self, x: Tensor) -> Tensor:
             kept = {"key_padding_mask": PADDED, "need_weights": need_weights}
-            return self.inner(x, x, x, **kept)[0]
+            y: Tensor = self.inner(x, x, x, **kept)[0]
+            return y
 
     for certificate in both_forms(Own(), given()):
         assert certificate.ok, str(certificate)

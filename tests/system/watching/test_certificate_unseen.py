@@ -70,8 +70,9 @@ class Outside(nn.Module):
         scores = np.exp(own @ own.swapaxes(1, 2))
         return x + self.back(scores / scores.sum(-1, keepdims=True) @ own)
 
-    def forward(self, ids: Tensor) -> Any:
-        return self.inner(ids)
+    def forward(self, ids: Tensor) -> Tensor:
+        y: Tensor = self.inner(ids)
+        return y
 
 
 BACK: dict[str, Back] = {

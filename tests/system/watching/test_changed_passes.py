@@ -113,8 +113,9 @@ ONE_BY_ONE = [
 ]
 
 
-def logits(model: Any, change: str = "", ids: Sequence[int] = IDS) -> Any:
-    return model.watched_pass(SourceTokens([]), ids, parse([change]))[1]
+def logits(model: Any, change: str = "", ids: Sequence[int] = IDS) -> Tensor:
+    made: Tensor = model.watched_pass(SourceTokens([]), ids, parse([change]))[1]
+    return made
 
 
 @pytest.mark.parametrize("part", ONE_BY_ONE, ids=lambda part: part.__name__)

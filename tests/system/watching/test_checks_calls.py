@@ -42,10 +42,20 @@ class Language(nn.Module):
         self.body = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
         self.out = nn.Linear(16, 20)
 
-    def forward(self, x: Tensor) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         y = self.embed(x)
         y = y if self.change is None else self.change(y)
-        return self.out(self.body(y, mask=CAUSAL(x.shape[1])))
+        made: Tensor = self.out(self.body(y, mask=CAUSAL(x.shape[1])))
+        return made
+
+
+def test_a_layer_made_in_forward_is_named_with_its_sizes() -> None:
+    (finding,) = certified(
+        Language(change=lambda y: nn.Linear(16, 16)(y)), ids()
+    ).findings
+    assert (finding.id, finding.severity) == ("calls-differ", "fault")
+    assert finding.where == "Linear.weight [16 x 16]"
+    assert "made inside forward" in finding.what
 
 
 def test_noise_that_is_drawn_is_a_note() -> None:
@@ -112,9 +122,66 @@ def test_a_head_without_queries_is_dead_unless_a_bias_tells_keys_apart(
     assert [one.id for one in findings] == ([] if biased else ["dead-head"])
 
 
+class Towers(nn.Module):
+    """Compares each text with each picture, [B, B]."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.patches = nn.Embedding(20, 8), nn.Linear(12, 8)
+        self.text, self.image = (
+            nn.MultiheadAttention(8, 2, batch_first=True) for _ in range(2)
+        )
+
+    def forward(self, input_ids: Tensor, pixel_values: Tensor) -> Tensor:
+        x = self.words(input_ids)
+        text = self.text(x, x, x, attn_mask=CAUSAL(x.shape[1]))[0][:, -1]
+        y = self.patches(pixel_values.reshape(len(pixel_values), -1, 12))
+        made: Tensor = text @ self.image(y, y, y)[0].mean(1).T
+        return made
+
+
+@pytest.mark.parametrize("rows", [2, 3])
+def test_what_is_compared_over_the_batch_is_accused_of_nothing(rows: int) -> None:
+    certificate = certified(Towers(), ids(rows, 6), torch.randn(rows, 3, 8, 8))
+    assert certificate.findings == ()
+    assert "inf" not in str(certificate)
+
+
+def test_two_sides_that_do_not_meet_are_no_decoder() -> None:
+    class Pair(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed = nn.Embedding(20, 8)
+            self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+
+        def forward(self, a: Tensor, b: Tensor) -> Tensor:
+            one, other = (
+                self.attention(x, x, x)[0].mean(1) for x in map(self.embed, (a, b))
+            )
+            y: Tensor = one @ other.T
+            return y
+
+    assert certified(Pair(), ids(), ids(3, 5)).findings == ()
+
+
+def test_rows_that_depend_on_the_batch_are_named() -> None:
+    class Rolled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = Language()
+
+        def forward(self, x: Tensor) -> Tensor:
+            y: Tensor = self.inner(x)
+            return y + y.roll(1, 0)
+
+    (finding,) = certified(Rolled(), ids()).findings
+    assert finding.id == "batch-row-differs"
+    assert finding.where == "batch"
+
+
 def test_a_length_that_a_model_cannot_take_tells_nothing() -> None:
     class Short(Language):
-        def forward(self, x: Tensor) -> Any:
+        def forward(self, x: Tensor) -> Tensor:
             table = torch.full((129, 1), float("nan"))
             table[:10] = 0
             return super().forward(x) + table[: x.shape[1]]

@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.system.watching import healthy_models
 from visformer.values.finding import Certificate
 from visformer.watching.watcher import watch
 
@@ -26,13 +25,14 @@ class One(nn.Module):
         self.embed, self.out = nn.Embedding(20, 16), nn.Linear(16, 20)
         self.layers = nn.ModuleList(nn.Linear(16, 48) for _ in range(2))
 
-    def forward(self, ids: Tensor, *_masks: Tensor) -> Any:
+    def forward(self, ids: Tensor, *_masks: Tensor) -> Tensor:
         x = self.embed(ids)
         for layer, fill in zip(self.layers, self.fills, strict=True):
             q, k, v = layer(x).unflatten(2, (3, 2, 8)).permute(2, 0, 3, 1, 4)
             scores = (q @ k.mT / 8**0.5).masked_fill(~self.may(ids), fill)
             x = x + (scores.softmax(-1) @ v).transpose(1, 2).flatten(2)
-        return self.out(x)
+        y: Tensor = self.out(x)
+        return y
 
 
 def causal(ids: Tensor, ahead: int = 0) -> Tensor:
@@ -103,17 +103,25 @@ def test_a_row_that_may_read_nothing_has_no_key(fill: float, said: str) -> None:
 
 def test_a_sentence_of_padding_alone_is_a_note() -> None:
     class Fused(One):
-        def forward(self, ids: Tensor, *_masks: Tensor) -> Any:
+        def forward(self, ids: Tensor, *_masks: Tensor) -> Tensor:
             x = self.embed(ids)
             q, k, v = self.layers[0](x).unflatten(2, (3, 2, 8)).permute(2, 0, 3, 1, 4)
             y = nn.functional.scaled_dot_product_attention(q, k, v, self.may(ids))
-            return self.out(y.transpose(1, 2).flatten(2))
+            made: Tensor = self.out(y.transpose(1, 2).flatten(2))
+            return made
 
     ids = padded_ids()
     ids[2] = 0
     (finding,) = certified(Fused(unpadded), ids, pad=0).findings
     assert (finding.id, finding.severity) == ("no-key", "note")
     assert "In batch row 3, row 1 of head 1 may read no key" in finding.what
+
+
+def test_padding_that_is_read_is_named_with_its_place() -> None:
+    (finding,) = certified(One(lambda x: causal(x, 9)), padded_ids(), pad=0).findings
+    assert finding.id == "padding-read"
+    assert "in batch row 2, row " in finding.what
+    assert finding.what.split("reads key ")[1][0] in "67"
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
@@ -136,10 +144,40 @@ def test_an_id_that_begins_ends_and_fills_is_no_padding_where_it_begins_or_ends(
     assert certified(everything, ids, pad=2).findings == ()
 
 
+def test_an_encoder_is_not_accused_of_having_no_causal_mask() -> None:
+    certificate = certified(One(unpadded), padded_ids(), pad=0)
+    assert certificate.findings == ()
+    assert certificate.ok
+
+
 def test_a_layer_without_the_mask_of_the_others_is_a_note() -> None:
-    model: Any = healthy_models.One(causal=True)
-    model.layers[1].attention.weights = lambda scores, _mask: scores.softmax(-1)
-    (finding,) = certified(model, padded_ids()[:1]).findings
+    calls = [0]
+
+    def every_second(ids: Tensor) -> Tensor:
+        calls[0] += 1
+        return causal(ids, 0 if calls[0] % 2 else 99)
+
+    class Named(One):
+        def __init__(self) -> None:
+            super().__init__(every_second)
+            for layer in self.layers:
+                layer.__class__ = Attending
+
+        def forward(self, ids: Tensor, *_masks: Tensor) -> Tensor:
+            x = self.embed(ids)
+            for layer in self.layers:
+                x = layer(x, self.may(ids))
+            y: Tensor = self.out(x)
+            return y
+
+    class Attending(nn.Linear):
+        def forward(self, x: Tensor, may: Tensor) -> Tensor:  # type: ignore[override]
+            q, k, v = super().forward(x).unflatten(2, (3, 2, 8)).permute(2, 0, 3, 1, 4)
+            scores = (q @ k.mT / 8**0.5).masked_fill(~may, -1e9)
+            y: Tensor = (scores.softmax(-1) @ v).transpose(1, 2).flatten(2)
+            return x + y
+
+    (finding,) = certified(Named(), padded_ids()[:1]).findings
     assert (finding.id, finding.severity) == ("not-causal", "note")
     assert finding.what.startswith("If this is a decoder, its causal mask is missing")
     assert "layers.1" in finding.where
@@ -156,12 +194,13 @@ def test_of_several_masked_values_the_lowest_is_told(
 class Adding(One):
     """What hides is added to the scores, as BERT's programs do."""
 
-    def forward(self, ids: Tensor, *_masks: Tensor) -> Any:
+    def forward(self, ids: Tensor, *_masks: Tensor) -> Tensor:
         x = self.embed(ids)[:, None]
         for fill in self.fills:
             added = fill * (~self.may(ids)).float()
             x = x + nn.functional.scaled_dot_product_attention(x, x, x, added)
-        return self.out(x[:, 0])
+        y: Tensor = self.out(x[:, 0])
+        return y
 
 
 def test_what_is_added_to_hide_may_be_as_little_as_minus_ten_thousand() -> None:

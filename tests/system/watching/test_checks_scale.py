@@ -31,7 +31,7 @@ class Decoder(nn.Module):
         self.embed, self.out = nn.Embedding(20, WIDTH), nn.Linear(WIDTH, 20)
         self.q, self.k, self.v = (nn.Linear(WIDTH, WIDTH) for _ in range(3))
 
-    def forward(self, ids: Tensor) -> Any:
+    def forward(self, ids: Tensor) -> Tensor:
         x = self.embed(ids)
         q, k, v = (
             part(x).unflatten(2, (self.heads, -1)).transpose(1, 2)
@@ -39,7 +39,8 @@ class Decoder(nn.Module):
         )
         later = torch.ones(ids.shape[1], ids.shape[1]).triu(1).bool()
         weights = self.score(q, k).masked_fill(later, -1e9).softmax(-1)
-        return self.out((weights @ v).transpose(1, 2).flatten(2))
+        y: Tensor = self.out((weights @ v).transpose(1, 2).flatten(2))
+        return y
 
 
 def findings(model: nn.Module, *args: Any) -> tuple[Finding, ...]:
@@ -162,3 +163,27 @@ def test_layers_with_a_scale_of_their_own_have_no_finding() -> None:
             return x
 
     assert findings(Several()) == ()
+
+
+def test_attention_to_states_as_they_are_has_no_scale() -> None:
+    class Luong(nn.Module):
+        """Keys are the encoder's states, which are the values, too."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.source, self.target = (nn.Embedding(20, WIDTH) for _ in range(2))
+            self.encoder, self.decoder = (
+                nn.GRU(WIDTH, WIDTH, batch_first=True) for _ in range(2)
+            )
+            self.out = nn.Linear(2 * WIDTH, 20)
+
+        def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
+            states, last = self.encoder(self.source(src))
+            asks, _last = self.decoder(self.target(tgt), last)
+            read = (asks @ states.mT).softmax(-1) @ states
+            y: Tensor = self.out(torch.cat([asks, read], -1))
+            return y
+
+    torch.manual_seed(0)
+    ids = torch.randint(2, 20, (2, 7)), torch.randint(2, 20, (2, 5))
+    assert findings(Luong(), *ids) == ()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -24,7 +22,7 @@ class Cached(nn.Module):
         self.words, self.out = nn.Embedding(40, 16), nn.Linear(16, 40)
         self.places, self.parts = nn.Parameter(torch.randn(30, 16)), nn.Linear(16, 48)
 
-    def forward(self, ids: Tensor, cache: Cache | None = None) -> Any:
+    def forward(self, ids: Tensor, cache: Cache | None = None) -> Tensor:
         start = cache[0].shape[2] if cache else 0
         at = {"restart": 0, "ahead": start + bool(start)}.get(self.fault, start)
         x = self.words(ids) + self.places[at : at + ids.shape[1]]
@@ -51,7 +49,8 @@ class Cached(nn.Module):
             read = read + 0.5
         if self.fault == "dropped":
             read = F.dropout(read, 0.1)
-        return self.out(read)
+        y: Tensor = self.out(read)
+        return y
 
 
 def looped(model: Cached) -> Certificate:

@@ -272,3 +272,10 @@ def test_masks_of_a_watched_call_are_not_lost() -> None:
         visformer.compare(seen, model)
     made = visformer.compare(seen, visformer.watch(model.eval())(*given))
     assert made.remedy == ""
+
+
+def test_what_wrap_returns_is_a_side() -> None:
+    good, bad = (visformer.wrap(x, bos=1, eos=2) for x in (Mine(), faulty("heads")))
+    made = visformer.compare(good, bad, SOURCE, TARGET)
+    assert (made.kind, made.layer, made.head) == ("decoder", 1, 1)
+    assert str(visformer.compare(good, Mine(), SOURCE, TARGET)) == SAME

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.system.watching import difficult_models as models
-from tests.system.watching.comparing import assert_watched, kept_in_one_call
+from tests.system.watching.comparing import assert_watched
 from visformer.watching.watcher import watch
 
 FOUND = {  # model -> kinds
@@ -35,12 +35,31 @@ def test_it_is_found(which: type[models.Attending], batch: int) -> None:
     torch.manual_seed(2)
     model = which().eval()
     x = torch.randn(batch, 7, models.WIDTH)
-    own = kept_in_one_call(model, x)[: len(FOUND[which])]
-    watched = assert_watched(model, [x], FOUND[which], own)
+    with torch.no_grad():
+        model(x)
+    own, model.kept = list(model.kept), []
+    if which is models.SharedLayers:
+        own = own[:3]
+    watched = assert_watched(which.__name__, model, [x], FOUND[which], own)
     one = watched.attentions[0]
     assert one.weights.shape == (batch, models.HEADS, 7, 7)
     assert [f.id for f in watched.certificate.findings] == []
     assert one.scale == pytest.approx(0.5, rel=0.2 if one.mixed else 1e-4) or one.mixed
+
+
+def test_linear_attention_has_no_matrix() -> None:
+    watched = watch(models.LinearAttention())(torch.randn(2, 7, models.WIDTH))
+    assert watched.attentions == []
+    assert watched.traces == []
+    assert not watched.certificate.passed
+    sentence = "activations are multiplied without a softmax between them"
+    assert sentence in watched.certificate.missed[0]
+
+
+def test_a_router_is_no_attention() -> None:
+    watched = watch(models.Experts())(torch.randn(2, 7, models.WIDTH))
+    assert watched.attentions == []
+    assert "a softmax over 3 choices" in watched.certificate.missed[0]
 
 
 def test_a_recurrent_layer_is_named() -> None:

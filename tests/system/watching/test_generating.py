@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from tests.system.watching import test_transformers as transformed
 from tests.system.watching.comparing import apart
 from tests.system.watching.small_models import uneven
-from tests.system.watching.test_transformers import GPT2, HEADS, LAYERS, T5, V
 from visformer.watching.watcher import watch
 
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
 transformers = pytest.importorskip("transformers")
-BART = {**transformed.BART, "forced_eos_token_id": None}
-LLAMA = {**transformed.LLAMA, "num_key_value_heads": 2}
+V, LAYERS, HEADS = 50, 2, 4
+SPECIAL = {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
+BART = {
+    **{"d_model": 32, "encoder_layers": LAYERS, "decoder_layers": LAYERS},
+    **{"encoder_attention_heads": HEADS, "decoder_attention_heads": HEADS},
+    **{"encoder_ffn_dim": 48, "decoder_ffn_dim": 48, "vocab_size": V, **SPECIAL},
+    **{"decoder_start_token_id": 2, "forced_eos_token_id": None},
+}
+T5 = {
+    **{"d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": LAYERS, "num_heads": HEADS},
+    **{"vocab_size": V, "pad_token_id": 1, "decoder_start_token_id": 1},
+}
+LLAMA = {
+    **{"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": LAYERS},
+    **{"num_attention_heads": HEADS, "num_key_value_heads": 2, "vocab_size": V},
+    **{"max_position_embeddings": 64, **SPECIAL},
+}
+GPT2 = {"n_embd": 32, "n_layer": LAYERS, "n_head": HEADS, "vocab_size": V, **SPECIAL}
 ROPE = {"rope_type": "default", "rope_theta": 10000.0}
 WINDOW = {**LLAMA, "sliding_window": 4, "head_dim": 8}
 MIXED = {**WINDOW, "layer_types": ["sliding_attention", "full_attention"]}
@@ -45,18 +61,6 @@ def made(family: str, implementation: str = "sdpa") -> Any:
     return uneven(kind._from_config(config, attn_implementation=implementation).eval())
 
 
-def generated(model: Any, ids: Tensor, *, pad: int | None = None, **more: Any) -> Any:
-    """Generate while it is watched -> what was watched, what was returned."""
-    with torch.no_grad(), watch(model, pad=pad) as watched:
-        returned = model.generate(ids, **more)
-    return watched, returned
-
-
-def exactly(n: int) -> dict[str, Any]:
-    """Return the settings for so many new tokens."""
-    return {"max_new_tokens": n, "min_new_tokens": n, "do_sample": False}
-
-
 def given(rows: int, length: int) -> Tensor:
     generator = torch.Generator().manual_seed(8)
     return torch.randint(3, V, (rows, length), generator=generator)
@@ -80,11 +84,29 @@ def assert_as_alone(family: str, model: Any, trace: Any, source: Tensor) -> None
             assert apart(ours, theirs) <= worst
 
 
+@pytest.mark.parametrize("cache", [True, False], ids=["cache", "no cache"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_beams_are_a_trace_for_each_returned_sequence(family: str, cache: bool) -> None:
+    model, ids = made(family), given(2, 6)
+    with torch.no_grad(), watch(model) as watched:
+        returned = model.generate(
+            ids, num_beams=3, max_new_tokens=6, min_new_tokens=2, use_cache=cache
+        )
+    assert len(watched.traces) == len(returned) == 2
+    for trace, sequence, source in zip(watched.traces, returned, ids, strict=True):
+        assert trace.target_ids.tolist() == sequence[: len(trace)].tolist()
+        assert len(trace) > (6 if family in ALONE else 1)
+        assert_as_alone(family, model, trace, source)
+    assert watched.certificate.passed
+
+
 @pytest.mark.parametrize("family", ["Bart", "Llama"])
 def test_several_sequences_of_each_sentence(family: str) -> None:
     model, ids = made(family), given(2, 6)
-    settings = {"num_beams": 3, "num_return_sequences": 2}
-    watched, returned = generated(model, ids, **settings, **exactly(4))
+    with torch.no_grad(), watch(model) as watched:
+        returned = model.generate(
+            ids, num_beams=3, num_return_sequences=2, max_new_tokens=4, min_new_tokens=4
+        )
     assert len(watched.traces) == len(returned) == 4
     sources = ids.repeat_interleave(2, 0)
     for trace, sequence, source in zip(watched.traces, returned, sources, strict=True):
@@ -95,7 +117,9 @@ def test_several_sequences_of_each_sentence(family: str) -> None:
 @pytest.mark.parametrize("family", ["Bart", "Marian", "T5"])
 @pytest.mark.parametrize("rows", [1, 2])
 def test_a_batch_of_beams_is_no_axis_of_heads(family: str, rows: int) -> None:
-    watched, _ = generated(made(family), given(rows, 5), num_beams=3, **exactly(3))
+    model = made(family)
+    with torch.no_grad(), watch(model) as watched:
+        model.generate(given(rows, 5), num_beams=3, max_new_tokens=3, min_new_tokens=3)
     cross = [x.weights.shape for x in watched.attentions if x.kind == "cross"]
     assert set(cross) == {(3 * rows, HEADS, 1, 5)}
     own = [x.weights.shape for x in watched.attentions if x.kind == "decoder"]
@@ -132,8 +156,12 @@ def test_generating_from_a_batch_padded_on_the_left(
 ) -> None:
     model, ids = made(family, implementation), given(2, 5)
     ids[1, :2] = 1
-    mask = (ids != 1).long()
-    watched, returned = generated(model, ids, pad=1, attention_mask=mask, **exactly(4))
+    with torch.no_grad(), watch(model, pad=1) as watched:
+        returned = model.generate(
+            ids,
+            attention_mask=(ids != 1).long(),
+            **{"max_new_tokens": 4, "min_new_tokens": 4, "do_sample": False},
+        )
     assert {one.kind for one in watched.attentions} == {"decoder"}
     shapes = [one.weights.shape for one in watched.attentions]
     steps = [(2, HEADS, 5, 5)] + [(2, HEADS, 1, at) for at in (6, 7, 8)]
@@ -173,7 +201,10 @@ def test_a_cache_that_drops_what_has_left_a_window(
     family: str, settings: dict[str, Any]
 ) -> None:
     model, ids = made(family, "eager"), given(2, 7)
-    watched, returned = generated(model, ids, **settings, **exactly(5))
+    with torch.no_grad(), watch(model) as watched:
+        returned = model.generate(
+            ids, **settings, do_sample=False, max_new_tokens=5, min_new_tokens=5
+        )
     assert len(watched.traces) == len(returned)
     for trace, sequence in zip(watched.traces, returned, strict=True):
         assert trace.target_ids.tolist() == sequence[:-1].tolist()
@@ -193,7 +224,8 @@ def test_what_is_returned_without_its_prompt_follows_it(cache: bool) -> None:
         return whole(ids, **settings)[:, ids.shape[1] :]
 
     model.generate = new_ids_alone
-    watched, new = generated(model, ids, use_cache=cache, **exactly(4))
+    with torch.no_grad(), watch(model) as watched:
+        new = model.generate(ids, max_new_tokens=4, min_new_tokens=4, use_cache=cache)
     read = torch.cat((ids, new), 1)[:, :-1].tolist()
     assert [trace.target_ids.tolist() for trace in watched.traces] == read
     assert watched.certificate.missed == ()
@@ -205,8 +237,7 @@ def test_steps_that_were_given_a_mask_of_padding_are_not_accused(family: str) ->
     model, ids = made(family, "eager"), given(2, 7)
     open_keys = torch.ones_like(ids)
     open_keys[1, :2] = 0
-    watched, _ = generated(
-        model, ids, attention_mask=open_keys, do_sample=False, max_new_tokens=5
-    )
+    with torch.no_grad(), watch(model) as watched:
+        model.generate(ids, attention_mask=open_keys, do_sample=False, max_new_tokens=5)
     assert not any(one.severity == "fault" for one in watched.certificate.findings)
     assert "were not compared" in str(watched.certificate)

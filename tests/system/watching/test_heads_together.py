@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d, linear, scaled_dot_product_attention
 
-from tests.system.watching import test_certificate_edits as edits
 from tests.system.watching.weighing import IDS, Weighing, seen
 from visformer.watching.watcher import Watched, watch
 
@@ -82,12 +81,20 @@ def test_heads_and_windows_that_are_split_rightly(how: str) -> None:
     assert CUT not in str(missed)
 
 
-class Differential(edits.Differential):
-    """Two heads of two softmaxes each: what one gives, less a part of the other's."""
+class Differential(nn.Module):
+    """Two heads of two softmaxes each: what one gives, less half of the other's."""
 
-    def split(self, ids: Tensor) -> list[Tensor]:
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.how, self.embed = how, nn.Embedding(30, WIDTH)
+        self.q, self.k, self.v = (nn.Linear(WIDTH, WIDTH) for _ in range(3))
+        self.part = nn.Parameter(torch.tensor(0.5))
+
+    def split(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         x = self.embed(ids)
-        return [m(x).unflatten(2, (4, 4)).transpose(1, 2) for m in (self.q, self.k)]
+        q, k = (m(x).unflatten(2, (4, 4)).transpose(1, 2) for m in (self.q, self.k))
+        return q, k  # [B, 4, T, 4] each
 
     def maps(self, ids: Tensor) -> Tensor:
         q, k = self.split(ids)

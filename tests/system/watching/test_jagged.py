@@ -43,15 +43,17 @@ class Attention(nn.Module):
         pairs = zip(self.parts, (x, memory, memory), strict=True)
         return [part(y).unflatten(-1, (HEADS, -1)).transpose(1, 2) for part, y in pairs]
 
-    def forward(self, x: Tensor, memory: Tensor) -> Any:
+    def forward(self, x: Tensor, memory: Tensor) -> Tensor:
         q, k, v = self.heads(x, memory)
         y = functional.scaled_dot_product_attention(q, k, v, dropout_p=self.dropout)
-        return self.out(y.transpose(1, 2).flatten(-2))
+        out: Tensor = self.out(y.transpose(1, 2).flatten(-2))
+        return out
 
-    def weights(self, x: Tensor, memory: Tensor) -> Any:
+    def weights(self, x: Tensor, memory: Tensor) -> Tensor:
         """Return the weights [H, Q, K] of one sentence, [Q, D] and [K, D]."""
         q, k, _v = self.heads(x[None], memory[None])
-        return (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1)[0]
+        made: Tensor = (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1)[0]
+        return made
 
 
 class Layers(nn.Module):
@@ -63,13 +65,14 @@ class Layers(nn.Module):
         self.embed, self.places = nn.Embedding(20, WIDTH), nn.Embedding(20, WIDTH)
         self.layers = nn.ModuleList(Attention() for _ in range(2))
 
-    def embedded(self, ids: Any) -> Any:
+    def embedded(self, ids: Any) -> Tensor:
         if isinstance(ids, Tensor):
-            return self.embed(ids)
+            x: Tensor = self.embed(ids)
+            return x
         several = [self.embed(x) + self.places(torch.arange(len(x))) for x in ids]
         return torch.nested.as_nested_tensor(several, layout=torch.jagged)
 
-    def forward(self, ids: Any) -> Any:
+    def forward(self, ids: Any) -> Tensor:
         x = self.embedded(ids)
         for layer in self.layers:
             x = x + layer(x, x)
@@ -90,10 +93,11 @@ class Padded(Layers):
 
 
 class Translator(Layers):
-    def forward(self, src: Tensor, tgt: Tensor) -> Any:  # type: ignore[override]
+    def forward(self, src: Tensor, tgt: Tensor) -> Tensor:  # type: ignore[override]
         x, y = self.embed(src), self.embed(tgt)
         x = x + self.layers[0](x, x)
-        return y + self.layers[1](y, x)
+        out: Tensor = y + self.layers[1](y, x)
+        return out
 
 
 def checked(watched: Watched, attentions: list[tuple[Attention, Any, Any]]) -> None:

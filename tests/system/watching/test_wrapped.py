@@ -14,6 +14,7 @@ from tests.system.watching.comparing import apart
 from tests.system.watching.faulty_models import built
 from visformer.values.not_finite import not_finite_words
 from visformer.values.step import Strategy
+from visformer.watching.wrapped import wrap
 
 WORDS = [*"@$", *"abcdefghijklmnopqrstuv"]  # pad, end, and 22 letters
 
@@ -24,12 +25,6 @@ def encode(text: str) -> list[int]:
 
 def decode(ids: list[int]) -> list[str]:
     return [WORDS[id] for id in ids]
-
-
-def wrapped(call: Any = None, **more: Any) -> Any:
-    """Wrap a call, or the healthy model."""
-    given = {"bos": 2, "eos": 1, **more}
-    return visformer.wrap(built("healthy") if call is None else call, **given)
 
 
 def greedy(model: nn.Module, source: list[int], steps: int) -> list[int]:
@@ -43,9 +38,16 @@ def greedy(model: nn.Module, source: list[int], steps: int) -> list[int]:
 
 @pytest.fixture
 def decoding() -> Any:
-    model, names = built("healthy"), {"encode": encode, "decode": decode}
-    called = wrapped(lambda src, tgt: model(src, tgt), pad=0, **names)
-    return visformer.Decoding(called, "d e f g", limit=6)
+    model = built("healthy")
+    wrapped = visformer.wrap(
+        lambda src, tgt: model(src, tgt),
+        bos=2,
+        eos=1,
+        pad=0,
+        encode=encode,
+        decode=decode,
+    )
+    return visformer.Decoding(wrapped, "d e f g", limit=6)
 
 
 def test_stepping_is_the_models_own_greedy_loop(decoding: Any) -> None:
@@ -104,7 +106,8 @@ def test_going_back_computes_nothing() -> None:
         calls.append(target)
         return model(source, target)
 
-    decoding = visformer.Decoding(wrapped(call, pad=0), "3 4 5 6")
+    wrapped = visformer.wrap(call, bos=2, eos=1, pad=0)
+    decoding = visformer.Decoding(wrapped, "3 4 5 6")
     assert len(decoding.step(3)) == 3
     passes = len(calls)
     assert len(decoding.back(2)) == 1
@@ -152,8 +155,8 @@ class Causal(nn.Module):
 
 @pytest.mark.parametrize("prompt", ["d", "d e f"])
 def test_a_model_of_the_target_alone_goes_on_from_a_prompt(prompt: str) -> None:
-    model = wrapped(Causal().eval(), encode=encode, decode=decode)
-    decoding = visformer.Decoding(model, prompt, limit=3)
+    wrapped = wrap(Causal().eval(), bos=2, eos=1, encode=encode, decode=decode)
+    decoding = visformer.Decoding(wrapped, prompt, limit=3)
     given = len(encode(prompt))
     assert len(decoding.trace) == given - 1
     trace = decoding.step(3)
@@ -166,7 +169,9 @@ def test_a_model_of_the_target_alone_goes_on_from_a_prompt(prompt: str) -> None:
 
 
 def test_without_a_vocabulary_ids_are_typed() -> None:
-    decoding = visformer.Decoding(wrapped(), "5 6 7")
+    decoding = visformer.Decoding(
+        visformer.wrap(built("healthy"), bos=2, eos=1), "5 6 7"
+    )
     assert decoding.step().source == ("5", "6", "7")
     with pytest.raises(visformer.InputError, match="as there is no encode"):
         visformer.Decoding(decoding.checkpoint, "five")
@@ -174,38 +179,43 @@ def test_without_a_vocabulary_ids_are_typed() -> None:
 
 def test_misuse_is_refused_in_a_sentence() -> None:
     with pytest.raises(TypeError, match="call is"):
-        wrapped("model")
+        visformer.wrap("model", bos=2, eos=1)  # type: ignore[arg-type]
+    given: Any
     for option in ("encode", "decode"):
+        given = {option: []}
         with pytest.raises(TypeError, match=f"{option} is .* a function"):
-            wrapped(**{option: []})
+            visformer.wrap(built("healthy"), bos=2, eos=1, **given)
     with pytest.raises(TypeError, match="pad is 'x'"):
-        wrapped(pad="x")
+        visformer.wrap(built("healthy"), bos=2, eos=1, pad="x")  # type: ignore[arg-type]
     for call in (lambda: 0, lambda src, tgt, mask: 0):
         with pytest.raises(TypeError, match=r"of \[B, T\] alone"):
-            wrapped(call)
-    wrong = wrapped(lambda src, tgt: (src, tgt))
+            visformer.wrap(call, bos=2, eos=1)
+    wrong = visformer.wrap(lambda src, tgt: (src, tgt), bos=2, eos=1)
     with pytest.raises(visformer.InputError, match="logits"):
         visformer.Decoding(wrong, "5 6").step()
 
 
 @pytest.mark.parametrize("made", ["5 6", None, [[5, 6]], [5.5]])
 def test_what_encode_gives_is_looked_at(made: Any) -> None:
+    wrapped = visformer.wrap(built("healthy"), bos=2, eos=1, encode=lambda _text: made)
     with pytest.raises(TypeError, match="encode gives is"):
-        visformer.Decoding(wrapped(encode=lambda _text: made), "d e")
+        visformer.Decoding(wrapped, "d e")
     given: Any = None if made is None else 5
+    wrapped = visformer.wrap(built("healthy"), bos=2, eos=1, decode=lambda _ids: given)
     with pytest.raises(TypeError, match="decode gives is"):
-        visformer.Decoding(wrapped(decode=lambda _ids: given), "5 6").step()
+        visformer.Decoding(wrapped, "5 6").step()
 
 
 def test_what_is_no_id_of_the_model_is_named() -> None:
-    decoding = visformer.Decoding(wrapped(), "5 6")
+    decoding = visformer.Decoding(visformer.wrap(built("healthy"), bos=2, eos=1), "5 6")
     with pytest.raises(visformer.InputError, match="token is '²', but must be ids"):
         decoding.force("²")
     with pytest.raises(visformer.InputError, match="target is ''"):
         decoding.feed("")
+    wrong = visformer.wrap(built("healthy"), bos=2, eos=99)
     with pytest.raises(visformer.InputError, match=r"eos is 99, .* from 0 to 23"):
-        visformer.Decoding(wrapped(eos=99), "5 6").step()
-    shorter = wrapped(lambda src, tgt: torch.rand(1, 24))
+        visformer.Decoding(wrong, "5 6").step()
+    shorter = visformer.wrap(lambda src, tgt: torch.rand(1, 24), bos=2, eos=1)
     with pytest.raises(visformer.InputError, match=r"call gives Tensor \[1, 24\]"):
         visformer.Decoding(shorter, "5 6").step()
 
@@ -217,7 +227,8 @@ def test_encode_is_given_no_control_characters() -> None:
         seen.append(text)
         return encode("a")
 
-    assert wrapped(encode=noted).vocabulary.read("a\x1bb\tc").text == "a b\tc"
+    wrapped = visformer.wrap(built("healthy"), bos=2, eos=1, encode=noted)
+    assert wrapped.vocabulary.read("a\x1bb\tc").text == "a b\tc"
     assert seen == ["a b\tc"]
 
 
@@ -226,7 +237,7 @@ def test_what_the_model_raises_is_its_own() -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        visformer.Decoding(wrapped(call), "5 6").step()
+        visformer.Decoding(visformer.wrap(call, bos=2, eos=1), "5 6").step()
 
 
 @pytest.mark.parametrize("step", [1, 3])
@@ -237,7 +248,8 @@ def test_a_run_ends_where_the_logits_are_no_numbers(step: int) -> None:
         logits: Tensor = model(source, target)
         return logits * torch.nan if target.shape[1] >= step else logits
 
-    decoding = visformer.Decoding(wrapped(call, pad=0), [3, 4, 5], limit=6)
+    wrapped = visformer.wrap(call, bos=2, eos=1, pad=0)
+    decoding = visformer.Decoding(wrapped, [3, 4, 5], limit=6)
     trace = decoding.finish()
     assert len(trace) == step
     assert decoding.ended

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -40,7 +40,7 @@ class Weighing(nn.Module):
                 assert isinstance(layer, nn.Linear)
                 layer.weight[: 2 * WIDTH] *= size
 
-    def forward(self, ids: Tensor) -> Any:
+    def forward(self, ids: Tensor) -> Tensor:
         x = self.embed(ids)  # [B, T, D]
         self.kept = []
         for layer in self.layers:
@@ -49,7 +49,8 @@ class Weighing(nn.Module):
             weights = self.weigh(q @ k.mT / (WIDTH // HEADS) ** 0.5)
             self.kept.append(weights.detach().clone())
             x = x + (weights.to(v.dtype) @ v).transpose(1, 2).flatten(2)
-        return self.out(x)
+        y: Tensor = self.out(x)
+        return y
 
 
 class Seen(NamedTuple):
