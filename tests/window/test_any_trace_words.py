@@ -177,22 +177,6 @@ def test_captured_weights_are_named(window: MainWindow) -> None:
     assert "captured" not in computation._formula.text()
 
 
-@pytest.mark.parametrize(
-    ("key_heads", "said"),
-    [
-        (4, ""),
-        (2, "Heads 3 and 4 share these keys and values."),
-        (1, "All 4 heads share these keys and values."),
-    ],
-)
-def test_shared_keys_are_named(window: MainWindow, key_heads: int, said: str) -> None:
-    show_in(window, any_trace(Shape(key_heads=key_heads)))
-    window.session.set(tab="computation", stage="product", head=2)
-    words = view(window, ComputationView, "computation")._words.text()
-    assert words.endswith(said or ".")
-    assert ("share" in words) == bool(said)
-
-
 def test_a_part_of_the_open_model_ran(qtbot: QtBot, tmp_path: Path) -> None:
     """What the model knows is shown; nothing that would run all of it is offered."""
     window, _engine = make_window(qtbot, tmp_path)

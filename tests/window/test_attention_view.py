@@ -10,13 +10,11 @@ from PySide6.QtCore import QCoreApplication, QPoint, QRect, Qt
 from tests.states import ran
 from tests.traces import make_trace
 from tests.unit.pictures.test_maps import state
-from tests.window.exports import csv_of
 from tests.window.test_heatmap import colours, middle
 from tests.window.windows import make_view, show
 from visformer.pictures.attention import weights
 from visformer.pictures.attention.mosaic import Mosaic, mosaic
 from visformer.pictures.attention.reading import offered_scale
-from visformer.pictures.picture import NAN
 from visformer.pictures.selection import SCALE_TIPS, AttentionCell, Scale
 from visformer.session.state import State
 from visformer.ui.views.attention import attention
@@ -32,16 +30,6 @@ def view(qtbot: Any) -> AttentionView:
     view.resize(1000, 600)
     view.show()
     return view
-
-
-def head_point(view: AttentionView, layer: int, head: int) -> QPoint:
-    """Find a point of a thumbnail."""
-    overview = view.overview
-    for y in range(0, overview.height(), 5):
-        for x in range(0, overview.width(), 5):
-            if overview.head_at(QPoint(x, y).toPointF()) == (layer, head):
-                return QPoint(x, y)
-    raise LookupError(layer, head)
 
 
 def test_another_scale_is_drawn_in_every_map(view: AttentionView) -> None:
@@ -215,15 +203,6 @@ def test_another_sentence_is_drawn_although_it_looks_the_same(
     assert not np.array_equal(view.maps["encoder"].canvas.cells, before)
 
 
-def test_a_click_in_the_grid_chooses_layer_and_head(
-    view: AttentionView, qtbot: Any
-) -> None:
-    show(view, state(make_trace(layers=2, heads=2), head=1))
-    left = Qt.MouseButton.LeftButton
-    qtbot.mouseClick(view.overview, left, pos=head_point(view, 1, 0))
-    assert (view.session.state.layer, view.session.state.head) == (1, 0)
-
-
 @pytest.mark.parametrize(
     ("values", "scale", "offered"),
     [
@@ -254,14 +233,6 @@ def test_arrows_walk_the_grid_and_stop_at_its_edge(
     assert (session.state.layer, session.state.head) == (0, 0)
 
 
-def test_the_scale_is_chosen_by_its_name(view: AttentionView, qtbot: Any) -> None:
-    show(view, state(make_trace()))
-    qtbot.keyClick(view.bar.scales, Qt.Key.Key_Down)
-    assert view.bar.scales.currentData() == "head"
-    view.draw(state(make_trace(), scale="log"))
-    assert view.bar.scales.currentData() == "log"
-
-
 @pytest.mark.parametrize("target", [0, 4])
 def test_nothing_decoded_is_drawn(view: AttentionView, target: int) -> None:
     view.draw(state(make_trace(target=target), 0))
@@ -270,24 +241,6 @@ def test_nothing_decoded_is_drawn(view: AttentionView, target: int) -> None:
     view.grab()
     view.draw(state(make_trace(1, 1, 1, 1)))
     assert len(colours(view.grab().toImage())) > 10
-
-
-def test_a_row_of_nan_has_its_own_colour(view: AttentionView) -> None:
-    trace = make_trace(4, 3)
-    mask = np.ones((3, 4), bool)
-    mask[1] = False
-    view.draw(state(replace(trace, masks={**trace.masks, "cross": mask})))
-    image = view.maps["cross"].canvas.cells
-    assert (image == NAN).all(axis=1).tolist() == [False, True, False]
-    view.grab()
-
-
-def test_the_numbers_are_those_of_the_trace(view: AttentionView) -> None:
-    trace = make_trace(5, 4)
-    view.draw(state(trace, layer=1, head=1))
-    lines = csv_of(view.maps["cross"].export).splitlines()[1:]
-    numbers = np.array([line.split(",")[1:] for line in lines], np.float32)
-    assert np.allclose(numbers, trace.attention("cross", 1, 1), atol=1e-6)
 
 
 def test_resizing_reduces_again(
@@ -350,16 +303,3 @@ def test_a_long_head_comes_in_slices_and_no_other_sentence_stands_for_it(
         assert heat_map.matrix is not None
         own = long.attention(kind, 0, 0)
         assert np.array_equal(heat_map.matrix.values, own) is True
-
-
-def test_before_the_first_step_the_encoder_follows_the_head(
-    view: AttentionView,
-) -> None:
-    """A Trace without a decoder row has a length of 0, and is one all the same."""
-    trace = make_trace(5, 4, layers=3, heads=2)
-    for layer, head in ((0, 0), (2, 1)):
-        view.draw(replace(state(trace), visible=trace.until(0), layer=layer, head=head))
-        matrix = view.maps["encoder"].matrix
-        assert matrix is not None
-        expected = trace.attention("encoder", layer, head)
-        np.testing.assert_array_equal(matrix.values, expected)

@@ -23,7 +23,7 @@ from pytestqt.qtbot import QtBot
 from tests.opened import opened_model
 from tests.traces import make_trace
 from tests.window.windows import Pair, answer, decoded
-from visformer.engine.messages import Open, Opened, Refused
+from visformer.engine.messages import Open, Opened
 from visformer.errors import InputError
 from visformer.paths import checkpoint
 from visformer.session.runs import show_trace
@@ -166,18 +166,6 @@ def test_ids_are_typed_where_there_is_no_tokenizer(pair: Pair, qtbot: QtBot) -> 
     assert len(engine.decodes) == 3
     window.receive(opened())
     assert "sentence" in window.source.placeholderText()
-
-
-def test_a_sentence_that_the_new_model_refuses_leaves_nothing(pair: Pair) -> None:
-    window, engine = pair
-    window.translate("I have a cat.")
-    answer(window, engine)
-    window.open("/x/m.pt", given=())
-    window.receive(opened())
-    assert window.session.state.trace is not None  # until the new one is there
-    window.receive(Refused(number=2, reason="“cat” is not in the vocabulary."))
-    assert window.session.state.trace is None
-    assert "“cat” is not" in window.notice.text()
 
 
 def test_findings_are_counted_and_read_in_full(pair: Pair, qtbot: QtBot) -> None:

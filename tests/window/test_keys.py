@@ -101,17 +101,6 @@ def test_numbers_choose_the_kind_and_escape_frees_the_cell(
     assert window.session.state.locked is None
 
 
-def test_brackets_walk_the_stages(window: MainWindow, qtbot: QtBot) -> None:
-    window.session.set(tab="computation", stage="scale")
-    view = window.tabs.shown
-    assert view is not None
-    qtbot.keyClick(view, Key.Key_BracketRight)
-    assert window.session.state.stage == "mask"
-    qtbot.keyClick(view, Key.Key_BracketLeft)
-    qtbot.keyClick(view, Key.Key_BracketLeft)
-    assert window.session.state.stage == "product"
-
-
 def test_keys_that_come_faster_than_paints_are_drawn_together(
     window: MainWindow, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -143,11 +143,6 @@ def test_a_changed_map_is_labelled_shown_and_exported(view: AttentionView) -> No
     assert np.allclose(np.array(rows, float).sum(1), 1, atol=1e-6)
 
 
-def test_the_default_export_is_as_before(view: AttentionView) -> None:
-    joined(view)
-    assert csv_of(view.maps["cross"].export).startswith(',"▁the"')
-
-
 def test_a_merged_cell_is_picked_by_its_first_tokens(
     view: AttentionView, qtbot: Any
 ) -> None:

@@ -37,14 +37,6 @@ def told(window: MainWindow, words: str) -> QRect:
     return place(window, stack)
 
 
-def test_a_message_covers_no_picture_where_there_is_room(window: MainWindow) -> None:
-    view = window.tabs.shown
-    assert view is not None
-    message = told(window, "A sentence that is not short, and so of several lines.")
-    assert not message.intersects(place(window, view))
-    assert not message.intersects(place(window, window.candidates.summary))
-
-
 def test_without_room_it_stands_below_the_pictures(window: MainWindow) -> None:
     long = told(window, "A very long sentence. " * 40)
     assert long.width() > 0.9 * window.large.width()

@@ -9,7 +9,6 @@ import numpy as np
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from tests.opened import opened_model
 from tests.traces import make_trace
 from tests.window.exports import csv_of
 from tests.window.painted import painted
@@ -72,75 +71,6 @@ def test_the_change_is_in_sight_beside_a_long_translation(
     window.appearance.zoom_by(0)
 
 
-def test_restoring_computes_nothing(qtbot: QtBot, tmp_path: Path) -> None:
-    window, engine, plain = opened(qtbot, tmp_path)
-    window.change_run(HIDDEN)
-    answer(window, engine, altered(plain, HIDDEN))
-    asked = len(engine.decodes)
-    window.change_run(NO_CHANGES)
-    state = window.session.state
-    assert state.trace is plain
-    assert state.baseline is None
-    assert not state.passes
-    assert len(engine.decodes) == asked
-    assert not window.modified.isVisible()
-
-
-def test_undo_and_redo(qtbot: QtBot, tmp_path: Path) -> None:
-    window, engine, plain = opened(qtbot, tmp_path)
-    both = Intervention(*OPEN, *HIDDEN)
-    window.ways.undo()
-    window.ways.redo()
-    assert len(engine.decodes) == 1  # there was nothing to take back
-    for made in (HIDDEN, both):
-        window.change_run(made)
-        answer(window, engine, altered(plain, made))
-    seen = []
-    for act in (
-        window.ways.undo,
-        window.ways.undo,
-        window.ways.undo,
-        window.ways.redo,
-    ):
-        act()
-        seen.append(window.session.state.intervention)
-    assert seen == [HIDDEN, NO_CHANGES, NO_CHANGES, HIDDEN]
-    shown = window.session.state.trace
-    assert shown is not None
-    assert shown.intervention == HIDDEN  # what was made is not made again
-    assert len(engine.decodes) == 3
-    window.ways.redo()
-    assert window.session.state.intervention == both
-    window.ways.undo()
-    window.change_run(OPEN)  # another change: nothing is left to redo
-    window.ways.redo()
-    assert window.session.state.intervention == OPEN
-
-
-def test_a_new_sentence_runs_untouched_first(qtbot: QtBot, tmp_path: Path) -> None:
-    window, engine, plain = opened(qtbot, tmp_path)
-    window.change_run(HIDDEN)
-    answer(window, engine, altered(plain, HIDDEN))
-    window.translate("three")
-    assert engine.decodes[-1].intervention == NO_CHANGES
-    asked = len(engine.decodes)
-    untouched = answer(window, engine)
-    assert len(engine.decodes) == asked + 1
-    assert engine.decodes[-1].intervention == HIDDEN
-    assert engine.decodes[-1].source == "three"
-    assert window.session.state.baseline is not None
-    assert window.session.state.baseline.target == untouched.target
-
-
-def test_a_change_before_the_end_waits_for_it(qtbot: QtBot, tmp_path: Path) -> None:
-    window, engine = make_window(qtbot, tmp_path)
-    window.translate("one two")
-    window.change_run(OPEN)
-    assert [decode.intervention for decode in engine.decodes] == [NO_CHANGES]
-    answer(window, engine)
-    assert [d.intervention for d in engine.decodes] == [NO_CHANGES, OPEN]
-
-
 def test_each_step_shows_its_own_pass(qtbot: QtBot, tmp_path: Path) -> None:
     window, engine, plain = opened(qtbot, tmp_path)
     window.change_run(OPEN)
@@ -188,17 +118,6 @@ def test_a_change_that_does_not_fit_is_said(qtbot: QtBot, tmp_path: Path) -> Non
     assert shown is not None
     assert same(shown.storage, plain.storage)
     assert not window.modified.isVisible()
-
-
-def test_another_model_is_untouched(qtbot: QtBot, tmp_path: Path) -> None:
-    window, engine, plain = opened(qtbot, tmp_path)
-    window.change_run(HIDDEN)
-    answer(window, engine, altered(plain, HIDDEN))
-    window.receive(
-        opened_model(replace(plain.model, digest="other"), path="/other", number=9)
-    )
-    assert window.session.state.intervention == NO_CHANGES
-    assert engine.decodes[-1].intervention == NO_CHANGES
 
 
 def test_exports_say_what_altered_the_run(qtbot: QtBot, tmp_path: Path) -> None:

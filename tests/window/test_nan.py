@@ -5,7 +5,6 @@ A batch with a row of nothing but padding is run; what the screen shows is looke
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from tests.window.windows import make_window
 from visformer.core.passes import run
 from visformer.formats.loading import build
 from visformer.pictures.selection import SCALES, AttentionCell, Scale
-from visformer.trace_file.trace_file import read_trace
 from visformer.ui.views.attention.attention import AttentionView
 from visformer.ui.widgets.colour_bar import NAN_COLOUR
 from visformer.ui.window.window import MainWindow
@@ -57,15 +55,6 @@ def share(widget: QWidget, colour: str = NAN_COLOUR) -> float:
     pixels = np.frombuffer(image.constBits(), np.uint32).reshape(image.height(), -1)
     wanted = QColor(colour).rgb() & 0xFFFFFF
     return float((pixels & 0xFFFFFF == wanted).mean())
-
-
-def test_the_model_makes_nan_of_it() -> None:
-    trace = padded_row()
-    assert np.isnan(trace.attention("cross", 0)).all()
-    assert np.isnan(trace.attention("encoder", 1)).all()
-    assert not np.isnan(trace.attention("decoder", 0)).any()
-    assert all(math.isnan(step.probability) for step in trace.steps)
-    assert all(math.isnan(step.entropy) for step in trace.steps)
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -126,21 +115,3 @@ def test_other_tabs_draw_and_say_it(window: MainWindow, tab: str) -> None:
         labels = window.tabs.view(tab).findChildren(QLabel)
         said = " ".join(label.text() for label in labels)
         assert "NaN" in said
-
-
-def test_equal_weights_are_said_to_come_of_the_mask(window: MainWindow) -> None:
-    trace = padded_row(masked_value=-1e9)
-    np.testing.assert_allclose(trace.attention("cross", 0), 1 / 3, atol=1e-6)
-    window.session.set(**ran(trace), step=3, locked=AttentionCell("cross", 1, 2))
-    assert "so all keys get equal weights" in window.status.words.text()
-    view = window.tabs.view("attention")
-    assert isinstance(view, AttentionView)
-    assert share(view.maps["cross"].canvas) == 0
-
-
-def test_a_file_keeps_nan(tmp_path: Path) -> None:
-    trace = padded_row()
-    trace.save(tmp_path / "nan.vis")
-    read = read_trace(tmp_path / "nan.vis")
-    assert math.isnan(read.steps[0].probability)
-    assert np.isnan(read.attention("cross", 1)).all()

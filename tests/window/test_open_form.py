@@ -197,19 +197,6 @@ def test_what_is_mandatory_has_to_be_chosen(pair: Pair) -> None:
     assert engine.overrides[-1][0] == (("heads", 5), ("other", "/x/decoder.pt"))
 
 
-def test_answers_that_no_longer_do_are_asked_again(pair: Pair) -> None:
-    window, engine = pair
-    ask(pair)
-    window.form.open_button.click()
-    open_it(window)
-    window.open("/x/m.pt")
-    window.receive(Refused(number=-3, reason="4 heads do not divide 10."))
-    assert engine.overrides[-1] == ((), "open")
-    assert not window.session.state.error
-    window.receive(Refused(number=-4, reason="It is gone."))
-    assert window.notice.text() == "It is gone."
-
-
 def test_a_file_that_has_changed_is_named(pair: Pair) -> None:
     window, _ = pair
     ask(pair)
@@ -232,16 +219,6 @@ def test_answers_can_be_changed_later(pair: Pair) -> None:
     open_it(window)
     window.session.do(ask_again)
     assert engine.overrides[-1] == ((("heads", 4), ("pad", 3)), "always")
-
-
-def test_odd_memories_are_passed_over(qtbot: QtBot, tmp_path: Path) -> None:
-    for text in ("[", "[1]", '{"/x/m.pt": 3}', '{"/x/m.pt": ["d", [["heads", []]]]}'):
-        window, engine = make_window(qtbot, tmp_path)
-        window.memory.keep("answers", text)
-        window.close()
-        window, engine = make_window(qtbot, tmp_path)
-        window.open("/x/m.pt")
-        assert engine.overrides == [((), "open")]
 
 
 def test_everything_is_named_and_reached_by_tab(pair: Pair, qtbot: QtBot) -> None:

@@ -13,18 +13,15 @@ from pytestqt.qtbot import QtBot
 
 from tests.opened import opened_model
 from tests.tiny_models import tiny_checkpoint
-from tests.traces import make_trace
 from tests.window.windows import FakeEngine, Pair, answer, make_window
 from visformer.core.decoding import Decoding
 from visformer.core.lens_rows import read_streams
-from visformer.engine.messages import Decode, LensDone, Opened, Replaced
+from visformer.engine.messages import LensDone, Opened
 from visformer.pictures import output
 from visformer.pictures.output import known_rows
 from visformer.session import side_requests as asking
-from visformer.session.runs import show_trace
 from visformer.ui.views.output.output import NextToken, OutputView
 from visformer.ui.widgets.canvas import MapCell
-from visformer.ui.widgets.colour_bar import inks
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.window.window import MainWindow
 from visformer.values.step import LensRow, Strategy
@@ -150,15 +147,6 @@ def test_while_something_runs_only_the_current_row_is_asked(pair: Pair) -> None:
     assert len(engine.lenses[1][1]) == 5
 
 
-def test_a_lens_lost_with_its_engine_is_asked_again(pair: Pair) -> None:
-    window, engine = pair
-    window.session.set(tab="output")
-    window.receive(Replaced(reason="The engine ended (signal 9)."))
-    assert len(engine.lenses) == 2
-    give(window, engine)
-    assert known(window)
-
-
 def test_an_answer_for_a_run_that_is_gone_is_dropped(pair: Pair) -> None:
     window, engine = pair
     window.session.set(tab="output")
@@ -172,23 +160,6 @@ def test_an_answer_for_a_run_that_is_gone_is_dropped(pair: Pair) -> None:
     assert len(engine.lenses[1][1]) == 2
     give(window, engine)
     assert sorted(known(window)) == [0, 1]
-
-
-def test_an_engine_that_cannot_is_not_asked_for_ever(pair: Pair) -> None:
-    window, engine = pair
-    window.session.set(tab="output")
-    window.receive(LensDone(number=1, rows=()))
-    assert len(engine.lenses) == 1
-    words = said(view_of(window), "the softmax with its numbers")
-    assert "could not compute" in words
-
-
-def test_another_models_recording_is_not_asked_about(pair: Pair) -> None:
-    window, engine = pair
-    window.session.do(show_trace, make_trace())
-    window.session.set(tab="output")
-    assert engine.lenses == []
-    assert "requested" in said(view_of(window), "the softmax with its numbers")
 
 
 def test_clicks_go_to_their_step(pair: Pair) -> None:
@@ -321,23 +292,6 @@ def test_texts_are_painted_on_their_cells(pair: Pair, qtbot: Any) -> None:
     texts.setVisible(True)
     for label in view_of(window).findChildren(QLabel):
         assert label.textFormat() == Qt.TextFormat.PlainText or "<" not in label.text()
-
-
-def test_ink_stands_out_on_every_ground(pair: Pair) -> None:
-    palette = pair[0].palette()
-    grounds = np.array([[255, 255, 255, 255], [11, 18, 64, 255]], np.uint8)
-    on_white, on_navy = inks(grounds, palette)
-    assert on_white.lightness() < 128
-    assert on_navy.lightness() > 128
-
-
-def test_an_empty_window_says_so(qtbot: QtBot, tmp_path: Path) -> None:
-    window, engine = make_window(qtbot, tmp_path)
-    window.session.set(tab="output")
-    assert "No sentence" in said(
-        view_of(window), "how the token of this step came about"
-    )
-    assert engine.decodes == list[Decode]()
 
 
 def test_presented_rows_are_as_high_as_the_large_text(pair: Pair, trace: Trace) -> None:

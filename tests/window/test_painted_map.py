@@ -324,19 +324,6 @@ def test_framed_columns_have_a_frame_from_top_to_bottom(heat_map: HeatMap) -> No
     ]
 
 
-def test_the_wheel_makes_cells_larger_on_screen(heat_map: HeatMap) -> None:
-    values = np.zeros((20, 20), np.float32)
-    values[3, 3] = 1
-    heat_map.draw(matrix(20, 20, values=values, shade=values))
-    high = colour_table(heat_map.palette())[HIGH, :3]
-    before = (pixels(heat_map.canvas) == high).all(axis=2).sum()
-    canvas = heat_map.canvas
-    at = QPoint(int(3.5 / 20 * canvas.width()), int(3.5 / 20 * canvas.height()))
-    turn_wheel(heat_map, at, 3)
-    after = (pixels(heat_map.canvas) == high).all(axis=2).sum()
-    assert after / before == pytest.approx(1.25**6, rel=0.25)
-
-
 # ---- the colour bar ----------------------------------------------------------------
 
 

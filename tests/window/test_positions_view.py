@@ -182,15 +182,6 @@ def test_it_paints_in_light_and_dark(view: PositionsView) -> None:
         assert corner.name() == QColor(ground).name()
 
 
-def test_the_same_state_is_drawn_once(
-    view: PositionsView, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    state = shown()
-    view.draw(state)
-    monkeypatch.setattr(HeatMap, "draw", None)
-    view.draw(replace(state, tab="positions"))
-
-
 def test_the_curves_numbers_are_copied_as_csv(view: PositionsView) -> None:
     show(view, shown())
     named(view, QSpinBox, "last position").setValue(1)

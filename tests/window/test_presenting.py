@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from PySide6.QtCore import QEvent, QObject, Qt
 from PySide6.QtGui import QFontMetrics, QGuiApplication
-from PySide6.QtWidgets import QApplication, QWidget
+from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from tests.tiny_models import tiny_checkpoint
@@ -143,20 +143,6 @@ def test_a_large_picture_is_presented_and_stays_large(
     window.presentation.end()
     assert window.large.picture is table
     window.large.restore()
-
-
-def test_what_was_presented_has_its_own_font_again(
-    window: MainWindow, qtbot: QtBot
-) -> None:
-    view = window.tabs.view("attention")
-    assert isinstance(view, AttentionView)
-    window.session.set(tab="attention", kind="cross")
-    panel = view.panels["cross"]
-    parts = [panel, *panel.findChildren(QWidget)]
-    before = [part.font().pointSizeF() for part in parts]
-    qtbot.keyClick(window.tabs, Qt.Key.Key_F5)
-    qtbot.keyClick(window, Qt.Key.Key_F5)
-    assert [part.font().pointSizeF() for part in parts] == before
 
 
 def test_what_is_presented_later_looks_as_if_it_had_been_first(

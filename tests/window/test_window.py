@@ -17,12 +17,9 @@ from tests.window.windows import Pair, answer, make_window
 from visformer.engine.messages import (
     FindTokens,
     Progressed,
-    Refused,
-    Replaced,
     TokensFound,
 )
 from visformer.engine.mirror import Decoded
-from visformer.pictures.selection import AttentionCell
 from visformer.pictures.words.scene import telling_head
 from visformer.ui.bars.transport import SPEEDS
 from visformer.ui.views import VIEWS
@@ -119,48 +116,6 @@ def test_typing_alone_asks_for_nothing(pair: Pair, qtbot: QtBot) -> None:
     qtbot.keyClicks(window.source, "a 1 2 3 cat")
     assert engine.decodes == []
     assert window.source.text() == "a 1 2 3 cat"
-
-
-@pytest.mark.parametrize("text", ["", "   "])
-def test_empty_text_is_one_sentence(pair: Pair, qtbot: QtBot, text: str) -> None:
-    window, engine = pair
-    window.source.setText(text)
-    qtbot.keyClick(window.source, Qt.Key.Key_Return)
-    assert engine.decodes == []
-    assert "The source is empty" in window.notice.text()
-
-
-@pytest.mark.parametrize(
-    "text", ["a\ud800b", "a\x00b", "😀 👩\u200d🚀", "שלום עולם", "<b>x</b>", "猫" * 300]
-)
-def test_odd_text_is_asked_for_as_it_is(pair: Pair, text: str) -> None:
-    window, engine = pair
-    window.translate(text)
-    asked = text.replace("\ud800", "\ufffd").replace("\x00", " ")
-    assert engine.decodes[-1].source == asked
-    assert window.source.text() == engine.decodes[-1].source
-    answer(window, engine)
-    window.grab()
-
-
-def test_keys_step_and_bounds_hold(translated: Pair, qtbot: QtBot) -> None:
-    window, _ = translated
-    window.tabs.setFocus()
-    window.session.set(step=1)
-    seen = []
-    keys = Qt.Key
-    for key in (
-        keys.Key_Right,
-        keys.Key_End,
-        keys.Key_Right,
-        keys.Key_Left,
-        keys.Key_Home,
-    ):
-        qtbot.keyClick(window, key)
-        seen.append(window.session.state.step)
-    assert seen == [2, 5, 5, 4, 0]
-    assert window.session.state.visible is not None
-    assert len(window.session.state.visible) == 0
 
 
 def test_the_arrows_step_after_enter_and_up_or_slash_goes_back_to_the_sentence(
@@ -264,31 +219,6 @@ def test_a_reference_is_fed_and_shown_whole(translated: Pair, qtbot: QtBot) -> N
     assert all(chip.loss is not None for chip in chips[1:])
 
 
-def test_heads_and_kinds_by_keyboard(translated: Pair, qtbot: QtBot) -> None:
-    window, _ = translated
-    control = Qt.KeyboardModifier.ControlModifier
-    window.tabs.setFocus()
-    qtbot.keyClick(window, Qt.Key.Key_Down, control)
-    qtbot.keyClick(window, Qt.Key.Key_Right, control)
-    qtbot.keyClick(window, Qt.Key.Key_Right, control)  # there are two heads only
-    qtbot.keyClick(window, Qt.Key.Key_1)
-    state = window.session.state
-    assert (state.layer, state.head, state.kind) == (1, 1, "encoder")
-
-
-def test_a_locked_cell_moves_and_is_freed(translated: Pair, qtbot: QtBot) -> None:
-    window, _ = translated
-    window.session.set(step=5, locked=AttentionCell("cross", 1, 1))
-    shift = Qt.KeyboardModifier.ShiftModifier
-    window.tabs.setFocus()
-    qtbot.keyClick(window, Qt.Key.Key_Down, shift)
-    qtbot.keyClick(window, Qt.Key.Key_Left, shift)
-    assert window.session.state.locked == AttentionCell("cross", 2, 0)
-    assert "reads" in window.status.words.text()
-    qtbot.keyClick(window, Qt.Key.Key_Escape)
-    assert window.session.state.locked is None
-
-
 def test_history_walks_with_up_and_down(translated: Pair, qtbot: QtBot) -> None:
     window, _ = translated
     window.source.setText("Go home.")
@@ -299,38 +229,6 @@ def test_history_walks_with_up_and_down(translated: Pair, qtbot: QtBot) -> None:
         qtbot.keyClick(window.source, key)
         seen.append(window.source.text())
     assert seen == ["Go home.", "I have a cat.", "Go home.", "draft"]
-
-
-def test_late_answers_are_dropped(translated: Pair) -> None:
-    window, engine = translated
-    window.source.setText("Go home.")
-    window.source.submit()
-    shown = window.session.state.trace
-    window.receive(Decoded(number=1, trace=make_trace(target=2), limit=9))
-    assert window.session.state.trace is shown
-    answer(window, engine)
-    assert window.session.state.trace is not shown
-
-
-def test_a_replaced_engine_keeps_the_screen(translated: Pair) -> None:
-    window, _ = translated
-    window.session.set(step=4)
-    window.receive(Replaced(reason="The engine ended (signal 9)."))
-    trace = window.session.state.trace
-    assert trace is not None
-    window.receive(Decoded(number=1, trace=trace.until(1), limit=9))
-    assert window.session.state.step == 4
-    window.receive(Decoded(number=1, trace=replace(trace), limit=9))
-    assert window.session.state.step == 4
-    assert "signal 9" in window.notice.text()
-
-
-def test_a_refusal_is_shown_and_nothing_is_lost(translated: Pair) -> None:
-    window, _ = translated
-    window.receive(Refused(number=1, reason="x.pt would run code: <b>no</b>."))
-    assert window.notice.text() == "x.pt would run code: <b>no</b>."
-    assert window.notice.words.textFormat() == Qt.TextFormat.PlainText
-    assert window.session.state.trace is not None
 
 
 def test_a_cut_sentence_is_said(pair: Pair) -> None:

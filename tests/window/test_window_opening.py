@@ -9,19 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
-from PySide6.QtGui import QDropEvent
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from tests.opened import opened_model
 from tests.traces import make_trace
 from tests.unit.values.vis_files import Blocks
-from tests.window.windows import Pair, answer
+from tests.window.windows import Pair
 from visformer.errors import InputError
 from visformer.session import runs as session_runs
 from visformer.session import state as session_state
-from visformer.session.runs import show_trace
 from visformer.trace_file import file_blocks
 from visformer.trace_file.saved_session import SavedRun, SavedSession
 from visformer.trace_file.stored_facts import RunSelection
@@ -30,22 +27,6 @@ from visformer.ui.window import session_files
 from visformer.ui.window.window import MainWindow
 from visformer.values.facts import WATCHED
 from visformer.values.finding import Finding
-
-
-def test_a_dropped_folder_is_opened(pair: Pair, tmp_path: Path) -> None:
-    window, engine = pair
-    data = QMimeData()
-    data.setUrls([QUrl.fromLocalFile(str(tmp_path))])
-    window.dropEvent(
-        QDropEvent(
-            QPointF(5, 5),
-            Qt.DropAction.CopyAction,
-            data,
-            Qt.MouseButton.LeftButton,
-            Qt.KeyboardModifier.NoModifier,
-        )
-    )
-    assert engine.opened == [(str(tmp_path), "")]
 
 
 def test_an_opened_model_is_named_and_remembered(pair: Pair, tmp_path: Path) -> None:
@@ -208,32 +189,6 @@ def test_what_a_damaged_file_lacks_is_said(
     assert "“0/steps/2” fails its checksum" in window.notice.text()
     window.session.set(step=20)
     assert window.notice.text() == ""
-
-
-def test_a_recorded_trace_is_handed_over(pair: Pair) -> None:
-    window, engine = pair
-    trace = make_trace(target=3)
-    window.session.do(show_trace, trace)
-    window.receive(opened_model(trace.model, path="p"))
-    assert engine.decodes[-1].prefix == tuple(s.choice for s in trace.steps)
-    answer(window, engine, trace)
-    assert not window.session.state.recorded
-    assert window.session.state.step == 3
-
-
-def test_a_trace_of_another_model_keeps_its_own_name(pair: Pair) -> None:
-    window, engine = pair
-    trace = make_trace(target=3)
-    window.session.do(show_trace, trace)
-    other = replace(trace.model, name="other", digest="1")
-    window.receive(opened_model(other, path="p"))
-    assert engine.decodes == []
-    assert "model: random" in window.header.model.toolTip()
-    assert window.session.state.positions is None
-    window.translate("more")
-    answer(window, engine, replace(trace, model=other))
-    assert "model: other" in window.header.model.toolTip()
-    assert window.session.state.positions is not None
 
 
 def test_the_device_chosen_is_sent(pair: Pair) -> None:
