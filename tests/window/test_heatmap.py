@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
 from tests.window.painted import painted
+from tests.window.parts import put_up
 from visformer.pictures.attention.mosaic import pooled
 from visformer.pictures.picture import HIGH, LOW, MASKED, NAN, Label, Matrix, codes
 from visformer.ui.widgets.canvas import FAINT, Canvas
@@ -39,11 +40,7 @@ def matrix(rows: int = 3, columns: int = 4, **changes: Any) -> Matrix:
 
 @pytest.fixture
 def heat_map(qtbot: Any) -> HeatMap:
-    widget = HeatMap("map")
-    qtbot.addWidget(widget)
-    widget.resize(400, 360)
-    widget.show()
-    return widget
+    return put_up(qtbot, HeatMap("map"), 400, 360)
 
 
 def middle(heat_map: HeatMap, row: int, column: int) -> QPoint:
@@ -60,8 +57,7 @@ def colours(image: QImage) -> set[int]:
 
 
 def pixel(heat_map: HeatMap, row: int, column: int) -> QColor:
-    image = heat_map.canvas.grab().toImage()
-    return QColor(image.pixel(middle(heat_map, row, column)))
+    return QColor(heat_map.canvas.grab().toImage().pixel(middle(heat_map, row, column)))
 
 
 def test_codes_tell_zero_hidden_and_nan_apart() -> None:
@@ -72,7 +68,7 @@ def test_codes_tell_zero_hidden_and_nan_apart() -> None:
 
 
 @pytest.mark.parametrize("base", ["#ffffff", "#000000"])
-def test_lightness_runs_one_way(qtbot: Any, base: str) -> None:
+def test_lightness_runs_one_way(base: str) -> None:
     palette = QPalette()
     palette.setColor(QPalette.ColorRole.Base, QColor(base))
     ramp = colour_table(palette)[LOW : HIGH + 1, :3] @ np.array([0.21, 0.72, 0.07])
@@ -199,8 +195,7 @@ def test_a_large_picture_loses_no_peak(heat_map: HeatMap) -> None:
 def test_palette_and_font_are_followed(heat_map: HeatMap) -> None:
     heat_map.draw(matrix())
     canvas, light = heat_map.canvas.geometry(), pixel(heat_map, 0, 0)
-    palette = QPalette(QColor("#202020"))
-    heat_map.setPalette(palette)
+    heat_map.setPalette(QPalette(QColor("#202020")))
     assert pixel(heat_map, 0, 0) != light
     font = QFont(heat_map.font())
     font.setPointSizeF(2 * font.pointSizeF())

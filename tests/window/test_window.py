@@ -13,16 +13,14 @@ from pytestqt.qtbot import QtBot
 from tests.bench.windows import attention_of
 from tests.states import ran
 from tests.traces import fed, make_trace
-from tests.window.windows import Pair, answer, make_window
-from visformer.engine.messages import (
-    FindTokens,
-    Progressed,
-    TokensFound,
-)
+from tests.window.parts import click, settle, unwrap
+from tests.window.windows import Pair, answer, make_window, translate
+from visformer.engine.messages import FindTokens, Progressed, TokensFound
 from visformer.engine.mirror import Decoded
 from visformer.pictures.words.scene import telling_head
 from visformer.ui.bars.transport import SPEEDS
 from visformer.ui.views import VIEWS
+from visformer.ui.window.window import MainWindow
 from visformer.values.intervention import parse
 from visformer.values.step import Choice, Strategy
 
@@ -37,36 +35,27 @@ def translated(pair: Pair, qtbot: QtBot) -> Pair:
     return pair
 
 
-def test_enter_shows_the_whole_translation_where_it_says_most(
-    translated: Pair,
-) -> None:
+def test_enter_shows_the_whole_translation_where_it_says_most(translated: Pair) -> None:
     window, _engine = translated
-    trace, words = window.session.state.trace, window.sentence.words
-    assert trace is not None
+    trace, words = unwrap(window.session.state.trace), window.sentence.words
     assert window.session.state.step == telling_head(trace).step == 3
     assert words.text() == trace.text
     assert words.rest == trace.text.removeprefix(trace.until(3).text)
     window.sentence.copy.click()
     assert QApplication.clipboard().text() == trace.text
-    rows = attention_of(window).maps["cross"].matrix
-    assert rows is not None
+    rows = unwrap(attention_of(window).maps["cross"].matrix)
     assert rows.ahead is not None
     assert len(rows.ahead) == 5
     window.appearance.show_ahead(False)
     assert words.text() == trace.until(3).text
-    matrix = attention_of(window).maps["cross"].matrix
-    assert matrix is not None
-    assert matrix.ahead is None
+    assert unwrap(attention_of(window).maps["cross"].matrix).ahead is None
     window.appearance.show_ahead(True)
 
 
-def test_where_nothing_is_shown_ahead_enter_begins_at_step_one(
-    pair: Pair,
-) -> None:
+def test_where_nothing_is_shown_ahead_enter_begins_at_step_one(pair: Pair) -> None:
     window, engine = pair
     window.appearance.show_ahead(False)
-    window.translate("I have a cat.")
-    answer(window, engine)
+    translate(window, engine, "I have a cat.")
     assert engine.decodes[0].source == "I have a cat."
     assert window.session.state.step == 1
     assert len(window.strips.target.row.chips) == 2  # <s> and the first choice
@@ -84,8 +73,7 @@ def test_where_nothing_is_shown_ahead_enter_begins_at_step_one(
 
 def test_the_status_line_says_where_and_how_fast(translated: Pair) -> None:
     window, _ = translated
-    trace = window.session.state.visible
-    assert trace is not None
+    trace = unwrap(window.session.state.visible)
     assert window.status.engine.text() == "cpu | 2.5 ms/step"
     assert window.sentence.words.text().startswith(trace.until(3).text)
 
@@ -181,9 +169,8 @@ def test_a_row_of_the_table_forces_that_token(translated: Pair, qtbot: QtBot) ->
     window.session.set(step=3)
     table = window.candidates.table
     box = table.visualRect(table.model().index(2, 1))
-    qtbot.mouseClick(table.viewport(), Qt.MouseButton.LeftButton, pos=box.center())
-    trace = window.session.state.trace
-    assert trace is not None
+    click(qtbot, table.viewport(), box.center())
+    trace = unwrap(window.session.state.trace)
     wanted = trace.steps[2].candidates[2].id
     prefix = engine.decodes[-1].prefix
     assert prefix == (
@@ -199,7 +186,7 @@ def test_a_token_of_the_target_goes_to_its_step(translated: Pair, qtbot: QtBot) 
     window, _ = translated
     window.session.set(step=5)
     row = window.strips.target.row
-    qtbot.mouseClick(row, Qt.MouseButton.LeftButton, pos=row.boxes[2].center())
+    click(qtbot, row, row.boxes[2].center())
     assert window.session.state.step == 2
 
 
@@ -257,16 +244,15 @@ def test_every_tab_draws_in_every_theme(qtbot: QtBot, translated: Pair) -> None:
             assert len(pixels) > 10
 
 
-def test_zoom_has_bounds(pair: Pair) -> None:
-    window, _ = pair
+def test_zoom_has_bounds(window: MainWindow) -> None:
     window.appearance.zoom_by(1000)
     assert window.appearance.zoom == 300
     window.appearance.zoom_by(0)
     assert window.appearance.zoom == 100
 
 
-def test_settings_survive(qtbot: QtBot, tmp_path: Path) -> None:
-    window, engine = make_window(qtbot, tmp_path)
+def test_settings_survive(pair: Pair, qtbot: QtBot, tmp_path: Path) -> None:
+    window, engine = pair
     window.appearance.set_theme("dark")
     window.source.setText("I have a cat.")
     window.source.submit()
@@ -280,7 +266,6 @@ def test_settings_survive(qtbot: QtBot, tmp_path: Path) -> None:
     line = again.fontMetrics().height()  # it is remembered in lines
     assert abs(again.candidates.width() - side) <= line
     assert side > 500
-    again.appearance.set_theme("light")
 
 
 def test_how_tokens_are_chosen_is_one_with_the_state(translated: Pair) -> None:
@@ -351,8 +336,7 @@ def test_nothing_pushes_the_pictures(translated: Pair) -> None:
     place = window.large.geometry()
     for said in ({"notice": "x " * 400}, {"error": "y"}, {"error": "", "notice": ""}):
         window.session.set(**said)  # type: ignore[arg-type]
-        for _turn in range(3):
-            QApplication.processEvents()
+        settle(3)
         now = window.large.geometry()
         assert (now.topLeft(), now.width()) == (place.topLeft(), place.width())
     assert now == place  # what gave way to the messages is back
@@ -372,9 +356,8 @@ def test_nothing_pushes_the_pictures(translated: Pair) -> None:
 
 
 def test_what_is_folded_stays_folded_until_the_layout_is_reset(
-    qtbot: QtBot, tmp_path: Path
+    window: MainWindow, qtbot: QtBot, tmp_path: Path
 ) -> None:
-    window, _engine = make_window(qtbot, tmp_path)
     window.session.set(**ran(make_trace()), step=2)
     look = window.appearance
     window.side.show(False)

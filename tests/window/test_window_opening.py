@@ -29,8 +29,9 @@ from visformer.values.facts import WATCHED
 from visformer.values.finding import Finding
 
 
-def test_an_opened_model_is_named_and_remembered(pair: Pair, tmp_path: Path) -> None:
-    window, _ = pair
+def test_an_opened_model_is_named_and_remembered(
+    window: MainWindow, tmp_path: Path
+) -> None:
     trace = make_trace(layers=2, decoder_layers=3)
     findings = (Finding("nan", "Output", "3 are NaN.", "Reload."),)
     opened = opened_model(trace.model, path=str(tmp_path), devices=("cuda:0", "cpu"))
@@ -42,9 +43,10 @@ def test_an_opened_model_is_named_and_remembered(pair: Pair, tmp_path: Path) -> 
     assert window.notice.text() == "nan: Output: 3 are NaN. Reload."
 
 
-def test_a_model_of_another_program_is_no_checkpoint_to_open(pair: Pair) -> None:
+def test_a_model_of_another_program_is_no_checkpoint_to_open(
+    window: MainWindow,
+) -> None:
     """Its path is only its name."""
-    window, _ = pair
     model = replace(make_trace().model, layout=WATCHED)
     window.receive(opened_model(model, path="MyModel"))
     assert window.memory.texts("recent") == []
@@ -52,10 +54,7 @@ def test_a_model_of_another_program_is_no_checkpoint_to_open(pair: Pair) -> None
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes of POSIX")
-def test_what_was_typed_can_be_read_by_its_user_alone(
-    pair: Pair, tmp_path: Path
-) -> None:
-    window, _ = pair
+def test_what_was_typed_can_be_read_by_its_user_alone(window: MainWindow) -> None:
     window.translate("a secret")
     window.close()
     file = Path(window.memory._settings.fileName())
@@ -87,9 +86,8 @@ def test_a_trace_file_opens_without_the_engine(
 
 
 def test_the_newest_of_several_openings_is_shown(
-    pair: Pair, qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    window: MainWindow, qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    window, _ = pair
     go_on = threading.Event()
     shown: list[SavedSession] = []
 
@@ -115,9 +113,8 @@ def test_the_newest_of_several_openings_is_shown(
 
 
 def test_a_window_that_closes_while_a_file_is_read(
-    pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    window: MainWindow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    window, _ = pair
     go_on, started = threading.Event(), threading.Event()
 
     def slow(path: Path) -> SavedSession:
@@ -137,9 +134,8 @@ def test_a_window_that_closes_while_a_file_is_read(
 
 
 def test_a_session_shows_the_run_and_what_was_looked_at(
-    pair: Pair, qtbot: QtBot, tmp_path: Path
+    window: MainWindow, qtbot: QtBot, tmp_path: Path
 ) -> None:
-    window, _ = pair
     chosen = RunSelection(kind="decoder", layer=1, head=1, step=2, tab="masks")
     runs = SavedRun(trace=make_trace()), SavedRun(trace=make_trace(), selection=chosen)
     write_session(runs, tmp_path / "a.vis", shown=1)
@@ -155,9 +151,8 @@ def test_a_session_shows_the_run_and_what_was_looked_at(
 
 
 def test_a_long_recorded_run_is_shown_from_its_first_step(
-    pair: Pair, qtbot: QtBot, tmp_path: Path
+    window: MainWindow, qtbot: QtBot, tmp_path: Path
 ) -> None:
-    window, _ = pair
     write_trace(make_trace(target=300, layers=1), tmp_path / "a.vis")
     opened(window, qtbot, tmp_path / "a.vis")
     assert (window.session.state.step, len(window.session.state.trace or ())) == (
@@ -167,9 +162,8 @@ def test_a_long_recorded_run_is_shown_from_its_first_step(
 
 
 def test_what_a_damaged_file_lacks_is_said(
-    pair: Pair, qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    window: MainWindow, qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    window, _ = pair
     path = tmp_path / "a.vis"
     write_trace(make_trace(target=130), path)
     whole = Blocks.of(path.read_bytes())
