@@ -265,10 +265,11 @@ def test_the_choosers_choose(pair: Pair) -> None:
     assert not head.isVisible()
 
 
-def draw(maps: StageMaps, name: str) -> None:
-    """Draw a stage of the encoder, a cell of it marked."""
+def draw(maps: StageMaps, name: str, *, grid: bool = False) -> None:
+    """Draw a stage of the encoder, a cell marked; ``grid``: in the columns it wants."""
     stage = shown(state_of(*traced(), kind="encoder"), name)
-    maps.draw(stage.maps, {"query": 2, "key": 3}, columns=stage.columns)
+    columns = stage.columns if grid else 0
+    maps.draw(stage.maps, {"query": 2, "key": 3}, columns=columns)
 
 
 def test_maps_stand_in_as_many_rows_as_they_need(qtbot: QtBot) -> None:
@@ -289,7 +290,7 @@ def test_maps_stand_in_as_many_rows_as_they_need(qtbot: QtBot) -> None:
     maps.resize(300, 2400)
     QApplication.sendPostedEvents()
     assert places() == (1, 4)
-    draw(maps, "projections")
+    draw(maps, "projections", grid=True)
     maps.resize(1400, 900)
     QApplication.sendPostedEvents()
     assert places() == (3, 3)
@@ -298,7 +299,7 @@ def test_maps_stand_in_as_many_rows_as_they_need(qtbot: QtBot) -> None:
 
 def test_a_grid_that_is_wanted_asks_for_its_room(qtbot: QtBot) -> None:
     maps = put_up(qtbot, StageMaps())
-    draw(maps, "projections")
+    draw(maps, "projections", grid=True)
     maps.resize(maps.minimumSizeHint().width(), 900)
     QApplication.sendPostedEvents()
     parts = [
