@@ -25,13 +25,15 @@ from pytestqt.qtbot import QtBot
 from tests.pseudo import Unmarked
 from tests.tiny_models import tiny_checkpoint
 from tests.window.painted import painted
-from tests.window.parts import pages, unwrap
+from tests.window.parts import unwrap
 from tests.window.pseudo_reader import Reader
 from tests.window.windows import corner_button, dress_hidden, make_window
 from visformer.pictures.computation.stages import STAGES
 from visformer.ui.layout import LeastSize
 from visformer.ui.look.theme import CAPTION, sized
+from visformer.ui.views import VIEWS
 from visformer.ui.views.computation.computation import ComputationView
+from visformer.ui.views.view import PagedView
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.plain_label import PlainLabel
 
@@ -149,15 +151,22 @@ def _label(label: QLabel, where: str) -> Iterator[str]:
 
 def turned(reader: Reader) -> Iterator[str]:
     """Show every tab and page, one after another; give its name."""
-    for page in pages(reader.window):
+    for kind in VIEWS:
+        reader.window.session.set(tab=kind.name)
         reader.answer()
-        settle(reader.window)
-        yield page
-        for stage in STAGES if page == ComputationView.name else ():
+        view = reader.window.tabs.view(kind.name)
+        for page in kind.pages or (None,):
+            if page is not None:
+                assert isinstance(view, PagedView)
+                view.turn(page.name)
+                reader.answer()
+            settle(reader.window)
+            yield f"{kind.name} {page.name if page is not None else ''}"
+        for stage in STAGES if kind is ComputationView else ():
             reader.window.session.set(stage=stage.name)
             reader.answer()
             settle(reader.window)
-            yield f"{page} {stage.name}"
+            yield f"{kind.name} {stage.name}"
 
 
 def settle(root: QWidget) -> None:
