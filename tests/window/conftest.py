@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QEvent, QPoint
+from PySide6.QtCore import QEvent, QPoint, QSettings
 from PySide6.QtGui import QCursor
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
@@ -18,7 +18,12 @@ from tests.pseudo import Unmarked, spoken
 from tests.tiny_models import tiny_checkpoint
 from tests.window.pseudo_reader import Reader
 from tests.window.window_thread import touched, watch_widgets
-from tests.window.windows import Pair, make_window
+from tests.window.windows import Opened, Pair, make_window, translate
+from visformer import language
+from visformer.app import App
+from visformer.ui.look.theme import apply_theme, set_motion
+from visformer.ui.widgets.plain_label import show_raw
+from visformer.ui.window.window import MainWindow
 
 FAR = QPoint(9_000, 9_000)  # from every window
 
@@ -51,6 +56,19 @@ def mouse_elsewhere(qapp: QApplication) -> None:
 
 
 @pytest.fixture(autouse=True)
+def usual_look(qapp: QApplication) -> Iterator[None]:
+    """Give colours, size of the text, motion, pieces and language back after a test."""
+    before = qapp.font().pointSizeF(), qapp.palette()
+    yield
+    set_motion(wanted=True)
+    show_raw(raw=False)
+    if language.tag() != "en":
+        language.use()
+    if (qapp.font().pointSizeF(), qapp.palette()) != before:
+        apply_theme(qapp, "light")
+
+
+@pytest.fixture(autouse=True)
 def nothing_left() -> Iterator[None]:
     """Fail a test after which a window, a thread or a process is still there.
 
@@ -65,8 +83,7 @@ def nothing_left() -> Iterator[None]:
     assert multiprocessing.active_children() == []
     assert {*threading.enumerate()} <= before
     if QApplication.instance() is not None:
-        left = [w for w in QApplication.topLevelWidgets() if w.isVisible()]
-        assert left == []
+        assert [w for w in QApplication.topLevelWidgets() if w.isVisible()] == []
         # a test's windows go now: dressing all that were ever made takes ever longer
         QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete.value)
 
@@ -74,6 +91,34 @@ def nothing_left() -> Iterator[None]:
 @pytest.fixture
 def pair(qtbot: QtBot, tmp_path: Path) -> Pair:
     return make_window(qtbot, tmp_path)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> QSettings:
+    return QSettings(str(tmp_path / "window.ini"), QSettings.Format.IniFormat)
+
+
+@pytest.fixture
+def app(qtbot: QtBot, settings: QSettings) -> Iterator[App]:
+    """Run the program; ``nothing_left`` sees to it that it cleans up."""
+    app = App([], settings=settings)
+    app.window.show()
+    yield app
+    app.close()
+    gc.disable()  # again: see ``nothing_left``
+    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete.value)
+
+
+@pytest.fixture
+def opened(pair: Pair) -> Opened:
+    """Return a window on a sentence that is translated."""
+    return *pair, translate(*pair, "one two")
+
+
+@pytest.fixture
+def window(pair: Pair) -> MainWindow:
+    """Return a window whose engine is asked nothing of interest."""
+    return pair[0]
 
 
 @pytest.fixture

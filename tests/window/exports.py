@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from tests.window.parts import unwrap
 from visformer.pictures.picture import csv_text
 from visformer.ui.widgets.export import Export
 
 
 def csv_of(export: Export) -> str:
     """Return the numbers as CSV; they must be there."""
-    table = export.table()
-    assert table is not None
-    return csv_text(table)
+    return csv_text(unwrap(export.table()))

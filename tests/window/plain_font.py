@@ -100,8 +100,7 @@ def _joined(tables: dict[bytes, bytes]) -> bytes:
     at, places, bodies = 12 + 16 * len(tables), b"", b""
     for name, body in sorted(tables.items()):
         padded = body + bytes(-len(body) % 4)
-        words = struct.unpack(f">{len(padded) // 4}I", padded)
-        total = sum(words) & 0xFFFFFFFF
+        total = sum(struct.unpack(f">{len(padded) // 4}I", padded)) & 0xFFFFFFFF
         places += struct.pack(">4sIII", name, total, at + len(bodies), len(body))
         bodies += padded
     return head + places + bodies

@@ -48,14 +48,8 @@ TENSORS = [
     for name in layout_models.state(getattr(layout_models, layout))
 ]
 SENTENCES = "abcde", "abc"  # and what its batch begins with
-TOKENS = (
-    "pad",
-    "unk",
-    "abcde",
-    *SENTENCES,
-    *TENSORS,
-    *(sample.text for sample in SAMPLES),
-)
+SAMPLED = (sample.text for sample in SAMPLES)
+TOKENS = ("pad", "unk", "abcde", *SENTENCES, *TENSORS, *SAMPLED)
 ALLOWED = {  # what no translation changes, and what Qt and pyqtgraph say themselves
     *("Ctrl", "Enter", "Esc", "Space", "Home", "End", "Up", "Down", "Left", "Right"),
     *("PgUp", "PgDown"),

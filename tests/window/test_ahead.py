@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import builtins
+import importlib
+import linecache
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,10 +15,12 @@ import pytest
 from PySide6.QtCore import QObject
 from pytestqt.qtbot import QtBot
 
-from tests.window.windows import make_window
+from visformer import app, cli
 from visformer.program import ahead
 from visformer.program.ahead import Ahead, import_in_pieces, later
+from visformer.program.plain_imports import import_plainly
 from visformer.ui.views.view import View
+from visformer.ui.window.window import MainWindow
 
 PACKAGE = """
 from __future__ import annotations
@@ -113,8 +118,7 @@ def test_a_job_that_fails_stops_no_other(qtbot: QtBot) -> None:
 
 
 def test_a_package_comes_in_pieces_as_it_would_at_once(package: str) -> None:
-    lines = list(import_in_pieces(package))
-    assert lines == [2, 3, 4, 5, 7]
+    assert list(import_in_pieces(package)) == [2, 3, 4, 5, 7]
     module = import_module(package)
     assert module.seen == [1, 42]
     assert module.twice.__module__ == package
@@ -147,9 +151,8 @@ def test_plots_take_what_is_left_of_their_package() -> None:
 
 
 def test_a_tab_that_is_not_built_yet_is_drawn_when_it_is(
-    qtbot: QtBot, tmp_path: Path
+    window: MainWindow, qtbot: QtBot
 ) -> None:
-    window, _engine = make_window(qtbot, tmp_path)
     window.tabs.load_ahead()
     window.session.set(tab="masks")
     assert window.tabs.name == "attention"  # is seen until then
@@ -159,3 +162,40 @@ def test_a_tab_that_is_not_built_yet_is_drawn_when_it_is(
     assert window.tabs.explanation.text()
     kinds = {type(view).__name__ for view in window.tabs.findChildren(View)}
     assert "ComputationView" not in kinds  # it comes when there is time
+
+
+# ---- plain imports ----------------------------------------------------------------
+
+
+def is_read(folder: Path, name: str) -> bool:
+    """Import a new module in a statement; tell whether its source was read, too."""
+    file = folder / f"{name}.py"
+    file.write_text("")
+    importlib.invalidate_caches()
+    exec(f"import {name}")
+    return str(file) in linecache.cache
+
+
+def test_an_import_reads_no_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    hook = vars(builtins)["__feature_import__"]
+    monkeypatch.setattr(builtins, "__import__", hook)  # and back
+    assert is_read(tmp_path, "hooked"), "PySide reads no sources any more"
+    import_plainly()
+    assert not is_read(tmp_path, "plain")
+
+
+def test_the_command_imports_plainly(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[bool] = []
+    monkeypatch.setattr(builtins, "__import__", builtins.__import__)
+    monkeypatch.setattr(cli, "check_screen", lambda: None)
+
+    def run(*_given: object) -> int:
+        seen.append(builtins.__import__ is vars(builtins)["__orig_import__"])
+        return 0
+
+    monkeypatch.setattr(app, "run", run)
+    assert cli.main([]) == 0
+    assert seen == [True]

@@ -12,7 +12,8 @@ from pytestqt.qtbot import QtBot
 from tests.opened import opened_model
 from tests.traces import make_trace
 from tests.window.painted import painted
-from tests.window.windows import Pair, answer, reply
+from tests.window.parts import click
+from tests.window.windows import Pair, reply, translate
 from visformer.engine.messages import AllTokens
 from visformer.ui.bars.candidates import CandidatesPanel
 from visformer.values.measured import WholeDistribution
@@ -41,12 +42,11 @@ def test_all_are_listed_scrolled_and_forced(pair: Pair, qtbot: QtBot) -> None:
     window, engine = pair
     trace = make_trace(source=6, target=5, layers=3)
     window.receive(opened_model(trace.model))
-    window.translate("a b c")
-    trace = answer(window, engine, trace)
+    trace = translate(window, engine, "a b c", trace)
     window.session.set(step=3)
     panel = window.candidates
     few = len(panel.rows)
-    qtbot.mouseClick(panel.others, Qt.MouseButton.LeftButton)
+    click(qtbot, panel.others)
     (request,) = engine.of(AllTokens)
     assert request.row == 2
     assert len(panel.rows) == few  # what is known stands there meanwhile
@@ -64,9 +64,9 @@ def test_all_are_listed_scrolled_and_forced(pair: Pair, qtbot: QtBot) -> None:
     before = panel.table.currentIndex()
     qtbot.mouseClick(view, Qt.MouseButton.RightButton, pos=middle)  # opens the menu
     assert panel.table.currentIndex() == before
-    qtbot.mouseClick(view, Qt.MouseButton.LeftButton, pos=middle)
+    click(qtbot, view, middle)
     assert engine.decodes[-1].prefix[2] == Choice(int(made.ids[-1]), "forced")
-    qtbot.mouseClick(panel.others, Qt.MouseButton.LeftButton)
+    click(qtbot, panel.others)
     assert len(panel.rows) == few
 
 
@@ -78,8 +78,7 @@ def test_the_chosen_token_is_in_sight_however_far_down(pair: Pair) -> None:
     rare = replace(trace.steps[2], id=last, token="z", rank=SIZE, origin="forced")
     trace = replace(trace, steps=(*trace.steps[:2], rare, *trace.steps[3:]))
     window.receive(opened_model(trace.model))
-    window.translate("a b c")
-    answer(window, engine, trace)
+    translate(window, engine, "a b c", trace)
     window.session.set(step=3, unfolded=True)
     reply(window, AllTokens, made)
     assert {str(SIZE), f"w{last}"} <= set(seen(window.candidates))

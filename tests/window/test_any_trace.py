@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
@@ -30,7 +29,8 @@ from tests.window.any_traces import (
     view,
     weights,
 )
-from tests.window.windows import answer, make_view, make_window
+from tests.window.parts import pages, unwrap
+from tests.window.windows import Pair, make_view, translate
 from visformer.core.checkpoint_series import point
 from visformer.engine.messages import Finished
 from visformer.engine.mirror import Decoded
@@ -40,14 +40,12 @@ from visformer.pictures.words.absent import missing_kinds_words
 from visformer.session.runs import show_trace
 from visformer.session.searches import wanted_search
 from visformer.session.state import Series
-from visformer.ui.views import VIEWS
 from visformer.ui.views.attention.attention import AttentionView
 from visformer.ui.views.computation.computation import ComputationView
 from visformer.ui.views.masks.mask_lab import MaskLab
 from visformer.ui.views.masks.masks import MasksPage, MasksView
 from visformer.ui.views.output.output import NextToken, OutputView
 from visformer.ui.views.positions.positions import PositionLab, PositionsView
-from visformer.ui.views.view import PagedView
 from visformer.ui.widgets.cell_value import is_inside
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.window.window import MainWindow
@@ -62,25 +60,6 @@ from visformer.values.measured import (
 )
 from visformer.values.reply import Reply
 from visformer.words import number
-
-
-@pytest.fixture
-def window(qtbot: QtBot, tmp_path: Path) -> MainWindow:
-    return make_window(qtbot, tmp_path)[0]
-
-
-def pages(window: MainWindow) -> Iterator[str]:
-    """Turn to every tab, and to every page of each."""
-    for entry in VIEWS:
-        window.session.set(tab=entry.name)
-        drawn = window.tabs.view(entry.name)
-        names = [page.name for page in entry.pages]
-        if not isinstance(drawn, PagedView):
-            yield entry.name
-        else:
-            for page in names:
-                drawn.turn(page)
-                yield f"{entry.name} {page}"
 
 
 @pytest.mark.parametrize("subsets", SUBSETS)
@@ -101,9 +80,7 @@ def test_every_tab_and_page_draws(window: MainWindow, subsets: Subsets) -> None:
 
 @pytest.mark.parametrize("subsets", SUBSETS)
 def test_every_stage_draws(qtbot: QtBot, subsets: Subsets) -> None:
-    computation = make_view(qtbot, ComputationView)
-    computation.resize(1280, 600)
-    computation.show()
+    computation = make_view(qtbot, ComputationView, 1280, 600)
     for kinds, case in each(subsets):
         computation.session.do(show_trace, case.trace)
         for kind in kinds:
@@ -298,15 +275,12 @@ def check_labs(window: MainWindow) -> None:
     assert window.session.state.intervention == before
 
 
-def test_no_page_marks_a_cell_of_another_run_than_was_measured(
-    qtbot: QtBot, tmp_path: Path
-) -> None:
+def test_no_page_marks_a_cell_of_another_run_than_was_measured(pair: Pair) -> None:
     """Sentence and model change under every page, with what was measured before."""
-    window, engine = make_window(qtbot, tmp_path)
+    window, engine = pair
     first = make_trace(source=6, target=5, layers=3, heads=4)
     window.receive(opened_model(first.model))
-    window.translate("a b c d e f")
-    answer(window, engine, first)
+    translate(window, engine, "a b c d e f", first)
     for layers, heads in ((1, 2), (5, 8)):
         other = make_trace(source=3, target=2, layers=layers, heads=heads)
         for page in pages(window):
@@ -315,15 +289,13 @@ def test_no_page_marks_a_cell_of_another_run_than_was_measured(
             window.translate(f"for {page} {layers}")
             number = len(engine.decodes)
             for step in (1, 2):
-                part = other.until(step)
-                window.receive(Decoded(number=number, trace=part, limit=9))
+                window.receive(Decoded(number=number, trace=other.until(step), limit=9))
                 window.session.set(step=step, layer=layers - 1, head=heads - 1)
                 window.grab()
                 assert_marks_are_inside(window)
             window.receive(Finished(number=number, step_ms=1))
             window.receive(opened_model(first.model))
-            window.translate(f"before {page} {layers}")
-            answer(window, engine, first)
+            translate(window, engine, f"before {page} {layers}", first)
             window.session.set(step=4, layer=2, head=3)
             window.grab()
             assert_marks_are_inside(window)
@@ -332,10 +304,11 @@ def test_no_page_marks_a_cell_of_another_run_than_was_measured(
 def measured(window: MainWindow) -> dict[str, Any]:
     """Return what the pages may have measured of the run on screen."""
     state = window.session.state
-    trace, opened, wanted = state.trace, state.opened, wanted_search(state)
-    assert trace is not None
-    assert opened is not None
-    assert wanted is not None
+    trace, opened, wanted = (
+        unwrap(state.trace),
+        unwrap(state.opened),
+        unwrap(wanted_search(state)),
+    )
     of = trace.storage
     fault = CheckResult("no-key", "Keys", "fault", at=EvidencePlace("cross", 2, 3, 4))
     names: tuple[str, ...] = KINDS

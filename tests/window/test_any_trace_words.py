@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
-import pytest
-from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QComboBox
 from pytestqt.qtbot import QtBot
 
@@ -15,7 +12,8 @@ from tests.general_traces import Shape, any_trace
 from tests.opened import opened_model
 from tests.traces import make_trace
 from tests.window.any_traces import show_in, shown, view
-from tests.window.windows import FakeEngine, make_window
+from tests.window.parts import click, unwrap
+from tests.window.windows import FakeEngine, Pair
 from visformer.pictures.selection import AttentionCell, Look
 from visformer.ui.views.architecture.architecture import ArchitectureView
 from visformer.ui.views.attention.attention import AttentionView
@@ -27,12 +25,6 @@ from visformer.values.facts import Description
 from visformer.values.row_columns import Columns
 from visformer.values.trace import Trace
 
-
-@pytest.fixture
-def window(qtbot: QtBot, tmp_path: Path) -> MainWindow:
-    return make_window(qtbot, tmp_path)[0]
-
-
 # ---- one sequence, with a prompt ------------------------------------------------
 
 
@@ -41,9 +33,7 @@ def decoder_alone(prompt: int) -> Trace:
     return replace(trace, target=("▁a", "▁b", "▁c", "▁d", "▁e", "▁f", "▁g"))
 
 
-def test_a_prompt_is_the_source_and_what_follows_the_target(
-    window: MainWindow,
-) -> None:
+def test_a_prompt_is_the_source_and_what_follows_the_target(window: MainWindow) -> None:
     show_in(window, decoder_alone(prompt=3))
     assert window.source.text() == "a b c"
     texts = [chip.token for chip in window.strips.source.row.chips]
@@ -108,8 +98,7 @@ def test_steps_that_were_not_kept_are_not_made_up(window: MainWindow) -> None:
     assert window.candidates.table.accessibleDescription() == said
     chips = window.strips.target.row.chips
     assert [chip.token for chip in chips] == ["<s>", "t0", "t1", "t2"]
-    attention = view(window, AttentionView, "attention")
-    matrix = attention.maps["decoder"].matrix
+    matrix = view(window, AttentionView, "attention").maps["decoder"].matrix
     assert matrix.rows == ("<s>", "t0", "t1", "t2")
     assert matrix.row_axis == "query: target token that reads"
 
@@ -131,21 +120,21 @@ def test_a_masked_token_is_filled(window: MainWindow, qtbot: QtBot) -> None:
     assert "(token 2)" in panel._title.text()
     assert not panel.field.isVisibleTo(window)  # there is no step to force
     assert [chip.current for chip in row.chips] == [False, True, False, False, False]
-    qtbot.mouseClick(row, Qt.MouseButton.LeftButton, pos=row.boxes[3].center())
+    click(qtbot, row, row.boxes[3].center())
     assert "(token 4)" in panel._title.text()
     got = [(c.token, c.probability) for c in panel.shown.rows]
     assert got == [(c.token[1:], c.probability) for c in trace.fills[3]]
-    locked = window.session.state.locked
-    assert locked is not None
+    locked = unwrap(window.session.state.locked)
     assert locked.query == 3
     assert locked.key == int(trace.attention("encoder", 0, 0)[3].argmax())
-    qtbot.mouseClick(row, Qt.MouseButton.LeftButton, pos=row.boxes[0].center())
-    asked = window.session.state.locked  # which head reads the first from the masked
-    assert asked is not None
+    click(qtbot, row, row.boxes[0].center())
+    asked = unwrap(
+        window.session.state.locked
+    )  # which head reads the first from the masked
     assert (asked.query, asked.key) == (3, 0)
     assert "(token 4)" in panel._title.text()
     window.session.set(locked=None)
-    qtbot.mouseClick(row, Qt.MouseButton.LeftButton, pos=row.boxes[0].center())
+    click(qtbot, row, row.boxes[0].center())
     assert panel.shown.rows == ()
     assert "Click a masked token" in panel.table.accessibleDescription()
 
@@ -173,31 +162,13 @@ def test_captured_weights_are_named(window: MainWindow) -> None:
     computation = view(window, ComputationView, "computation")
     trace, picture = shown(window), computation._picture
     assert "captured" in computation._formula.text()
-    row = trace.captured["cross", 0][0][-1]
-    assert np.array_equal(picture.table.values[-1], row)
+    assert np.array_equal(picture.table.values[-1], trace.captured["cross", 0][0][-1])
     show_in(window, any_trace())
     assert "captured" not in computation._formula.text()
 
 
-@pytest.mark.parametrize(
-    ("key_heads", "said"),
-    [
-        (4, ""),
-        (2, "Heads 3 and 4 share these keys and values."),
-        (1, "All 4 heads share these keys and values."),
-    ],
-)
-def test_shared_keys_are_named(window: MainWindow, key_heads: int, said: str) -> None:
-    show_in(window, any_trace(Shape(key_heads=key_heads)))
-    window.session.set(tab="computation", stage="product", head=2)
-    words = view(window, ComputationView, "computation")._words.text()
-    assert words.endswith(said or ".")
-    assert ("share" in words) == bool(said)
-
-
-def test_a_part_of_the_open_model_ran(qtbot: QtBot, tmp_path: Path) -> None:
+def test_a_part_of_the_open_model_ran(window: MainWindow) -> None:
     """What the model knows is shown; nothing that would run all of it is offered."""
-    window, _engine = make_window(qtbot, tmp_path)
     whole = make_trace(target=4)
     part = Description.of(whole.model.config, ("decoder",))._asdict()
     columns = Columns(replace(whole.model, **part))
@@ -218,8 +189,9 @@ def test_a_part_of_the_open_model_ran(qtbot: QtBot, tmp_path: Path) -> None:
     positions.turn("input")
     page = positions.page(PositionInput)
     assert _sides(page.side) == ["target"]
-    assert page.maps[2].matrix is not None
-    assert np.array_equal(page.maps[2].matrix.values, alone.hidden("decoder", 0))
+    assert np.array_equal(
+        unwrap(page.maps[2].matrix).values, alone.hidden("decoder", 0)
+    )
     positions.turn("lab")
     assert not positions.page(PositionLab).form.isEnabled()
     assert "only part of the model ran" in positions.page(PositionLab)._fixed.text()
@@ -234,8 +206,8 @@ def _sides(box: QComboBox) -> list[str]:
     return [box.itemData(index) for index in range(box.count())]
 
 
-def test_another_models_run_is_not_replaced(qtbot: QtBot, tmp_path: Path) -> None:
-    window, engine = make_window(qtbot, tmp_path)
+def test_another_models_run_is_not_replaced(pair: Pair) -> None:
+    window, engine = pair
     assert isinstance(engine, FakeEngine)
     show_in(window, decoder_alone(prompt=3))
     trace = window.session.state.trace

@@ -8,23 +8,12 @@ import os
 import signal
 import sys
 import weakref
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from PySide6.QtCore import (
-    QCoreApplication,
-    QEvent,
-    QMimeData,
-    QPointF,
-    QSettings,
-    Qt,
-    QTimer,
-    QUrl,
-)
-from PySide6.QtGui import QDropEvent
+from PySide6.QtCore import QCoreApplication, QEvent, Qt, QTimer
 from PySide6.QtWidgets import QApplication, QLineEdit, QMessageBox
 from pytestqt.qtbot import QtBot
 
@@ -33,6 +22,7 @@ from tests.system.formats.folders import write_letters
 from tests.system.formats.layout_models import d2l, state
 from tests.tiny_models import tiny_model
 from tests.traces import make_trace
+from tests.window.parts import drop, unwrap, view_of
 from visformer.app import FULL_EVERY, App
 from visformer.core.decoding import Decoding
 from visformer.engine.handle import Engine
@@ -53,18 +43,6 @@ WAIT = 60_000
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     model = tiny_model(seed=3, max_positions=512)
     return write_letters(tmp_path_factory.mktemp("letters"), model)
-
-
-@pytest.fixture
-def app(qtbot: QtBot, tmp_path: Path) -> Iterator[App]:
-    """Run the program; ``nothing_left`` sees to it that it cleans up."""
-    settings = QSettings(str(tmp_path / "window.ini"), QSettings.Format.IniFormat)
-    app = App([], settings=settings)
-    app.window.show()
-    yield app
-    app.close()
-    gc.disable()  # again: see ``nothing_left``
-    QApplication.sendPostedEvents(None, 52)  # DeferredDelete
 
 
 def test_it_has_a_face_in_the_window_the_dock_and_About(app: App) -> None:
@@ -109,8 +87,7 @@ def test_type_step_and_see_what_the_model_makes(
     assert state.positions is not None
     assert window.memory.texts("recent") == [str(folder)]
     expected = Decoding(load(folder), "hello").finish()
-    trace = window.session.state.trace
-    assert trace is not None
+    trace = unwrap(window.session.state.trace)
     assert trace.target == expected.target
     state = window.session.state
     assert (state.kind, state.layer, state.head) == telling_head(trace)[:3]
@@ -139,8 +116,7 @@ def a_bad_folder_leaves_the_sentence(app: App, qtbot: QtBot, bad: Path) -> None:
     assert "no config.json" in window.notice.text()
     window.translate("again")
     qtbot.waitUntil(lambda: finished(app), timeout=WAIT)
-    assert window.session.state.trace is not None
-    assert window.session.state.trace.source_text == "again"
+    assert unwrap(window.session.state.trace).source_text == "again"
 
 
 def test_what_is_garbage_when_it_is_old_is_collected(app: App) -> None:
@@ -187,11 +163,11 @@ def test_the_weights_of_the_layer_looked_at_come(
         )
         known = window.session.state.parameters
         assert ("decoder", layer) in {(one.stack, one.layer) for one in known}
-        view = window.tabs.view("computation")
-        assert isinstance(view, ComputationView)
-        trace, made = window.session.state.visible, view.maps.matrices[3]
-        assert trace is not None
-        assert made is not None  # post-norm: the fourth matrix leaves the layer
+        view = view_of(window, ComputationView)
+        trace, made = (
+            unwrap(window.session.state.visible),
+            unwrap(view.maps.matrices[3]),
+        )  # post-norm: the fourth matrix leaves the layer
         own = trace.hidden("decoder", layer + 1)
         assert np.abs(made.values - own).max() <= 2e-5 * np.abs(own).max()
     engine = process_id(app)
@@ -214,8 +190,7 @@ def the_engine_is_killed_while_it_decodes(app: App, qtbot: QtBot, folder: Path) 
     os.kill(process_id(app), signal.SIGKILL)
     qtbot.waitUntil(lambda: finished(app), timeout=WAIT)
     assert "signal 9" in window.notice.text()
-    trace = window.session.state.trace
-    assert trace is not None
+    trace = unwrap(window.session.state.trace)
     assert trace.target == Decoding(load(folder), "hello", limit=400).finish().target
 
 
@@ -225,7 +200,7 @@ def test_closing_while_it_works(app: App, folder: Path, text: str) -> None:
     app.window.close()
 
 
-def test_a_trace_is_shown_from_a_script(qtbot: QtBot, tmp_path: Path) -> None:
+def test_a_trace_is_shown_from_a_script(tmp_path: Path) -> None:
     """``visformer.show``: a window on a file alone, until it is closed."""
     make_trace().save(tmp_path / "a.vis")
     seen: list[str] = []
@@ -261,13 +236,8 @@ def test_a_students_file_is_dropped_asked_about_and_run(
         paths.append(tmp_path / f"{half}pt")
         inside = {k.removeprefix(half): t for k, t in tensors if k.startswith(half)}
         torch.save(inside, paths[-1])
-    others = {f"t{id}": id for id in range(99)}
-    (tmp_path / "vocab.json").write_text(json.dumps(others))
-    data = QMimeData()
-    data.setUrls([QUrl.fromLocalFile(str(path)) for path in paths])
-    button, none = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
-    action = Qt.DropAction.CopyAction
-    window.dropEvent(QDropEvent(QPointF(5, 5), action, data, button, none))
+    (tmp_path / "vocab.json").write_text(json.dumps({f"t{id}": id for id in range(99)}))
+    drop(window, *paths)
     qtbot.waitUntil(window.form.isVisible, timeout=WAIT)
     line = window.form.rows["tokenizer"].editor
     assert isinstance(line, QLineEdit)
@@ -285,8 +255,7 @@ def test_a_students_file_is_dropped_asked_about_and_run(
     qtbot.keyClicks(window.source, "5 7 3")
     qtbot.keyClick(window.source, Qt.Key.Key_Return)
     qtbot.waitUntil(lambda: finished(app), timeout=WAIT)
-    trace = window.session.state.trace
-    assert trace is not None
+    trace = unwrap(window.session.state.trace)
     assert trace.source == ("5", "7", "3")
     assert trace.target == Decoding(checkpoint, "5 7 3").finish().target
 
@@ -300,8 +269,7 @@ def test_a_mask_is_altered_named_as_a_leak_and_restored(
     qtbot.waitUntil(lambda: window.session.state.model is not None, timeout=WAIT)
     window.translate("abc")
     qtbot.waitUntil(lambda: finished(app), timeout=WAIT)
-    view = window.tabs.view("masks")
-    assert isinstance(view, MasksView)
+    view = view_of(window, MasksView)
     lab = view.page(MaskLab)
     view.turn("lab")
     window.session.set(tab="masks", kind="decoder", step=3)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,10 +13,12 @@ from pytestqt.qtbot import QtBot
 
 from tests.states import ran
 from tests.traces import make_trace
-from tests.window.windows import make_view, make_window, middle_of_block, show
+from tests.window.parts import settle, unwrap, view_of
+from tests.window.windows import make_view, middle_of_block, show
 from visformer.session.state import Session, State
 from visformer.ui.views.architecture.architecture import ArchitectureView
 from visformer.ui.views.architecture.diagram_canvas import Painting
+from visformer.ui.window.window import MainWindow
 from visformer.values.trace import Trace
 
 
@@ -28,9 +29,7 @@ def trace() -> Trace:
 
 @pytest.fixture
 def view(qtbot: QtBot, trace: Trace) -> ArchitectureView:
-    view = make_view(qtbot, ArchitectureView)
-    view.resize(1100, 620)
-    view.show()
+    view = make_view(qtbot, ArchitectureView, 1100, 620)
     qtbot.waitExposed(view)
     show(view, shown(trace, 2))
     return view
@@ -64,37 +63,27 @@ def test_a_click_goes_to_the_blocks_numbers(
         click(qtbot, view, block)
         state = view.session.state
         assert (state.tab, state.kind, state.layer) == (tab, kind, 0)
-    assert view.diagram.drawing is not None
-    assert view.diagram.drawing.chosen == "output"
+    assert unwrap(view.diagram.drawing).chosen == "output"
 
 
-def test_the_window_follows_a_click(qtbot: QtBot, tmp_path: Path, trace: Trace) -> None:
-    window, _ = make_window(qtbot, tmp_path)
+def test_the_window_follows_a_click(
+    window: MainWindow, qtbot: QtBot, trace: Trace
+) -> None:
     window.session.set(**ran(trace), step=2, tab="architecture")
-    view = window.tabs.view("architecture")
-    assert isinstance(view, ArchitectureView)
+    view = view_of(window, ArchitectureView)
     assert window.tabs.shown is view
     click(qtbot, view, "encoder.2")  # another layer is opened, in the same tab
     assert window.session.state.layer == 2
-    assert view.diagram.drawing is not None
-    assert view.diagram.drawing.box("encoder.2.self_attention") is not None
+    assert unwrap(view.diagram.drawing).box("encoder.2.self_attention") is not None
+    click(qtbot, view, "encoder.2.feed_forward")
+    state = window.session.state
+    assert (state.tab, state.stage) == ("computation", "activation")
+    assert (state.kind, state.layer) == ("encoder", 2)
+    window.session.set(tab="architecture")
     click(qtbot, view, "encoder.2.self_attention")
     state = window.session.state
     assert (state.tab, state.kind, state.layer) == ("attention", "encoder", 2)
     assert window.tabs.shown is window.tabs.view("attention")
-
-
-def test_the_feed_forward_leads_to_its_computation(
-    qtbot: QtBot, tmp_path: Path, trace: Trace
-) -> None:
-    window, _ = make_window(qtbot, tmp_path)
-    window.session.set(**ran(trace), step=2, layer=1, tab="architecture")
-    view = window.tabs.view("architecture")
-    assert isinstance(view, ArchitectureView)
-    click(qtbot, view, "encoder.1.feed_forward")
-    state = window.session.state
-    assert (state.tab, state.stage, state.layer) == ("computation", "activation", 1)
-    assert state.kind == "encoder"
 
 
 def test_an_opened_layer_closes_and_opens_again(
@@ -102,8 +91,7 @@ def test_an_opened_layer_closes_and_opens_again(
 ) -> None:
     for there in (False, True):
         click(qtbot, view, "decoder.0")
-        assert view.diagram.drawing is not None
-        opened = view.diagram.drawing.box("decoder.0.feed_forward")
+        opened = unwrap(view.diagram.drawing).box("decoder.0.feed_forward")
         assert (opened is not None) == there
 
 
@@ -122,12 +110,10 @@ def test_arrow_keys_walk_and_enter_goes(qtbot: QtBot, view: ArchitectureView) ->
 
 
 def test_keys_in_the_diagram_are_not_the_windows(
-    qtbot: QtBot, tmp_path: Path, trace: Trace
+    window: MainWindow, qtbot: QtBot, trace: Trace
 ) -> None:
-    window, _ = make_window(qtbot, tmp_path)
     window.session.set(**ran(trace), step=2, tab="architecture")
-    view = window.tabs.view("architecture")
-    assert isinstance(view, ArchitectureView)
+    view = view_of(window, ArchitectureView)
     qtbot.waitUntil(window.isActiveWindow)
     view.diagram.setFocus()
     qtbot.keyClick(view.diagram, Qt.Key.Key_Left)
@@ -144,7 +130,7 @@ def test_pointing_shows_the_inside(qtbot: QtBot, view: ArchitectureView) -> None
 
 
 def test_a_step_moves_the_highlight_and_the_token_runs_once(
-    qtbot: QtBot, view: ArchitectureView, trace: Trace
+    view: ArchitectureView, trace: Trace
 ) -> None:
     running, stopped = (
         QAbstractAnimation.State.Running,
@@ -182,8 +168,7 @@ def test_names_of_blocks_fit_in_their_boxes(
     font.setPointSize(points)
     view.setFont(font)
     view.resize(1700, 800)
-    drawing = view.diagram.drawing
-    assert drawing is not None
+    drawing = unwrap(view.diagram.drawing)
     metrics = QFontMetricsF(view.diagram._font())
     wide, high = view.diagram._units()
     assert metrics.height() == high
@@ -201,13 +186,6 @@ def test_too_little_room_scrolls(view: ArchitectureView) -> None:
     assert view.diagram.height() > 200
     view.diagram.choose("decoder.0.self_attention")
     assert not image(view).isNull()
-
-
-def test_without_a_model_it_says_so(qtbot: QtBot) -> None:
-    view = make_view(qtbot, ArchitectureView)
-    view.draw(State())
-    assert view.diagram.drawing is None
-    assert not view.grab().isNull()
 
 
 def test_it_never_scrolls_sideways_and_can_be_seen_whole(
@@ -237,8 +215,7 @@ def test_it_never_scrolls_sideways_and_can_be_seen_whole(
 
 def test_queries_keys_and_values_have_their_hues(view: ArchitectureView) -> None:
     view.diagram.choose("decoder.0.cross_attention")
-    drawing = view.diagram.drawing
-    assert drawing is not None
+    drawing = unwrap(view.diagram.drawing)
     named = {box.title: box.role for box in drawing.boxes}
     for letter, role in (("Q", "query"), ("K", "key"), ("V", "value")):
         assert named[f"Linear W_{letter}"] == role
@@ -255,9 +232,7 @@ def test_what_is_painted_anew_is_what_a_fresh_diagram_has(
     image(view)
     show(view, shown(trace, **{"step": 2, **changes}))
     view.diagram.flow.stop()
-    fresh = make_view(qtbot, ArchitectureView)
-    fresh.resize(view.size())
-    fresh.show()
+    fresh = make_view(qtbot, ArchitectureView, *view.size().toTuple())
     show(fresh, shown(trace, **{"step": 2, **changes}))
     view.diagram.choose("decoder.1.feed_forward")
     fresh.diagram.choose("decoder.1.feed_forward")
@@ -297,10 +272,8 @@ def test_the_chosen_block_is_in_sight(view: ArchitectureView, trace: Trace) -> N
     """It is scrolled to in the layer that is looked at, and stays where it is seen."""
 
     def is_seen() -> bool:
-        for _turn in range(3):
-            QApplication.processEvents()
-        drawing = view.diagram.drawing
-        assert drawing is not None
+        settle(3)
+        drawing = unwrap(view.diagram.drawing)
         assert view.diagram.scrolls
         middle = middle_of_block(view, drawing.chosen)
         return view.diagram.visibleRegion().contains(middle)

@@ -10,13 +10,12 @@ from PySide6.QtCore import QCoreApplication, QPoint, QRect, Qt
 from tests.states import ran
 from tests.states import showing as state
 from tests.traces import make_trace
-from tests.window.exports import csv_of
+from tests.window.parts import click, unwrap
 from tests.window.test_heatmap import colours, middle
 from tests.window.windows import make_view, show
 from visformer.pictures.attention import weights
 from visformer.pictures.attention.mosaic import Mosaic, mosaic
 from visformer.pictures.attention.reading import offered_scale
-from visformer.pictures.picture import NAN
 from visformer.pictures.selection import SCALE_TIPS, AttentionCell, Scale
 from visformer.session.state import State
 from visformer.ui.views.attention import attention
@@ -28,28 +27,14 @@ from visformer.values.facts import KINDS, Kind
 
 @pytest.fixture
 def view(qtbot: Any) -> AttentionView:
-    view = make_view(qtbot, AttentionView)
-    view.resize(1000, 600)
-    view.show()
-    return view
-
-
-def head_point(view: AttentionView, layer: int, head: int) -> QPoint:
-    """Find a point of a thumbnail."""
-    overview = view.overview
-    for y in range(0, overview.height(), 5):
-        for x in range(0, overview.width(), 5):
-            if overview.head_at(QPoint(x, y).toPointF()) == (layer, head):
-                return QPoint(x, y)
-    raise LookupError(layer, head)
+    return make_view(qtbot, AttentionView, 1000, 600)
 
 
 def test_another_scale_is_drawn_in_every_map(view: AttentionView) -> None:
     view.session.set(**ran(make_trace(5, 4)), step=4)
     view.session.set(scale="row")
     for kind in KINDS:
-        matrix = view.maps[kind].matrix
-        assert matrix is not None
+        matrix = unwrap(view.maps[kind].matrix)
         assert matrix.ends == ("0", "row max")
         assert np.allclose(matrix.shade.max(axis=1), 1)
 
@@ -67,11 +52,11 @@ def test_a_click_locks_and_another_frees(view: AttentionView, qtbot: Any) -> Non
     session = view.session
     session.set(**ran(make_trace(5, 4)), step=4)
     heat_map = view.maps["cross"]
-    where, left = middle(heat_map, 3, 1), Qt.MouseButton.LeftButton
-    qtbot.mouseClick(heat_map.canvas, left, pos=where)
+    where = middle(heat_map, 3, 1)
+    click(qtbot, heat_map.canvas, where)
     assert session.state.locked == AttentionCell("cross", 3, 1)
     assert session.state.kind == "cross"
-    qtbot.mouseClick(heat_map.canvas, left, pos=where)
+    click(qtbot, heat_map.canvas, where)
     assert session.state.locked is None
 
 
@@ -85,8 +70,7 @@ def test_a_click_on_a_small_picture_makes_it_the_large_one(
     sizes = {name: one.width() * one.height() for name, one in view.maps.items()}
     assert max(sizes, key=lambda name: sizes[name]) == "cross"
     small = view.maps[kind]
-    left = Qt.MouseButton.LeftButton
-    qtbot.mouseClick(small.canvas, left, pos=middle(small, 2, 1))
+    click(qtbot, small.canvas, middle(small, 2, 1))
     assert (session.state.kind, session.state.locked) == (kind, None)
     view.grab()
     areas = {name: one.width() * one.height() for name, one in view.maps.items()}
@@ -124,9 +108,8 @@ def test_the_locked_cell_is_found_in_every_head(
     session.set(locked=AttentionCell("cross", 2, 1))
     view.grab()
     assert question.isVisible()
-    qtbot.mouseClick(question, Qt.MouseButton.LeftButton)
-    matrix = view.heads.finder.matrix
-    assert matrix is not None
+    click(qtbot, question)
+    matrix = unwrap(view.heads.finder.matrix)
     assert matrix.title == "Which head reads “s1” from “t2”?"
     expected = [
         [trace.attention("cross", la, h)[2, 1] for h in (0, 1)] for la in range(3)
@@ -134,39 +117,33 @@ def test_the_locked_cell_is_found_in_every_head(
     np.testing.assert_array_equal(matrix.values, expected)
     view.grab()
     finder = view.heads.finder
-    where = middle(finder, 2, 1)
-    qtbot.mouseClick(finder.canvas, Qt.MouseButton.LeftButton, pos=where)
+    click(qtbot, finder.canvas, middle(finder, 2, 1))
     assert (session.state.layer, session.state.head) == (2, 1)
     assert finder.canvas._cell == (2, 1)
     session.set(locked=AttentionCell("cross", 3, 0))
-    again = finder.matrix
-    assert again is not None
-    assert again.values[2, 1] == trace.attention("cross", 2, 1)[3, 0]
-    qtbot.mouseClick(view.heads.back, Qt.MouseButton.LeftButton)
+    assert unwrap(finder.matrix).values[2, 1] == trace.attention("cross", 2, 1)[3, 0]
+    click(qtbot, view.heads.back)
     assert view.heads.currentWidget() is view.overview
 
 
 def test_a_paler_map_offers_its_own_range(view: AttentionView, qtbot: Any) -> None:
     view.session.set(**ran(make_trace(60, 8)), step=8)
     heat_map = view.maps["cross"]
-    matrix = heat_map.matrix
-    assert matrix is not None
+    matrix = unwrap(heat_map.matrix)
     assert matrix.values.max() < 0.3
     view.grab()
     offer = heat_map.bar.offer
     assert (
         offer.accessibleName() == f"use this map's maximum, {matrix.values.max():.2g}"
     )
-    qtbot.mouseClick(offer, Qt.MouseButton.LeftButton)
+    click(qtbot, offer)
     assert view.bar.scales.currentData() == "head"
     assert view.bar.scales.toolTip() == SCALE_TIPS["head"]
-    matrix = heat_map.matrix
-    assert matrix is not None
+    matrix = unwrap(heat_map.matrix)
     assert matrix.shade.max() == 1
-    small = view.maps["encoder"].matrix
-    assert small is not None
+    small = unwrap(view.maps["encoder"].matrix)
     assert (small.offer, bool(small.note)) == ("", True)  # this range is its own
-    qtbot.mouseClick(heat_map.bar.offer, Qt.MouseButton.LeftButton)
+    click(qtbot, heat_map.bar.offer)
     assert view.bar.scales.currentData() == "fixed"
     assert view.bar.scales.toolTip() == SCALE_TIPS["fixed"]
     notes = [view.maps[kind].matrix.note for kind in KINDS]  # type: ignore[union-attr]
@@ -178,8 +155,7 @@ def test_a_click_beside_the_cells_chooses_the_kind(
 ) -> None:
     cell = AttentionCell("cross", 0, 0)
     show(view, state(make_trace(), locked=cell))
-    left = Qt.MouseButton.LeftButton
-    qtbot.mouseClick(view.maps["encoder"], left, pos=QPoint(3, 3))
+    click(qtbot, view.maps["encoder"], QPoint(3, 3))
     assert (view.session.state.kind, view.session.state.locked) == ("encoder", cell)
 
 
@@ -215,15 +191,6 @@ def test_another_sentence_is_drawn_although_it_looks_the_same(
     assert not np.array_equal(view.maps["encoder"].canvas.cells, before)
 
 
-def test_a_click_in_the_grid_chooses_layer_and_head(
-    view: AttentionView, qtbot: Any
-) -> None:
-    show(view, state(make_trace(layers=2, heads=2), head=1))
-    left = Qt.MouseButton.LeftButton
-    qtbot.mouseClick(view.overview, left, pos=head_point(view, 1, 0))
-    assert (view.session.state.layer, view.session.state.head) == (1, 0)
-
-
 @pytest.mark.parametrize(
     ("values", "scale", "offered"),
     [
@@ -254,14 +221,6 @@ def test_arrows_walk_the_grid_and_stop_at_its_edge(
     assert (session.state.layer, session.state.head) == (0, 0)
 
 
-def test_the_scale_is_chosen_by_its_name(view: AttentionView, qtbot: Any) -> None:
-    show(view, state(make_trace()))
-    qtbot.keyClick(view.bar.scales, Qt.Key.Key_Down)
-    assert view.bar.scales.currentData() == "head"
-    view.draw(state(make_trace(), scale="log"))
-    assert view.bar.scales.currentData() == "log"
-
-
 @pytest.mark.parametrize("target", [0, 4])
 def test_nothing_decoded_is_drawn(view: AttentionView, target: int) -> None:
     view.draw(state(make_trace(target=target), 0))
@@ -270,24 +229,6 @@ def test_nothing_decoded_is_drawn(view: AttentionView, target: int) -> None:
     view.grab()
     view.draw(state(make_trace(1, 1, 1, 1)))
     assert len(colours(view.grab().toImage())) > 10
-
-
-def test_a_row_of_nan_has_its_own_colour(view: AttentionView) -> None:
-    trace = make_trace(4, 3)
-    mask = np.ones((3, 4), bool)
-    mask[1] = False
-    view.draw(state(replace(trace, masks={**trace.masks, "cross": mask})))
-    image = view.maps["cross"].canvas.cells
-    assert (image == NAN).all(axis=1).tolist() == [False, True, False]
-    view.grab()
-
-
-def test_the_numbers_are_those_of_the_trace(view: AttentionView) -> None:
-    trace = make_trace(5, 4)
-    view.draw(state(trace, layer=1, head=1))
-    lines = csv_of(view.maps["cross"].export).splitlines()[1:]
-    numbers = np.array([line.split(",")[1:] for line in lines], np.float32)
-    assert np.allclose(numbers, trace.attention("cross", 1, 1), atol=1e-6)
 
 
 def test_resizing_reduces_again(
@@ -323,8 +264,7 @@ def test_the_overview_of_a_long_sentence_comes_in_slices(
         shown.visible, shown.selection, "cross", extent=(20, 20), thumbnail=size
     )
     assert drawn
-    assert drawn[-1] is not None
-    assert np.array_equal(drawn[-1].image, whole.image)
+    assert np.array_equal(unwrap(drawn[-1]).image, whole.image)
     view.draw(replace(shown, kind="decoder"))
     qtbot.waitUntil(lambda: not view.drawing)
     before = len(drawn)
@@ -347,19 +287,5 @@ def test_a_long_head_comes_in_slices_and_no_other_sentence_stands_for_it(
     assert {heat_map.matrix for heat_map in view.maps.values()} == {None}
     qtbot.waitUntil(lambda: not view.drawing)
     for kind, heat_map in view.maps.items():
-        assert heat_map.matrix is not None
         own = long.attention(kind, 0, 0)
-        assert np.array_equal(heat_map.matrix.values, own) is True
-
-
-def test_before_the_first_step_the_encoder_follows_the_head(
-    view: AttentionView,
-) -> None:
-    """A Trace without a decoder row has a length of 0, and is one all the same."""
-    trace = make_trace(5, 4, layers=3, heads=2)
-    for layer, head in ((0, 0), (2, 1)):
-        view.draw(replace(state(trace), visible=trace.until(0), layer=layer, head=head))
-        matrix = view.maps["encoder"].matrix
-        assert matrix is not None
-        expected = trace.attention("encoder", layer, head)
-        np.testing.assert_array_equal(matrix.values, expected)
+        assert np.array_equal(unwrap(heat_map.matrix).values, own) is True

@@ -7,6 +7,7 @@ from pytestqt.qtbot import QtBot
 
 from tests.general_traces import Shape, any_trace
 from tests.tiny_models import tiny_checkpoint
+from tests.window.parts import unwrap
 from tests.window.windows import make_view
 from visformer.core.decoding import Decoding
 from visformer.pictures.picture import Matrix
@@ -18,9 +19,7 @@ from visformer.values.facts import Kind
 @pytest.fixture
 def page(qtbot: QtBot) -> CachePage:
     trace = Decoding(tiny_checkpoint(), "abcde", limit=6).finish()
-    page = make_view(qtbot, CachePage)
-    page.resize(1200, 700)
-    page.show()
+    page = make_view(qtbot, CachePage, 1200, 700)
     page.session.do(show_trace, trace)
     page.session.set(tab="output", step=3, kind="encoder")
     return page
@@ -35,9 +34,7 @@ def test_the_newest_row_is_framed(page: CachePage) -> None:
 
 
 def _shown(page: CachePage, kind: Kind, letter: str = "K") -> Matrix:
-    matrix = page.maps[kind, letter].matrix
-    assert matrix is not None
-    return matrix
+    return unwrap(page.maps[kind, letter].matrix)
 
 
 def _framed(page: CachePage, kind: Kind) -> object:
@@ -45,19 +42,16 @@ def _framed(page: CachePage, kind: Kind) -> object:
 
 
 def test_another_layer_and_another_head(page: CachePage) -> None:
-    trace = page.session.state.visible
-    assert trace is not None
+    trace = unwrap(page.session.state.visible)
     page.layer.activated.emit(0)
     page.head.activated.emit(1)
     state = page.session.state
     assert (state.kind, state.layer, state.head) == ("decoder", 0, 1)
-    shown = _shown(page, "decoder", "V").values
-    assert (shown == trace.values("decoder", 0, 1)).all()
+    assert (_shown(page, "decoder", "V").values == trace.values("decoder", 0, 1)).all()
 
 
 def test_counts_are_written_and_saved_in_full(page: CachePage) -> None:
-    table = page.sizes.table()
-    assert table is not None
+    table = unwrap(page.sizes.table())
     assert page.sizes.model().index(1, 4).data() == f"{int(table.values[1][4]):,}"
     assert "multiply" in page.costs.accessibleName()
 

@@ -11,8 +11,9 @@ from PySide6.QtWidgets import QFileDialog, QInputDialog
 from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
-from tests.window.test_modified_run import altered, opened
-from tests.window.windows import answer
+from tests.window.parts import unwrap
+from tests.window.test_modified_run import altered
+from tests.window.windows import Opened, answer, translate
 from visformer.session.runs import show_trace
 from visformer.ui.views.attention.attention import AttentionView
 from visformer.ui.window.window import MainWindow
@@ -43,17 +44,14 @@ def cell_menu(window: MainWindow, query: int, key: int) -> dict[str, QAction]:
     return {one.text().replace("&", ""): one for one in actions}
 
 
-def test_a_head_is_switched_off_from_its_thumbnail(
-    qtbot: QtBot, tmp_path: Path
-) -> None:
-    window, engine, plain = opened(qtbot, tmp_path)
+def test_a_head_is_switched_off_from_its_thumbnail(opened: Opened) -> None:
+    window, engine, plain = opened
     window.session.set(kind="cross", step=3)
     head_menu(window, 1, 0)["Switch this head off"].trigger()
     off = parse(["head cross off @ L2H1"])
     assert engine.decodes[-1].intervention == off
     answer(window, engine, altered(plain, off))
-    menu = head_menu(window, 0, 1)
-    menu["Halve what this head adds"].trigger()
+    head_menu(window, 0, 1)["Halve what this head adds"].trigger()
     both = parse(["head cross off @ L2H1; head cross * 0.5 @ L1H2"])
     assert engine.decodes[-1].intervention == both
     answer(window, engine, altered(plain, both))
@@ -67,9 +65,9 @@ def test_a_head_is_switched_off_from_its_thumbnail(
 
 
 def test_a_head_is_its_mean_over_a_file(
-    qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    window, engine, _plain = opened(qtbot, tmp_path)
+    window, engine, _plain = opened
     entry = "Replace what it adds by its mean over a file of pairs…"
     for chosen in ("", str(tmp_path / "some pairs.tsv")):
         monkeypatch.setattr(
@@ -82,15 +80,15 @@ def test_a_head_is_its_mean_over_a_file(
     assert engine.decodes[-1].intervention == Intervention(change)
 
 
-def test_only_one_head_is_left(qtbot: QtBot, tmp_path: Path) -> None:
-    window, engine, _plain = opened(qtbot, tmp_path)
+def test_only_one_head_is_left(opened: Opened) -> None:
+    window, engine, _plain = opened
     window.session.set(kind="decoder", step=3)
     head_menu(window, 0, 0)["Switch the layer's other heads off"].trigger()
     assert engine.decodes[-1].intervention == parse(["head decoder only @ L1H1"])
 
 
-def test_a_cell_is_forbidden_or_gets_a_weight(qtbot: QtBot, tmp_path: Path) -> None:
-    window, engine, plain = opened(qtbot, tmp_path)
+def test_a_cell_is_forbidden_or_gets_a_weight(opened: Opened) -> None:
+    window, engine, plain = opened
     window.session.set(kind="cross", layer=1, head=1, step=3)
     cell_menu(window, 2, 1)["Forbid this cell in this head"].trigger()
     off = parse(["cell cross 3 2 off @ L2H2"])
@@ -106,10 +104,8 @@ def test_a_cell_is_forbidden_or_gets_a_weight(qtbot: QtBot, tmp_path: Path) -> N
     assert engine.decodes[-1].intervention == both
 
 
-def test_beside_heads_and_cells_nothing_is_offered(
-    qtbot: QtBot, tmp_path: Path
-) -> None:
-    window, _engine, _plain = opened(qtbot, tmp_path)
+def test_beside_heads_and_cells_nothing_is_offered(opened: Opened) -> None:
+    window, _engine, _plain = opened
     window.session.set(kind="cross", step=3)
     overview = attention(window).overview
     plain = overview.export.menu().actions()
@@ -117,10 +113,8 @@ def test_beside_heads_and_cells_nothing_is_offered(
     assert len(plain) == len(corner)
 
 
-def test_a_recorded_run_without_its_model_offers_nothing(
-    qtbot: QtBot, tmp_path: Path
-) -> None:
-    window, _engine, _plain = opened(qtbot, tmp_path)
+def test_a_recorded_run_without_its_model_offers_nothing(opened: Opened) -> None:
+    window, _engine, _plain = opened
     window.session.do(show_trace, make_trace(source=6, target=4, layers=3, seed=9))
     fixed = [title for title in head_menu(window, 0, 0) if "Switch" in title]
     fixed += [title for title in cell_menu(window, 1, 1) if "cell" in title]
@@ -132,8 +126,8 @@ def token_menu(window: MainWindow, side: SentenceSide, at: int) -> dict[str, QAc
     return {one.text().replace("&", ""): one for one in actions}
 
 
-def test_a_token_is_replaced_or_adds_nothing(qtbot: QtBot, tmp_path: Path) -> None:
-    window, engine, plain = opened(qtbot, tmp_path)
+def test_a_token_is_replaced_or_adds_nothing(opened: Opened) -> None:
+    window, engine, plain = opened
     window.session.set(step=3)
     menu = token_menu(window, "source", 1)
     menu["Zero this token's values in cross-attention"].trigger()
@@ -160,14 +154,14 @@ def test_a_token_is_replaced_or_adds_nothing(qtbot: QtBot, tmp_path: Path) -> No
     assert not [title for title in token_menu(window, "target", 0) if "cross" in title]
 
 
-def test_a_head_is_taken_from_another_run(qtbot: QtBot, tmp_path: Path) -> None:
-    window, engine, plain = opened(qtbot, tmp_path)
+def test_a_head_is_taken_from_another_run(opened: Opened) -> None:
+    window, engine, plain = opened
     window.session.set(kind="cross", step=3)
-    first = window.session.state.run
-    assert first is not None
+    first = unwrap(window.session.state.run)
     assert not [title for title in head_menu(window, 1, 0) if "Take" in title]
-    window.translate("three four")
-    answer(window, engine, make_trace(source=5, target=4, layers=3, seed=8))
+    translate(
+        window, engine, "three four", make_trace(source=5, target=4, layers=3, seed=8)
+    )
     window.session.set(step=3)
     head_menu(window, 1, 0)[f"Take this head from “{first.name}”"].trigger()
     named = HeadFrom("cross", 1, 0, run=first.name)
@@ -180,8 +174,8 @@ def test_a_head_is_taken_from_another_run(qtbot: QtBot, tmp_path: Path) -> None:
     assert window.session.state.intervention == NO_CHANGES
 
 
-def test_a_cell_is_dragged_to_a_weight(qtbot: QtBot, tmp_path: Path) -> None:
-    window, engine, plain = opened(qtbot, tmp_path)
+def test_a_cell_is_dragged_to_a_weight(opened: Opened, qtbot: QtBot) -> None:
+    window, engine, plain = opened
     window.session.set(kind="cross", layer=1, head=1, step=3)
     canvas = attention(window).maps["cross"].canvas
     begin = canvas.box(2, 1).center()
@@ -190,12 +184,10 @@ def test_a_cell_is_dragged_to_a_weight(qtbot: QtBot, tmp_path: Path) -> None:
     canvas.pulled.connect(lambda _cell, up, _ends: told.append(up))
     qtbot.mousePress(canvas, left, shift, begin)
     qtbot.mouseMove(canvas, begin - QPoint(0, 20))
-    decoded = len(engine.decodes)
-    assert decoded == 1
+    assert len(engine.decodes) == 1
     qtbot.mouseRelease(canvas, left, shift, begin - QPoint(0, 40))
     assert told[-1] == 40
     (change,) = engine.decodes[-1].intervention
-    own = float(plain.attention("cross", 1, 1)[2, 1])
-    weight = round(min(1.0, own + 0.2), 3)
+    weight = round(min(1.0, float(plain.attention("cross", 1, 1)[2, 1]) + 0.2), 3)
     assert change == CellWeight("cross", 2, 1, "=", weight, False, 1, 1)
     assert window.session.state.locked is None  # it was no click

@@ -15,13 +15,12 @@ from pytestqt.qtbot import QtBot
 from tests.catalogue import LANGUAGES, forms_of, read, sentences
 from tests.tiny_models import tiny_checkpoint
 from tests.window.painted import Word, painted
+from tests.window.parts import pages, settle, unwrap
 from tests.window.plain_font import plain_font
 from tests.window.pseudo_reader import Reader
 from tests.window.windows import make_window
 from visformer import language
-from visformer.ui import views
 from visformer.ui.look.theme import CHINESE
-from visformer.ui.views.view import PagedView
 
 PO = LANGUAGES / "zh" / "LC_MESSAGES" / f"{language.DOMAIN}.po"
 TOUCH = 4  # pixels by which the boxes of two words may overlap
@@ -32,7 +31,6 @@ def chinese(qapp: QApplication) -> Iterator[None]:
     language.use("zh")
     with plain_font(CHINESE[0]):
         yield
-    language.use()
 
 
 def box(word: Word) -> QRectF:
@@ -60,8 +58,7 @@ def see_all_of(view: QWidget) -> None:
         assert area is not None
         area = area.parentWidget()
     while left:
-        for _turn in range(4):  # a part is laid out after those that it is in
-            QApplication.processEvents()
+        settle(4)  # a part is laid out after those that it is in
         left = area.verticalScrollBar().maximum()
         window.resize(window.width(), window.height() + left)
 
@@ -76,20 +73,15 @@ def test_every_tab_is_chinese_and_has_room(
         forms_of(message.id)[0]: forms_of(message.string or "")[0]
         for message in sentences(read(PO))
     }
-    for kind in views.VIEWS:
-        window.session.set(tab=kind.name)
+    for page in pages(window):
         reader.answer()
-        view = window.tabs.view(kind.name)
-        for page in kind.pages or (None,):
-            if page is not None:
-                assert isinstance(view, PagedView)
-                view.turn(page.name)
-            see_all_of(view)
-            words = painted(window).words
-            assert collisions(tuple(words)) == [], kind.name
-            cut = {w.text for w in words if w.text.endswith("…")}
-            assert cut <= {*translated.values()}, kind.name
-            reader.read(view, paint=False)
+        view = unwrap(window.tabs.shown)
+        see_all_of(view)
+        words = painted(window).words
+        assert collisions(tuple(words)) == [], page
+        cut = {w.text for w in words if w.text.endswith("…")}
+        assert cut <= {*translated.values()}, page
+        reader.read(view, paint=False)
     reader.read(paint=False)
     left = {text.strip() for text in reader.read_texts} & translated.keys()
     assert not {text for text in left if translated[text] != text}

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
-from PySide6.QtGui import QDropEvent
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QAction
 from PySide6.QtWidgets import (
     QApplication,
     QDialog,
@@ -21,14 +21,18 @@ from PySide6.QtWidgets import (
 from pytestqt.qtbot import QtBot
 
 from tests.opened import opened_model
+from tests.states import ran
 from tests.traces import make_trace
-from tests.window.windows import Pair, answer, decoded
-from visformer.engine.messages import Open, Opened, Refused
+from tests.window.parts import drop, unwrap
+from tests.window.windows import Pair, answer, decoded, translate
+from visformer import paths
+from visformer.engine.messages import Open, Opened
 from visformer.errors import InputError
 from visformer.paths import checkpoint
 from visformer.session.runs import show_trace
+from visformer.ui.bars.samples import HEADINGS, SAMPLES, choose, open_with_sample
 from visformer.ui.window import actions
-from visformer.ui.window.actions import together
+from visformer.ui.window.actions import open_together, together
 from visformer.ui.window.window import MainWindow
 from visformer.values.changes.mask_changes import Causal
 from visformer.values.finding import Finding
@@ -77,16 +81,6 @@ def test_files_that_belong_together(tmp_path: Path) -> None:
             together(files(*names))
 
 
-def drop(window: MainWindow, *paths: str) -> None:
-    data = QMimeData()
-    data.setUrls([QUrl.fromLocalFile(path) for path in paths])
-    none = Qt.KeyboardModifier.NoModifier
-    button = Qt.MouseButton.LeftButton
-    window.dropEvent(
-        QDropEvent(QPointF(5, 5), Qt.DropAction.CopyAction, data, button, none)
-    )
-
-
 def test_two_files_are_dropped(pair: Pair) -> None:
     window, engine = pair
     drop(window, "/x/encoder.pt", "/x/decoder.pt")
@@ -104,22 +98,19 @@ def test_folders_and_files_are_chosen(pair: Pair, tmp_path: Path, choose: str) -
     assert "&Open checkpoint folder…" in texts
     assert "Open checkpoint &file…" in texts
     getattr(actions, choose)(window)
-    dialog = window.findChild(QFileDialog)
-    assert dialog is not None
+    dialog = unwrap(window.findChild(QFileDialog))
     dialog.filesSelected.emit([str(tmp_path)])
     dialog.reject()
     assert engine.opened == [(str(tmp_path), "")]
 
 
-def test_a_tokenizer_is_chosen_for_the_open_model(pair: Pair, tmp_path: Path) -> None:
+def test_a_tokenizer_is_chosen_for_the_open_model(pair: Pair) -> None:
     window, engine = pair
     window.open("/x/m.pt", given=(("heads", 2),))
-    newest = window.session.state.awaiting.newest(Open)
-    assert newest is not None
+    newest = unwrap(window.session.state.awaiting.newest(Open))
     window.receive(opened(number=newest.number, numbers=9))
     actions.choose_tokenizer(window)
-    dialog = window.findChild(QFileDialog)
-    assert dialog is not None
+    dialog = unwrap(window.findChild(QFileDialog))
     dialog.filesSelected.emit(["/x/t.model"])
     dialog.reject()
     assert engine.opened[-1] == ("/x/m.pt", "cpu")  # where it runs
@@ -135,21 +126,18 @@ def file_menu(window: MainWindow) -> dict[str, bool]:
     return {a.text().replace("&", ""): a.isEnabled() for a in menu.actions()}  # type: ignore[attr-defined]
 
 
-def test_only_foreign_files_have_answers_to_change(pair: Pair) -> None:
-    window, _ = pair
+def test_only_foreign_files_have_answers_to_change(window: MainWindow) -> None:
     names = ("Answer the file's questions again…", "Choose a tokenizer…")
     assert [file_menu(window)[name] for name in names] == [False, False]
     window.receive(opened())
     assert [file_menu(window)[name] for name in names] == [True, True]
-    native = opened()
-    window.receive(replace(native, asks=False))
+    window.receive(replace(opened(), asks=False))
     assert [file_menu(window)[name] for name in names] == [False, False]
 
 
 def test_ids_are_typed_where_there_is_no_tokenizer(pair: Pair, qtbot: QtBot) -> None:
     window, engine = pair
-    window.translate("I have a cat.")
-    answer(window, engine)
+    translate(window, engine, "I have a cat.")
     window.open("/x/m.pt", given=())
     window.receive(opened(numbers=1000))
     assert len(engine.decodes) == 1  # no word of it is an id
@@ -168,28 +156,14 @@ def test_ids_are_typed_where_there_is_no_tokenizer(pair: Pair, qtbot: QtBot) -> 
     assert "sentence" in window.source.placeholderText()
 
 
-def test_a_sentence_that_the_new_model_refuses_leaves_nothing(pair: Pair) -> None:
-    window, engine = pair
-    window.translate("I have a cat.")
-    answer(window, engine)
-    window.open("/x/m.pt", given=())
-    window.receive(opened())
-    assert window.session.state.trace is not None  # until the new one is there
-    window.receive(Refused(number=2, reason="“cat” is not in the vocabulary."))
-    assert window.session.state.trace is None
-    assert "“cat” is not" in window.notice.text()
-
-
-def test_findings_are_counted_and_read_in_full(pair: Pair, qtbot: QtBot) -> None:
-    window, _ = pair
+def test_findings_are_counted_and_read_in_full(window: MainWindow) -> None:
     assert not window.about.isVisible()
     window.receive(opened(findings=(FINDING, replace(FINDING, id="odd"))))
     assert window.about.text() == "2 findings"
     assert str(FINDING) in window.notice.text()
     window.about.click()
     dialog = _dialog(window)
-    page = dialog.findChild(QPlainTextEdit)
-    assert page is not None
+    page = unwrap(dialog.findChild(QPlainTextEdit))
     assert page.isReadOnly()
     text = page.toPlainText()
     assert (
@@ -222,3 +196,77 @@ def test_the_original_run_is_restored_only_where_there_is_a_change(pair: Pair) -
     window.change_run(Intervention(masks=(Causal(None),)))
     menu.aboutToShow.emit()
     assert entry.isEnabled()
+
+
+# ---- samples ----------------------------------------------------------------------
+
+
+def test_samples_of_installed_models_are_offered(pair: Pair) -> None:
+    window, engine = pair
+    buttons = window.findChildren(QPushButton)
+    menu = next(b.menu() for b in buttons if b.text() == "Samples")
+    titles = [action.text() for action in menu.actions() if not action.isSeparator()]
+    names = {path.name for path in paths.bundled_checkpoints()}
+    assert len(titles) == sum(sample.model in names for sample in SAMPLES)
+    action = next(a for a in menu.actions() if a.text().startswith("attention\t"))
+    action.trigger()
+    assert engine.opened == [(str(paths.checkpoint("reverse")), "")]
+    assert window.source.text() == "attention"
+    assert not engine.decodes
+    window.session.set(**ran(recorded=True))
+    window.receive(
+        opened_model(make_trace().model, path=engine.opened[0][0], number=-1)
+    )
+    assert [decode.source for decode in engine.decodes] == ["attention"]
+
+
+def test_a_sample_runs_on_its_own_model(pair: Pair) -> None:
+    window, engine = pair
+    reverse = str(paths.checkpoint("reverse"))
+    model = make_trace().model
+    window.session.set(opened=opened_model(model, path="/my/own.pt"))
+    choose(window, "attention", reverse)
+    assert engine.opened == [(reverse, "")]  # not on the user's own
+    assert not engine.decodes
+    window.session.set(opened=opened_model(model, path=reverse), opening=None)
+    choose(window, "again", reverse)
+    assert [decode.source for decode in engine.decodes] == ["again"]
+    assert len(engine.opened) == 1
+
+
+def test_a_bundled_model_brings_its_sample_along(pair: Pair) -> None:
+    window, engine = pair
+    model = make_trace().model
+    window.session.set(opened=opened_model(model, path="/my/own.pt"))
+    translate(window, engine, "The animal")
+    reverse = str(paths.checkpoint("reverse"))
+    entries = window.findChildren(QAction)
+    next(entry for entry in entries if entry.text() == "reverse").trigger()
+    assert engine.opened == [(reverse, "")]
+    assert window.source.text() == "attention"
+    window.receive(opened_model(model, path=reverse, number=-1))
+    assert engine.decodes[-1].source == "attention"
+    translate(window, engine, "my own")
+    open_with_sample(window, reverse)  # it is open already: its sentence stays
+    assert window.source.text() == "my own"
+
+
+@pytest.mark.parametrize("bundled", [True, False])
+def test_a_folder_that_is_dropped_brings_the_sample_of_its_own_model(
+    pair: Pair, tmp_path: Path, bundled: bool
+) -> None:
+    window, engine = pair
+    window.session.set(opened=opened_model(make_trace().model, path="/my/own.pt"))
+    translate(window, engine, "The animal")
+    path = str(paths.checkpoint("reverse") if bundled else tmp_path / "reverse")
+    open_together(window, [path])
+    assert engine.opened == [(path, "")]
+    assert window.source.text() == ("attention" if bundled else "The animal")
+
+
+def test_samples_say_what_they_show() -> None:
+    sources = ("d2l", "modular", "handout", "labml", "scratch", "tutorial")
+    for sample in SAMPLES:
+        assert sample.model in HEADINGS
+        assert not any(name in sample.note for name in sources)
+    assert len({sample.note for sample in SAMPLES}) == len(SAMPLES)

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QApplication, QTabBar
 from pytestqt.qtbot import QtBot
 
 from tests.unit.pictures.computed import state_of, traced
+from tests.window.parts import settle
 from tests.window.windows import make_view, show
 from visformer.pictures.computation.stages import STAGES
 from visformer.pictures.picture import Numbers
@@ -38,17 +39,14 @@ def state(**changes: Any) -> State:
 
 
 def view_on(qtbot: QtBot, first: State) -> ComputationView:
-    view = make_view(qtbot, ComputationView)
-    view.resize(1000, 700)
-    view.show()
+    view = make_view(qtbot, ComputationView, 1000, 700)
     show(view, first)
     return view
 
 
 def image(view: ComputationView) -> QImage:
     """Paint a view that has no focus, as only one window at a time has it."""
-    for _ in range(3):
-        QApplication.processEvents()
+    settle(3)
     focused = QApplication.focusWidget()
     if focused is not None:
         focused.clearFocus()
@@ -56,10 +54,8 @@ def image(view: ComputationView) -> QImage:
 
 
 @pytest.fixture(autouse=True)
-def still() -> Any:
+def still(usual_look: None) -> None:
     set_motion(False)
-    yield
-    set_motion(True)
 
 
 @pytest.mark.parametrize("stage", [stage.name for stage in STAGES])
@@ -102,8 +98,7 @@ def test_a_matrix_that_a_step_leaves_alone_is_not_drawn_again(
     monkeypatch.setattr(HeatMap, "draw", counted)
     show(view, state(step=4, kind=kind, stage=stage))
     visible = {at for at, one in enumerate(view.maps.maps) if one.isVisible()}
-    again = {view.maps.maps.index(one) for one in drawn}
-    assert visible - again == kept
+    assert visible - {view.maps.maps.index(one) for one in drawn} == kept
 
 
 @pytest.mark.parametrize("kind", ["cross", "decoder"])
@@ -174,9 +169,7 @@ def test_shorter_names_of_rows_move_nothing_in_a_table(qtbot: QtBot) -> None:
     assert wide[0] == wide[1] > wide[2]  # other numbers begin anew
 
 
-def test_a_table_of_the_same_numbers_is_left_alone(
-    qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_of_the_same_numbers_is_left_alone(qtbot: QtBot) -> None:
     table = NumberTable("table")
     qtbot.addWidget(table)
     table.draw(NUMBERS)
@@ -196,6 +189,5 @@ def test_titles_of_another_height_are_measured(qtbot: QtBot) -> None:
     font.setPointSizeF(2 * font.pointSizeF())
     row.setFont(font)
     assert row.sizeHint().height() > before.height()
-    longer = tuple(3 * name for name in NUMBERS.columns)
-    table.draw(replace(NUMBERS, columns=longer))
+    table.draw(replace(NUMBERS, columns=tuple(3 * name for name in NUMBERS.columns)))
     assert row.sizeHint().width() > 1.5 * before.width()

@@ -16,8 +16,16 @@ from tests.tiny_models import tiny_checkpoint
 from tests.unit.pictures.computed import shown, state_of, traced
 from tests.window.exports import csv_of
 from tests.window.painted import painted
+from tests.window.parts import click, put_up, settle, unwrap, view_of
 from tests.window.pseudo_reader import Reader
-from tests.window.windows import FakeEngine, Pair, answer, make_view, make_window, reply
+from tests.window.windows import (
+    FakeEngine,
+    Pair,
+    make_view,
+    make_window,
+    reply,
+    translate,
+)
 from visformer import load, paths
 from visformer.core.decoding import Decoding
 from visformer.core.side_runs import layer_parameters
@@ -52,8 +60,7 @@ def pair(qtbot: QtBot, tmp_path: Path, trace: Trace) -> Pair:
     """Return a window on the tab with a whole sentence and no weights yet."""
     window, engine = make_window(qtbot, tmp_path)
     window.receive(opened())
-    window.translate("a b")
-    answer(window, engine, trace)
+    translate(window, engine, "a b", trace)
     window.session.set(tab="computation", step=len(trace))
     return window, engine
 
@@ -68,10 +75,8 @@ def give(window: MainWindow, engine: FakeEngine) -> None:
     window.session.set(stage=before)
 
 
-def view_of(window: MainWindow) -> ComputationView:
-    view = window.tabs.view("computation")
-    assert isinstance(view, ComputationView)
-    return view
+def computation(window: MainWindow) -> ComputationView:
+    return view_of(window, ComputationView)
 
 
 def said(view: ComputationView) -> str:
@@ -87,20 +92,18 @@ def test_weights_are_asked_once_and_shown_when_they_come(
 ) -> None:
     window, engine = pair
     assert engine.asked == []  # the softmax does without them
-    before = said(view_of(window))
+    before = said(computation(window))
     window.session.set(stage="query")
     assert engine.asked == [("decoder", 0)]
-    assert said(view_of(window)) == before  # they are there in a moment
-    qtbot.waitUntil(lambda: "needs the layer's weights" in said(view_of(window)))
+    assert said(computation(window)) == before  # they are there in a moment
+    qtbot.waitUntil(lambda: "needs the layer's weights" in said(computation(window)))
     window.session.set(stage="key")
     assert engine.asked == [("decoder", 0)]
     window.session.set(stage="query")
     give(window, engine)
-    assert "q[dim 0] = " in said(view_of(window))
-    weight = view_of(window).maps.matrices[1]
-    assert weight is not None
-    own = layer_parameters(CHECKPOINT, "decoder", 0).cross_attention
-    assert own is not None
+    assert "q[dim 0] = " in said(computation(window))
+    weight = unwrap(computation(window).maps.matrices[1])
+    own = unwrap(layer_parameters(CHECKPOINT, "decoder", 0).cross_attention)
     assert (weight.values == own.query.weight[:, :8]).all()
     window.session.set(layer=1)
     assert engine.asked[-1] == ("decoder", 1)
@@ -113,7 +116,7 @@ def test_nothing_is_asked_of_an_engine_with_another_model(
     window.session.set(tab="computation", stage="query")
     window.session.do(show_trace, trace)
     assert engine.asked == []  # it is starting
-    assert "needs the layer's weights" in said(view_of(window))
+    assert "needs the layer's weights" in said(computation(window))
     window.receive(opened())  # its model made this trace
     assert engine.asked == [("decoder", 0)]
 
@@ -136,8 +139,8 @@ def test_every_stage_of_every_kind_is_drawn(pair: Pair, kind: Kind) -> None:
     for name in stage_names():
         window.session.set(stage=name)
         window.grab()
-        assert csv_of(view_of(window).table.export)
-        assert view_of(window).maps.isVisible()
+        assert csv_of(computation(window).table.export)
+        assert computation(window).maps.isVisible()
 
 
 def hues(label: RoleLabel) -> dict[str, str]:
@@ -147,7 +150,7 @@ def hues(label: RoleLabel) -> dict[str, str]:
 def test_formulas_and_sentences_have_the_hues_of_query_and_key(pair: Pair) -> None:
     pair[0].session.set(tab="computation", stage="weighted")
     give(*pair)
-    view, roles = view_of(pair[0]), {"Q": "query", "Kᵀ": "key", "V": "value"}
+    view, roles = computation(pair[0]), {"Q": "query", "Kᵀ": "key", "V": "value"}
     assert hues(view._formula).items() >= roles.items()
     assert list(hues(view._heading).values())[:2] == ["query", "key"]  # its tokens
     assert hues(view._heading).items() >= {"query": "query", "key": "key"}.items()
@@ -160,7 +163,7 @@ def test_keys_walk_the_stages_and_leave_the_windows_keys_alone(
     pair: Pair, qtbot: QtBot
 ) -> None:
     window, _ = pair
-    view = view_of(window)
+    view = computation(window)
     view.maps.maps[0].setFocus()
     qtbot.keyClick(view.maps.maps[0], Qt.Key.Key_Down)
     assert window.session.state.stage == "weighted"
@@ -176,21 +179,9 @@ def test_keys_walk_the_stages_and_leave_the_windows_keys_alone(
     assert window.session.state.kind == "encoder"
 
 
-def test_tabs_go_to_stages_and_pages(pair: Pair, qtbot: QtBot) -> None:
-    window, _ = pair
-    view = view_of(window)
-    view.page_bar.tabBarClicked.emit(1)
-    assert window.session.state.stage == "w1"
-    assert view.stages["feed_forward"].isVisible()
-    assert not view.stages["attention"].isVisible()
-    view.stages["feed_forward"].tabBarClicked.emit(2)
-    assert window.session.state.stage == "w2"
-
-
 def middle(view: ComputationView, index: int, row: int, column: int) -> QPoint:
     """Return the middle of a cell of a map, in pixels of its canvas."""
-    canvas, matrix = view.maps.maps[index].canvas, view.maps.matrices[index]
-    assert matrix is not None
+    canvas, matrix = view.maps.maps[index].canvas, unwrap(view.maps.matrices[index])
     rows, columns = matrix.values.shape
     x = (column + 0.5) * canvas.width() / columns
     y = (row + 0.5) * canvas.height() / rows
@@ -200,14 +191,14 @@ def middle(view: ComputationView, index: int, row: int, column: int) -> QPoint:
 def test_a_click_in_any_matrix_moves_the_cell_of_all(pair: Pair, qtbot: QtBot) -> None:
     window, engine = pair
     give(window, engine)
-    view = view_of(window)
+    view = computation(window)
     window.session.set(locked=AttentionCell("cross", 1, 1))
     canvas = view.maps.maps[1].canvas  # the weights
-    qtbot.mouseClick(canvas, Qt.MouseButton.LeftButton, pos=middle(view, 1, 2, 3))
+    click(qtbot, canvas, middle(view, 1, 2, 3))
     assert window.session.state.locked == AttentionCell("cross", 2, 3)
     window.session.set(stage="product")
     canvas = view.maps.maps[0].canvas  # Q: its rows are queries
-    qtbot.mouseClick(canvas, Qt.MouseButton.LeftButton, pos=middle(view, 0, 4, 5))
+    click(qtbot, canvas, middle(view, 0, 4, 5))
     assert window.session.state.locked == AttentionCell("cross", 4, 3)
     # the dimension clicked is marked as a column of Q and as a row of K transposed
     assert view.maps.maps[0].canvas._cell == (4, 5)
@@ -220,7 +211,7 @@ def test_a_click_in_any_matrix_moves_the_cell_of_all(pair: Pair, qtbot: QtBot) -
     view.maps.maps[0].hovered.emit(None)
     assert view.maps.maps[1].canvas._cell == (5, 3)
     canvas = view.maps.maps[0].canvas
-    qtbot.mouseClick(canvas, Qt.MouseButton.LeftButton, pos=middle(view, 0, 4, 5))
+    click(qtbot, canvas, middle(view, 0, 4, 5))
     assert window.session.state.locked_dimensions == {}
 
 
@@ -243,7 +234,7 @@ def test_a_table_of_tokens_marks_and_picks_the_row_of_its_block(qtbot: QtBot) ->
 
 def test_hovering_marks_and_leaving_frees(pair: Pair) -> None:
     window, _ = pair
-    view = view_of(window)
+    view = computation(window)
     view.maps.maps[1].hovered.emit((1, 2))
     assert window.session.state.hovered == AttentionCell("cross", 1, 2)
     view.maps.maps[1].hovered.emit(None)
@@ -252,7 +243,7 @@ def test_hovering_marks_and_leaving_frees(pair: Pair) -> None:
 
 def test_all_digits_are_copied(pair: Pair, qtbot: QtBot, trace: Trace) -> None:
     window, _ = pair
-    view = view_of(window)
+    view = computation(window)
     window.session.set(stage="product", locked=AttentionCell("cross", 1, 2))
     view.table.setFocus()
     qtbot.keyClick(view.table, Qt.Key.Key_C, Qt.KeyboardModifier.ControlModifier)
@@ -264,13 +255,13 @@ def test_all_digits_are_copied(pair: Pair, qtbot: QtBot, trace: Trace) -> None:
 def test_nothing_to_show_is_said(qtbot: QtBot, tmp_path: Path) -> None:
     window, engine = make_window(qtbot, tmp_path)
     window.session.set(tab="computation")
-    assert "No sentence" in said(view_of(window))
+    assert "No sentence" in said(computation(window))
     assert engine.asked == []
 
 
 def test_the_choosers_choose(pair: Pair) -> None:
     window, _ = pair
-    kind, layer, head = view_of(window).choosers
+    kind, layer, head = computation(window).choosers
     for box, index in ((kind, 0), (layer, 1), (head, 1)):
         box.setCurrentIndex(index)
         box.activated.emit(index)
@@ -281,20 +272,21 @@ def test_the_choosers_choose(pair: Pair) -> None:
     assert not head.isVisible()
 
 
+def draw(maps: StageMaps, name: str, *, grid: bool = False) -> None:
+    """Draw a stage of the encoder, a cell marked; ``grid``: in the columns it wants."""
+    stage = shown(state_of(*traced(), kind="encoder"), name)
+    columns = stage.columns if grid else 0
+    maps.draw(stage.maps, {"query": 2, "key": 3}, columns=columns)
+
+
 def test_maps_stand_in_as_many_rows_as_they_need(qtbot: QtBot) -> None:
-    maps = StageMaps()
-    qtbot.addWidget(maps)
-    checkpoint, trace = traced()
-    stage = shown(state_of(checkpoint, trace, kind="encoder"), "scale")
-    maps.resize(1400, 600)
-    maps.show()
-    maps.draw(stage.maps, {})
+    maps = put_up(qtbot, StageMaps(), 1400, 600)
+    draw(maps, "scale")
 
     def places() -> tuple[int, int]:
         visible = [one.geometry() for one in maps.maps if one.isVisible()]
         assert all(box.width() >= 200 and box.height() >= 120 for box in visible)
-        overlaps = [one.intersects(two) for one, two in combinations(visible, 2)]
-        assert not any(overlaps)
+        assert not any(one.intersects(two) for one, two in combinations(visible, 2))
         return len({box.x() for box in visible}), len({box.y() for box in visible})
 
     QApplication.sendPostedEvents()
@@ -305,8 +297,7 @@ def test_maps_stand_in_as_many_rows_as_they_need(qtbot: QtBot) -> None:
     maps.resize(300, 2400)
     QApplication.sendPostedEvents()
     assert places() == (1, 4)
-    stage = shown(state_of(checkpoint, trace, kind="encoder"), "projections")
-    maps.draw(stage.maps, {}, columns=stage.columns)
+    draw(maps, "projections", grid=True)
     maps.resize(1400, 900)
     QApplication.sendPostedEvents()
     assert places() == (3, 3)
@@ -314,12 +305,8 @@ def test_maps_stand_in_as_many_rows_as_they_need(qtbot: QtBot) -> None:
 
 
 def test_a_grid_that_is_wanted_asks_for_its_room(qtbot: QtBot) -> None:
-    maps = StageMaps()
-    qtbot.addWidget(maps)
-    checkpoint, trace = traced()
-    stage = shown(state_of(checkpoint, trace, kind="encoder"), "projections")
-    maps.draw(stage.maps, {}, columns=stage.columns)
-    maps.show()
+    maps = put_up(qtbot, StageMaps())
+    draw(maps, "projections", grid=True)
     maps.resize(maps.minimumSizeHint().width(), 900)
     QApplication.sendPostedEvents()
     parts = [
@@ -334,13 +321,8 @@ def test_a_grid_that_is_wanted_asks_for_its_room(qtbot: QtBot) -> None:
 def test_row_times_column_runs_through_a_product_after_the_picture_stands(
     qtbot: QtBot,
 ) -> None:
-    maps = StageMaps()
-    qtbot.addWidget(maps)
-    maps.resize(1400, 600)
-    maps.show()
-    checkpoint, trace = traced()
-    stage = shown(state_of(checkpoint, trace, kind="encoder"), "product")
-    maps.draw(stage.maps, {"query": 2, "key": 3})
+    maps = put_up(qtbot, StageMaps(), 1400, 600)
+    draw(maps, "product")
     q, k_t, product = (heat_map.canvas for heat_map in maps.maps[:3])
     at_rest = [(c._cell, c._rows, c._columns) for c in (q, k_t, product)]
     maps.run()
@@ -353,7 +335,7 @@ def test_row_times_column_runs_through_a_product_after_the_picture_stands(
     for share in (0.1, 0.5, 0.9):
         motion.running.setCurrentTime(int(share * motion.running.duration()))
         seen.append((q._cell, k_t._cell))
-    width = trace.head_size("encoder")
+    width = traced()[1].head_size("encoder")
     for (left, right), share in zip(seen, (0.1, 0.5, 0.9), strict=True):
         term = int(share * width)
         assert left == (2, term)
@@ -362,21 +344,14 @@ def test_row_times_column_runs_through_a_product_after_the_picture_stands(
     assert [(c._cell, c._rows, c._columns) for c in (q, k_t, product)] == at_rest
     motion.stop()
     set_motion(False)
-    try:
-        maps.run()
-        assert not motion.waiting.isActive()
-    finally:
-        set_motion(True)
+    maps.run()
+    assert not motion.waiting.isActive()
 
 
 def test_a_sum_or_a_softmax_runs_nothing(qtbot: QtBot) -> None:
-    maps = StageMaps()
-    qtbot.addWidget(maps)
-    maps.show()
-    checkpoint, trace = traced()
+    maps = put_up(qtbot, StageMaps())
     for name in ("softmax", "residual"):
-        stage = shown(state_of(checkpoint, trace, kind="encoder"), name)
-        maps.draw(stage.maps, {"query": 2, "key": 3})
+        draw(maps, name)
         maps.run()
         assert not maps.motion.waiting.isActive()
 
@@ -396,9 +371,8 @@ def test_the_blackboard_shows_every_digit(presented: bool, pair: Pair) -> None:
             window.presentation.begin()
             window.showNormal()  # full screen without a screen is another size
             window.resize(1280, 800)
-        for _turn in range(3):
-            QApplication.processEvents()
-        for heat_map in view_of(window).maps.maps:
+        settle(3)
+        for heat_map in computation(window).maps.maps:
             matrix = heat_map.matrix
             if matrix is None or not heat_map.isVisible() or matrix.boolean:
                 continue

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QApplication, QCheckBox, QFileDialog, QToolButton,
 from pytestqt.qtbot import QtBot
 
 from tests.window.painted import painted
-from tests.window.windows import Pair, answer, themed
+from tests.window.windows import Pair, themed, translate
 from visformer.ui.bars.chip_painter import LATER
 from visformer.ui.bars.strips import TokenStrip
 from visformer.ui.look import theme
@@ -25,8 +25,7 @@ NORMAL, DISABLED = QIcon.Mode.Normal, QIcon.Mode.Disabled
 @pytest.fixture
 def window(pair: Pair) -> MainWindow:
     window, engine = pair
-    window.translate("a b")
-    answer(window, engine)
+    translate(window, engine, "a b")
     QApplication.processEvents()
     return window
 

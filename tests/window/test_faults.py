@@ -15,7 +15,8 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from tests.opened import opened_model
-from tests.window.windows import Pair, answer, decoded
+from tests.window.parts import unwrap
+from tests.window.windows import Pair, decoded, translate
 from visformer.errors import InputError, brief, stack_words
 from visformer.program.diagnostics import Faults, Health, Watchdog, diagnostics
 from visformer.ui.window import actions
@@ -33,7 +34,7 @@ def raised(error: BaseException) -> Caught:
 
 
 def test_a_fault_is_told_once_and_logged_without_what_it_quotes(
-    qtbot: QtBot, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     faults, told = Faults(), list[str]()
     faults.told.connect(told.append)
@@ -52,7 +53,7 @@ def test_a_fault_is_told_once_and_logged_without_what_it_quotes(
     assert len(told[-1]) <= 200
 
 
-def test_a_sentence_for_the_user_is_no_fault(qtbot: QtBot) -> None:
+def test_a_sentence_for_the_user_is_no_fault() -> None:
     now = [0.0]
     faults, told = Faults(clock=lambda: now[0]), list[str]()
     faults.told.connect(told.append)
@@ -83,7 +84,7 @@ def test_faults_of_threads_are_told_on_the_windows_thread(
 
 
 def test_stalls_are_counted_and_long_ones_noted_with_their_stack(
-    qtbot: QtBot, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     now, parent = [0.0], QObject()
     dog = Watchdog(parent, clock=lambda: now[0])
@@ -163,8 +164,7 @@ def test_an_idle_window_sleeps(
 
 
 def running_timers(window: MainWindow) -> list[QObject]:
-    app, loop = QApplication.instance(), QAbstractEventDispatcher.instance()
-    assert app is not None
+    app, loop = unwrap(QApplication.instance()), QAbstractEventDispatcher.instance()
     owned = [thing.findChildren(QObject) for thing in (app, window)]
     return [one for one in (window, *chain(*owned)) if loop.registeredTimers(one)]
 
@@ -199,15 +199,11 @@ def test_a_stack_keeps_nothing_of_its_calls(monkeypatch: pytest.MonkeyPatch) -> 
     assert gone
 
 
-def test_diagnostics_name_versions_model_and_faults_but_no_sentence(
-    pair: Pair, qtbot: QtBot
-) -> None:
+def test_diagnostics_name_versions_model_and_faults_but_no_sentence(pair: Pair) -> None:
     window, engine = pair
     hooks = sys.excepthook
     health = window.health = Health(window, lambda _sentence: None)
-    window.translate(SECRET)
-    trace = answer(window, engine)
-    window.receive(opened_model(trace.model))
+    window.receive(opened_model(translate(window, engine, SECRET).model))
     health.faults.catch(*raised(KeyError(SECRET)))
     actions._copy_diagnostics(window)
     health.close()

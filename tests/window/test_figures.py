@@ -18,6 +18,7 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from tests.tiny_models import tiny_checkpoint
+from tests.window.parts import settle
 from tests.window.pseudo_reader import Reader
 from tests.window.windows import Pair
 from visformer.cli import main
@@ -137,8 +138,7 @@ def test_a_figure_has_a_white_page_and_a_window_its_own(
     for tab in ("attention", "architecture", "computation"):
         window.session.set(tab=tab)
         reader.answer()
-        for _turn in range(5):  # until what is shown is painted
-            QApplication.processEvents()
+        settle(5)  # until what is shown is painted
         picture, path = window.large.pictures()[0], tmp_path / f"{tab}{suffix}"
         before = window.grab().toImage()
         for drawn in (drawing(picture), figure(picture, "What is seen.")):

@@ -16,8 +16,9 @@ from PySide6.QtCore import QPoint, QSettings
 from PySide6.QtWidgets import QApplication, QLabel
 from pytestqt.qtbot import QtBot
 
+from tests.window.parts import settle, unwrap
 from tests.window.plain_font import plain_font
-from tests.window.windows import FakeEngine, make_window
+from tests.window.windows import FakeEngine
 from visformer import app, language, paths
 from visformer.errors import InputError
 from visformer.program.memory import RECENT, Memory
@@ -180,28 +181,23 @@ def spoken(request: pytest.FixtureRequest, qapp: QApplication) -> Iterator[str]:
     language.use(request.param)
     with plain_font(CHINESE[0] if request.param == "zh" else qapp.font().family()):
         yield request.param
-    language.use()
 
 
 def test_a_small_screen_shows_the_pictures_and_the_card(
-    spoken: str, qtbot: QtBot, tmp_path: Path
+    spoken: str, window: MainWindow
 ) -> None:
     """What a screen of 1024x600 leaves to a window."""
-    window, _engine = make_window(qtbot, tmp_path)
     window.resize(1024, 560)
     window.show_telling(read_session(paths.resource(paths.FIRST_TRACE)).shown.trace)
-    card = show_first_steps(window)
-    assert card is not None
-    for _turn in range(8):
-        QApplication.processEvents()
+    card = unwrap(show_first_steps(window))
+    settle(8)
     assert (window.width(), window.height()) == (1024, 560)
     (label,) = card.findChildren(QLabel)
     high = label.heightForWidth(label.width())
     assert label.height() >= high
     # with some fonts there is room beside the pictures, else they are asked for as
     # little of their height as can be
-    pictures = window.tabs.shown
-    assert pictures is not None
+    pictures = unwrap(window.tabs.shown)
     right = pictures.mapTo(window, pictures.rect().topRight()).x()
     beside = card.mapTo(window, QPoint()).x() > right
     assert label.text().count("\n") == (2 if beside else 0)
@@ -210,6 +206,5 @@ def test_a_small_screen_shows_the_pictures_and_the_card(
         place = part.mapTo(window, part.rect().bottomRight())
         assert window.rect().contains(place)
     window.resize(1280, 900)  # beside the pictures they stand below one another
-    for _turn in range(8):
-        QApplication.processEvents()
+    settle(8)
     assert label.text().count("\n") == 2

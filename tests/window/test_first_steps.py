@@ -7,7 +7,8 @@ from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtWidgets import QApplication, QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
-from tests.window.windows import Pair, answer
+from tests.window.parts import click, settle, unwrap
+from tests.window.windows import Pair, translate
 from visformer.ui.bars.first_steps import close_first_steps, show_first_steps
 from visformer.ui.window.window import MainWindow
 
@@ -20,15 +21,13 @@ def whole(part: QWidget) -> bool:
 
 
 @pytest.mark.parametrize("way", ["button", "key"])
-def test_the_card_is_shown_once(way: str, pair: Pair, qtbot: QtBot) -> None:
-    window, _engine = pair
+def test_the_card_is_shown_once(way: str, window: MainWindow, qtbot: QtBot) -> None:
     tabs = window.tabs.geometry()
-    card = show_first_steps(window)
-    assert card is not None
+    card = unwrap(show_first_steps(window))
     assert card.isVisible()
     assert window.tabs.geometry() == tabs  # it pushes nothing
     if way == "button":
-        qtbot.mouseClick(card.done, Qt.MouseButton.LeftButton)
+        click(qtbot, card.done)
     else:
         qtbot.keyClick(window, Qt.Key.Key_Escape)
     assert not card.isVisible()
@@ -46,8 +45,7 @@ def place(window: MainWindow, part: QWidget) -> QRect:
 
 def settled(window: MainWindow) -> QRect:
     """Return where the messages have come to rest."""
-    for _turn in range(8):  # the font, then what it moves, then the messages
-        QApplication.processEvents()
+    settle(8)  # the font, then what it moves, then the messages
     stack = place(window, window.messages)
     QApplication.processEvents()
     assert place(window, window.messages) == stack
@@ -58,15 +56,13 @@ def settled(window: MainWindow) -> QRect:
 @pytest.mark.parametrize("zoom", [100, 150])
 @pytest.mark.parametrize("size", [(1280, 800), (1920, 1080)])
 def test_card_and_messages_hide_neither_pictures_nor_each_other(
-    size: tuple[int, int], zoom: int, presented: bool, pair: Pair, qtbot: QtBot
+    size: tuple[int, int], zoom: int, presented: bool, pair: Pair
 ) -> None:
     window, engine = pair
     window.resize(*size)
-    window.translate("one two")
-    answer(window, engine)
+    translate(window, engine, "one two")
     window.appearance.zoom_by(zoom - 100)
-    card = show_first_steps(window)
-    assert card is not None
+    card = unwrap(show_first_steps(window))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(window, "showFullScreen", lambda: None)
         if presented:
@@ -92,17 +88,14 @@ def test_card_and_messages_hide_neither_pictures_nor_each_other(
         if said and not presented:
             assert not place(window, card).intersects(place(window, window.notice))
     window.presentation.end()
+    assert card.isVisible()
     usual = window.status.fontMetrics().height()
     assert window.notice.words.fontMetrics().height() == usual
-    window.appearance.zoom_by(0)
 
 
-def test_the_card_stands_below_the_next_tokens_where_there_is_room(
-    pair: Pair, qtbot: QtBot
-) -> None:
+def test_the_card_stands_below_the_next_tokens_where_there_is_room(pair: Pair) -> None:
     window, engine = pair
-    window.translate("one two")
-    answer(window, engine)
+    translate(window, engine, "one two")
     assert show_first_steps(window) is not None
     stack, pictures = settled(window), window.large.geometry()
     room = window.candidates.free_room()
@@ -115,22 +108,3 @@ def test_the_card_stands_below_the_next_tokens_where_there_is_room(
     close_first_steps(window)
     settled(window)
     assert window.large.geometry() == pictures
-
-
-def test_an_audience_does_not_see_the_card(
-    pair: Pair, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    window, engine = pair
-    monkeypatch.setattr(window, "showFullScreen", lambda: None)  # it is as large
-    window.translate("one two")
-    answer(window, engine)
-    card = show_first_steps(window)
-    assert card is not None
-    window.presentation.begin()
-    assert not card.isVisible()
-    for _turn in range(3):  # whatever moves meanwhile
-        QApplication.processEvents()
-    assert not card.isVisible()
-    qtbot.keyClick(window, Qt.Key.Key_Escape)
-    assert not window.presentation.on
-    assert card.isVisible()

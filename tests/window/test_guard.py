@@ -11,7 +11,7 @@ from PySide6.QtCore import QObject, QSize
 from PySide6.QtWidgets import QApplication, QVBoxLayout, QWidget
 from pytestqt.qtbot import QtBot
 
-from tests.window.windows import Pair, answer
+from tests.window.windows import Pair, translate
 from visformer.program import guard
 from visformer.ui.bars.candidates import CandidatesPanel
 from visformer.ui.bars.strips import TokenStrip
@@ -107,7 +107,7 @@ def test_many_faults_in_layout_do_not_end_the_process(contained: bool) -> None:
 
 
 def test_an_exception_in_layout_or_paint_is_told_and_the_widget_lives(
-    qtbot: QtBot, monkeypatch: pytest.MonkeyPatch, faults: list[str]
+    qtbot: QtBot, faults: list[str]
 ) -> None:
     class Odd(QWidget):
         resizeEvent = sizeHint = paintEvent = changeEvent = planted  # type: ignore[assignment]
@@ -131,8 +131,7 @@ def test_one_part_that_cannot_draw_leaves_the_others(
 ) -> None:
     window, engine = pair
     monkeypatch.setattr(part, "draw", planted)
-    window.translate("I have a cat.")
-    answer(window, engine)
+    translate(window, engine, "I have a cat.")
     assert "planted" in faults
     assert window.transport._where.text() == "step 3 of 5"
     window.session.set(error="something else")
@@ -144,8 +143,7 @@ def test_a_tab_that_cannot_be_laid_out_is_left_again(
     pair: Pair, monkeypatch: pytest.MonkeyPatch, faults: list[str]
 ) -> None:
     window, engine = pair
-    window.translate("I have a cat.")
-    answer(window, engine)
+    translate(window, engine, "I have a cat.")
     monkeypatch.setattr(
         "visformer.ui.views.architecture.architecture.architecture", planted
     )

@@ -1,29 +1,25 @@
 from __future__ import annotations
 
-import csv
 import math
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from PySide6.QtCore import QPoint, QPointF, QRectF, Qt
-from PySide6.QtGui import QColor, QFont, QGuiApplication, QImage, QPalette
-from PySide6.QtWidgets import QFileDialog, QLabel, QWidget
+from PySide6.QtGui import QColor, QFont, QImage, QPalette
+from PySide6.QtWidgets import QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
-from tests.window.exports import csv_of
 from tests.window.painted import painted
+from tests.window.parts import put_up
 from visformer.pictures.attention.mosaic import pooled
 from visformer.pictures.picture import HIGH, LOW, MASKED, NAN, Label, Matrix, codes
 from visformer.ui.widgets.canvas import FAINT, Canvas
 from visformer.ui.widgets.cell_pixels import cells_in_sight
 from visformer.ui.widgets.colour_bar import colour_table
-from visformer.ui.widgets.export import CSV, FORMATS, PNG, Format
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.labels import Labels, short
-from visformer.ui.window.large import LargePlace
 
 
 def matrix(rows: int = 3, columns: int = 4, **changes: Any) -> Matrix:
@@ -44,11 +40,7 @@ def matrix(rows: int = 3, columns: int = 4, **changes: Any) -> Matrix:
 
 @pytest.fixture
 def heat_map(qtbot: Any) -> HeatMap:
-    widget = HeatMap("map")
-    qtbot.addWidget(widget)
-    widget.resize(400, 360)
-    widget.show()
-    return widget
+    return put_up(qtbot, HeatMap("map"), 400, 360)
 
 
 def middle(heat_map: HeatMap, row: int, column: int) -> QPoint:
@@ -65,8 +57,7 @@ def colours(image: QImage) -> set[int]:
 
 
 def pixel(heat_map: HeatMap, row: int, column: int) -> QColor:
-    image = heat_map.canvas.grab().toImage()
-    return QColor(image.pixel(middle(heat_map, row, column)))
+    return QColor(heat_map.canvas.grab().toImage().pixel(middle(heat_map, row, column)))
 
 
 def test_codes_tell_zero_hidden_and_nan_apart() -> None:
@@ -77,7 +68,7 @@ def test_codes_tell_zero_hidden_and_nan_apart() -> None:
 
 
 @pytest.mark.parametrize("base", ["#ffffff", "#000000"])
-def test_lightness_runs_one_way(qtbot: Any, base: str) -> None:
+def test_lightness_runs_one_way(base: str) -> None:
     palette = QPalette()
     palette.setColor(QPalette.ColorRole.Base, QColor(base))
     ramp = colour_table(palette)[LOW : HIGH + 1, :3] @ np.array([0.21, 0.72, 0.07])
@@ -92,25 +83,6 @@ def test_a_signed_scale_is_chosen_by_the_data_not_by_labels(heat_map: HeatMap) -
         assert pixel(heat_map, 0, 0) == QColor(*colours[LOW, :3].tolist())
         assert pixel(heat_map, 2, 3) == QColor(*colours[HIGH, :3].tolist())
     assert not (colour_table(heat_map.palette(), signed=True) == colours).all()
-
-
-def test_the_image_holds_the_matrix_row_by_row(heat_map: HeatMap) -> None:
-    picture = matrix()
-    heat_map.draw(picture)
-    assert np.array_equal(heat_map.canvas.cells, codes(picture.shade, None))
-    colour = colour_table(heat_map.palette())[HIGH]
-    assert pixel(heat_map, 2, 3) == QColor(*colour[:3].tolist())
-
-
-def test_moving_the_mouse_reports_the_cell(heat_map: HeatMap, qtbot: Any) -> None:
-    heat_map.draw(matrix())
-    with qtbot.waitSignal(heat_map.hovered) as found:
-        qtbot.mouseMove(heat_map.canvas, middle(heat_map, 1, 2))
-    assert found.args == [(1, 2)]
-    with qtbot.waitSignal(heat_map.clicked) as found:
-        where = middle(heat_map, 2, 0)
-        qtbot.mouseClick(heat_map.canvas, Qt.MouseButton.LeftButton, pos=where)
-    assert found.args == [(2, 0)]
 
 
 def test_a_click_beside_the_cells_is_reported_as_such(
@@ -220,29 +192,10 @@ def test_a_large_picture_loses_no_peak(heat_map: HeatMap) -> None:
     assert image.max() == HIGH
 
 
-def test_hidden_and_nan_cells_look_different_from_zero(heat_map: HeatMap) -> None:
-    shade = np.array([[0, 0, np.nan]], np.float32)
-    masked = np.array([[False, True, False]])
-    heat_map.canvas.digits = False
-    heat_map.draw(matrix(1, 3, values=shade, shade=shade, masked=masked))
-    looks = {pixel(heat_map, 0, column).rgb() for column in range(3)}
-    assert len(looks) == 3
-
-
-def test_a_mark_frames_the_cell_and_leaves_the_image(heat_map: HeatMap) -> None:
-    heat_map.draw(matrix())
-    image, before = heat_map.canvas.cells, heat_map.grab().toImage()
-    heat_map.mark((1, 2), rows=(1,), columns=(2,))
-    assert heat_map.canvas.cells is image
-    assert heat_map.grab().toImage() != before
-    assert heat_map.accessibleDescription() == "row 1, column 2: 0.5455"
-
-
 def test_palette_and_font_are_followed(heat_map: HeatMap) -> None:
     heat_map.draw(matrix())
     canvas, light = heat_map.canvas.geometry(), pixel(heat_map, 0, 0)
-    palette = QPalette(QColor("#202020"))
-    heat_map.setPalette(palette)
+    heat_map.setPalette(QPalette(QColor("#202020")))
     assert pixel(heat_map, 0, 0) != light
     font = QFont(heat_map.font())
     font.setPointSizeF(2 * font.pointSizeF())
@@ -278,60 +231,6 @@ def test_a_row_that_is_not_written_yet_is_faint(qtbot: QtBot) -> None:
     heat_map.draw(replace(matrix(3), rows=rows))
     written = {word.text: word.ink for word in painted(heat_map).words}
     assert written["b"] == "#808080" != written["a"] == written["c"]
-
-
-def test_numbers_are_copied_with_every_digit(heat_map: HeatMap) -> None:
-    picture = matrix(2, 4)
-    heat_map.draw(replace(picture, rows=('a"b', "<s>")))
-    heat_map.export.copy(CSV)
-    text = QGuiApplication.clipboard().text()
-    lines = list(csv.reader(text.splitlines()))
-    assert lines[0] == ["", "column 0", "column 1", "column 2", "column 3"]
-    assert [line[0] for line in lines[1:]] == ['a"b', "<s>"]
-    read = np.array([line[1:] for line in lines[1:]], np.float32)
-    assert np.array_equal(read, picture.values)
-
-
-def answer(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
-    monkeypatch.setattr(
-        QFileDialog, "getSaveFileName", lambda *_, **__: (str(path), "")
-    )
-
-
-def test_a_picture_is_saved(
-    heat_map: HeatMap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    heat_map.draw(matrix(marked=(0, 0)))
-    answer(monkeypatch, tmp_path / "map.png")
-    heat_map.export.save(PNG)
-    image = QImage(str(tmp_path / "map.png"))
-    assert image.size() == heat_map.size() * 2
-    assert len(colours(image)) > 10
-
-
-def test_numbers_are_saved(
-    heat_map: HeatMap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    heat_map.draw(matrix())
-    answer(monkeypatch, tmp_path / "map.csv")
-    heat_map.export.save(CSV)
-    assert (tmp_path / "map.csv").read_text(encoding="utf-8") == csv_of(heat_map.export)
-
-
-@pytest.mark.parametrize("form", FORMATS)
-def test_what_cannot_be_written_is_one_sentence(
-    heat_map: HeatMap,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    qtbot: Any,
-    form: Format,
-) -> None:
-    heat_map.draw(matrix())
-    answer(monkeypatch, tmp_path / "no folder" / "map")
-    place = LargePlace(heat_map)
-    with qtbot.waitSignal(place.failed) as failed:
-        heat_map.export.save(form)
-    assert "cannot be written" in failed.args[0]
 
 
 def test_the_menu_is_ours_and_says_what_it_does(heat_map: HeatMap) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
@@ -12,7 +11,8 @@ from pytestqt.qtbot import QtBot
 from tests.importances import make_importance, over_pairs, with_patches
 from tests.opened import opened_model
 from tests.traces import make_trace
-from tests.window.windows import FakeEngine, answer, make_window, number_of, reply
+from tests.window.parts import click, unwrap, view_of
+from tests.window.windows import FakeEngine, Pair, answer, number_of, reply, translate
 from visformer.engine.messages import Finished, Refused, SwitchOff, SwitchOffOverPairs
 from visformer.engine.mirror import Decoded
 from visformer.session import tree
@@ -21,25 +21,25 @@ from visformer.ui.views.diagnosis.diagnosis import DiagnosisView
 from visformer.ui.views.diagnosis.importance_page import ImportancePage
 from visformer.ui.window.window import MainWindow
 
-LEFT = Qt.MouseButton.LeftButton
 TRACE = make_trace(source=6, target=5)
 LAST = TRACE.layers("cross") - 1
 
 
-def turned(qtbot: QtBot, folder: Path) -> tuple[MainWindow, FakeEngine, ImportancePage]:
-    window, engine = make_window(qtbot, folder)
+Turned = tuple[MainWindow, FakeEngine, ImportancePage]
+
+
+@pytest.fixture
+def turned(pair: Pair) -> Turned:
+    window, engine = pair
     window.receive(opened_model(TRACE.model))
-    window.translate("one two")
-    answer(window, engine, TRACE)
+    translate(window, engine, "one two", TRACE)
     window.session.go(window.session.state.turned("diagnosis", "importance"))
     window.session.set(tab="diagnosis")
-    view = window.tabs.view("diagnosis")
-    assert isinstance(view, DiagnosisView)
-    return window, engine, view.page(ImportancePage)
+    return window, engine, view_of(window, DiagnosisView).page(ImportancePage)
 
 
-def test_heads_are_measured_shown_and_looked_at(qtbot: QtBot, tmp_path: Path) -> None:
-    window, engine, page = turned(qtbot, tmp_path)
+def test_heads_are_measured_shown_and_looked_at(turned: Turned, qtbot: QtBot) -> None:
+    window, engine, page = turned
     assert len(engine.of(SwitchOff)) == 1
     assert "switched off in turn" in page.words.text()
     assert not page.maps[0][0].isVisible()
@@ -54,12 +54,12 @@ def test_heads_are_measured_shown_and_looked_at(qtbot: QtBot, tmp_path: Path) ->
     where = exact.canvas.box(LAST, 0).center()
     qtbot.mouseMove(exact.canvas, where)
     assert estimate.value.isVisible()  # the same head in both
-    qtbot.mouseClick(exact.canvas, LEFT, pos=where)
+    click(qtbot, exact.canvas, where)
     state = window.session.state
     assert (state.kind, state.layer, state.head) == ("cross", LAST, 0)
     assert state.tab == "diagnosis"
     other = page.maps[0][0].canvas
-    qtbot.mouseDClick(other, LEFT, pos=other.box(0, 1).center())
+    qtbot.mouseDClick(other, Qt.MouseButton.LeftButton, pos=other.box(0, 1).center())
     state = window.session.state
     assert (state.tab, state.kind, state.layer, state.head) == (
         *("attention", "encoder"),
@@ -71,13 +71,10 @@ def test_heads_are_measured_shown_and_looked_at(qtbot: QtBot, tmp_path: Path) ->
     assert window.session.state.tab == "attention"
 
 
-def test_what_cannot_be_measured_says_why(qtbot: QtBot, tmp_path: Path) -> None:
-    window, engine, page = turned(qtbot, tmp_path)
-    window.receive(
-        Refused(
-            number=number_of(window, SwitchOff), reason="Its heads are out of reach."
-        )
-    )
+def test_what_cannot_be_measured_says_why(turned: Turned) -> None:
+    window, engine, page = turned
+    number = number_of(window, SwitchOff)
+    window.receive(Refused(number=number, reason="Its heads are out of reach."))
     assert page.words.text() == "Its heads are out of reach."
     assert not page.maps[0][0].isVisible()
     page.again.click()
@@ -85,9 +82,9 @@ def test_what_cannot_be_measured_says_why(qtbot: QtBot, tmp_path: Path) -> None:
 
 
 def test_a_file_of_pairs_has_its_mean_and_spread(
-    qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    turned: Turned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    window, engine, page = turned(qtbot, tmp_path)
+    window, engine, page = turned
     reply(window, SwitchOff, make_importance(TRACE))
     monkeypatch.setattr(importance_page, "asked_pairs", lambda _page: "/x/refs.tsv")
     page.over.click()
@@ -96,16 +93,15 @@ def test_a_file_of_pairs_has_its_mean_and_spread(
     assert page.words.text().startswith("refs.tsv: ")
     mean, spread, nothing = page.maps[2]
     assert mean.isVisible()
-    assert spread.matrix is not None
-    assert "standard deviation" in spread.matrix.title
+    assert "standard deviation" in unwrap(spread.matrix).title
     assert not nothing.isVisible()
     assert not page.layers.isVisible()
     page.back.click()
     assert len(engine.of(SwitchOff)) == 2
 
 
-def test_streams_of_the_run_beside_are_patched(qtbot: QtBot, tmp_path: Path) -> None:
-    window, engine, page = turned(qtbot, tmp_path)
+def test_streams_of_the_run_beside_are_patched(turned: Turned) -> None:
+    window, engine, page = turned
     reply(window, SwitchOff, make_importance(TRACE))
     assert not page.patched[0].isVisible()
     assert "Pin a run" in page.patched_words.text()
@@ -117,22 +113,17 @@ def test_streams_of_the_run_beside_are_patched(qtbot: QtBot, tmp_path: Path) -> 
     window.session.do(tree.pin, first)
     asked = engine.of(SwitchOff)[-1]
     assert (asked.source, asked.other) == ("one three", "one two")
-    trace = window.session.state.trace
-    assert trace is not None
+    trace = unwrap(window.session.state.trace)
     reply(window, SwitchOff, with_patches(trace))
     assert all(one.isVisible() for one in page.patched)
     assert "“one two”" in page.patched_words.text()
     assert "−6.50" in page.patched_words.text()
-    into = page.patched[0].matrix
-    assert into is not None
-    assert into.values[0].tolist() == [0, 4, 0, 0, 0, 0]
+    assert unwrap(page.patched[0].matrix).values[0].tolist() == [0, 4, 0, 0, 0, 0]
 
 
-def test_no_cell_is_marked_of_another_run_than_was_measured(
-    qtbot: QtBot, tmp_path: Path
-) -> None:
+def test_no_cell_is_marked_of_another_run_than_was_measured(turned: Turned) -> None:
     """Runs with fewer and with more heads and layers follow the one measured."""
-    window, engine, page = turned(qtbot, tmp_path)
+    window, engine, page = turned
     reply(window, SwitchOff, make_importance(TRACE))
     shown = page.maps[2][0]
     window.session.set(kind="cross", layer=LAST, head=1)
@@ -154,9 +145,9 @@ def test_no_cell_is_marked_of_another_run_than_was_measured(
 
 
 def test_a_file_measured_marks_no_head_of_a_recorded_run(
-    qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    turned: Turned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    window, _engine, page = turned(qtbot, tmp_path)
+    window, _engine, page = turned
     monkeypatch.setattr(importance_page, "asked_pairs", lambda _page: "/x/refs.tsv")
     reply(window, SwitchOff, make_importance(TRACE))
     page.over.click()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
@@ -17,13 +16,13 @@ from PySide6.QtWidgets import (
 from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
-from tests.window.windows import answer, make_window
+from tests.window.parts import pages, settle, unwrap
+from tests.window.windows import Pair, translate
 from visformer.pictures.attention.finder import best_head
 from visformer.pictures.attention.strips import source_strip
 from visformer.pictures.selection import AttentionCell, Look, Selection
 from visformer.session.state import State
 from visformer.ui.views import VIEWS
-from visformer.ui.views.view import PagedView
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.window.window import MainWindow
 from visformer.values.trace import Trace
@@ -31,15 +30,15 @@ from visformer.values.trace import Trace
 Key = Qt.Key
 CONTROL = Qt.KeyboardModifier.ControlModifier
 SHIFT = Qt.KeyboardModifier.ShiftModifier
-ALT = Qt.KeyboardModifier.AltModifier
 
 
 @pytest.fixture
-def window(qtbot: QtBot, tmp_path: Path) -> MainWindow:
+def window(pair: Pair) -> MainWindow:
     """Return a window in the middle of 3 layers, 4 heads and 5 steps, a cell kept."""
-    window, engine = make_window(qtbot, tmp_path)
-    window.translate("a b c d e f")
-    answer(window, engine, make_trace(source=6, target=5, layers=3, heads=4))
+    window, engine = pair
+    translate(
+        window, engine, "a b c d e f", make_trace(source=6, target=5, layers=3, heads=4)
+    )
     window.session.set(kind="cross", layer=1, head=1, step=3)
     window.session.set(locked=AttentionCell("cross", 1, 1))
     window.tabs.setFocus()
@@ -101,17 +100,6 @@ def test_numbers_choose_the_kind_and_escape_frees_the_cell(
     assert window.session.state.locked is None
 
 
-def test_brackets_walk_the_stages(window: MainWindow, qtbot: QtBot) -> None:
-    window.session.set(tab="computation", stage="scale")
-    view = window.tabs.shown
-    assert view is not None
-    qtbot.keyClick(view, Key.Key_BracketRight)
-    assert window.session.state.stage == "mask"
-    qtbot.keyClick(view, Key.Key_BracketLeft)
-    qtbot.keyClick(view, Key.Key_BracketLeft)
-    assert window.session.state.stage == "product"
-
-
 def test_keys_that_come_faster_than_paints_are_drawn_together(
     window: MainWindow, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,26 +112,21 @@ def test_keys_that_come_faster_than_paints_are_drawn_together(
 
     monkeypatch.setattr(window.held, "_draw", note)
     window.session.set(step=0)
-    settle()
+    settle(20)
     drawn.clear()
     for _ in range(4):  # all of them before a paint
         qtbot.keyClick(window.tabs, Key.Key_Right)
     assert window.session.state.step == 4
     assert drawn == [1]  # a single key is answered at once
-    settle()
+    settle(20)
     assert drawn == [1, 4]
     assert window.transport.steps.value() == 4
     qtbot.keyClick(window.tabs, Key.Key_Left)
     assert drawn == [1, 4, 3]
     window.session.set(step=5)  # no key: drawn at once
     assert drawn == [1, 4, 3, 5]
-    settle()
+    settle(20)
     assert drawn == [1, 4, 3, 5]
-
-
-def settle() -> None:
-    for _turn in range(20):
-        QApplication.processEvents()
 
 
 def test_control_and_a_number_turn_to_a_tab(window: MainWindow, qtbot: QtBot) -> None:
@@ -174,8 +157,7 @@ def test_a_head_is_asked_for_from_the_tokens_by_keyboard(
         qtbot.keyClick(strip, key)
     state, last = window.session.state, len(tokens) - 1
     cell = AttentionCell("encoder", 2, last)
-    trace = state.visible
-    assert trace is not None
+    trace = unwrap(state.visible)
     assert state.locked == cell
     assert (state.layer, state.head) == best_head(trace, cell)
     window.tabs.setFocus()
@@ -205,21 +187,18 @@ def test_a_target_token_is_gone_to_by_keyboard(
 
 
 @pytest.mark.parametrize("opened", [False, True])
-def test_every_picture_and_field_has_a_name(
-    opened: bool, qtbot: QtBot, tmp_path: Path
-) -> None:
-    window, engine = make_window(qtbot, tmp_path)
+def test_every_picture_and_field_has_a_name(opened: bool, pair: Pair) -> None:
+    window, engine = pair
     if opened:
-        window.translate("a b c d e f")
-        answer(window, engine, make_trace(source=6, target=5, layers=3, heads=4))
-    for view in VIEWS:
-        window.session.set(tab=view.name)
-        shown = window.tabs.view(view.name)
-        for page in shown._pages.names if isinstance(shown, PagedView) else [""]:
-            if isinstance(shown, PagedView):
-                shown._pages.turn(page)
-            QApplication.processEvents()
-            assert not list(nameless(window)), (view.name, page)
+        translate(
+            window,
+            engine,
+            "a b c d e f",
+            make_trace(source=6, target=5, layers=3, heads=4),
+        )
+    for page in pages(window):
+        QApplication.processEvents()
+        assert not list(nameless(window)), page
 
 
 def nameless(window: MainWindow) -> Iterator[str]:

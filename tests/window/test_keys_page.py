@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QShortcut
@@ -11,7 +9,7 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from tests.window.test_zoom import faults, sideways
-from tests.window.windows import make_window
+from tests.window.windows import Pair
 from visformer.ui.layout import LeastSize
 from visformer.ui.window.keys_page import KeyCap, KeysPage
 from visformer.ui.window.window import MainWindow
@@ -21,8 +19,8 @@ HELP = {"?"}  # not listed: what shows the page
 
 
 @pytest.fixture
-def window(qtbot: QtBot, tmp_path: Path) -> MainWindow:
-    window, _engine = make_window(qtbot, tmp_path)
+def window(pair: Pair) -> MainWindow:
+    window, _engine = pair
     window.tabs.view("attention")
     return window
 

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
-from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QApplication
+from PySide6.QtCore import QPoint, QRect, Qt
+from PySide6.QtGui import QCursor, QPainter, QPaintEvent
+from PySide6.QtWidgets import QApplication, QComboBox, QWidget
 from pytestqt.qtbot import QtBot
 
-from tests.window.windows import Pair, decoded, places
+from tests.opened import opened_model
+from tests.traces import make_trace
+from tests.window.parts import click, put_up, unwrap, view_of
+from tests.window.windows import Pair, corner_button, decoded, places, translate
 from visformer.pictures.selection import AttentionCell
 from visformer.ui.look.theme import gap
 from visformer.ui.views import VIEWS
 from visformer.ui.views.attention.attention import AttentionView
+from visformer.ui.widgets.export import picture as image_of
 from visformer.ui.widgets.number_table import NumberTable
+from visformer.ui.window.large import LargePlace, can_be_large
 from visformer.ui.window.window import MainWindow
 
 
@@ -74,9 +82,7 @@ def test_a_move_begins_no_other_one(
 
 
 def test_double_click_key_and_escape(window: MainWindow, qtbot: QtBot) -> None:
-    view = window.tabs.view("attention")
-    assert isinstance(view, AttentionView)
-    panel = view.panels["cross"]
+    panel = view_of(window, AttentionView).panels["cross"]
     canvas = panel.heat_map.canvas
     window.session.set(locked=AttentionCell("cross", 1, 1))
     qtbot.mouseDClick(canvas, Qt.MouseButton.LeftButton)
@@ -101,13 +107,11 @@ def test_double_click_key_and_escape(window: MainWindow, qtbot: QtBot) -> None:
 def test_two_clicks_lock_nothing(
     window: MainWindow, qtbot: QtBot, locked: AttentionCell | None
 ) -> None:
-    view = window.tabs.view("attention")
-    assert isinstance(view, AttentionView)
-    canvas = view.maps["cross"].canvas
+    canvas = view_of(window, AttentionView).maps["cross"].canvas
     window.session.set(kind="cross", locked=locked)
     for _time in range(2):
         at = canvas.box(1, 1).center()
-        qtbot.mouseClick(canvas, Qt.MouseButton.LeftButton, pos=at)
+        click(qtbot, canvas, at)
         assert window.session.state.locked == AttentionCell("cross", 1, 1)
         qtbot.mouseDClick(canvas, Qt.MouseButton.LeftButton, pos=at)
         assert window.session.state.locked == locked
@@ -115,12 +119,11 @@ def test_two_clicks_lock_nothing(
 
 
 def test_what_was_pressed_first_becomes_large(window: MainWindow, qtbot: QtBot) -> None:
-    view = window.tabs.view("attention")
-    assert isinstance(view, AttentionView)
+    view = view_of(window, AttentionView)
     window.session.set(kind="cross")
     small, large = view.panels["encoder"], view.panels["cross"]
     left = Qt.MouseButton.LeftButton
-    qtbot.mouseClick(small.heat_map.canvas, left)  # they change places
+    click(qtbot, small.heat_map.canvas)  # they change places
     qtbot.mouseDClick(large.heat_map.canvas, left)
     assert window.large.picture is small
     assert window.session.state.kind == "encoder"
@@ -145,3 +148,72 @@ def test_another_tab_puts_it_back(window: MainWindow, qtbot: QtBot) -> None:
     window.session.set(tab="masks")
     assert window.large.picture is None
     assert window.tabs.isVisible()
+
+
+# ---- the button in a picture's corner ---------------------------------------------
+
+
+def test_the_corner_button_lies_on_no_control(pair: Pair) -> None:
+    window, engine = pair
+    trace = make_trace(layers=3, heads=4)
+    window.receive(opened_model(trace.model))
+    translate(window, engine, "a b", trace)
+    view = view_of(window, AttentionView)
+    window.session.set(tab="attention")
+    overview, orders = view.overview, view.overview.findChildren(QComboBox)[0]
+    button = unwrap(corner_button(overview))
+    place = QRect(orders.mapTo(overview, QPoint()), orders.size())
+    assert not place.intersects(button.geometry())
+
+
+class Written(QWidget):
+    """A picture with words at some place."""
+
+    place = QRect(160, 0, 40, 30)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        QPainter(self).drawText(self.place, Qt.AlignmentFlag.AlignCenter, "mmm")
+
+
+@pytest.fixture
+def written(qtbot: QtBot) -> Iterator[Written]:
+    """Show a picture that can be large."""
+    picture = Written()
+    can_be_large(picture)
+    place = put_up(qtbot, LargePlace(picture), 200, 120)
+    yield picture
+    place.close()
+
+
+def rest_on(widget: QWidget) -> None:
+    """Let the mouse rest on a widget, below its words."""
+    QCursor.setPos(widget.mapToGlobal(widget.rect().center()))
+    widget.setAttribute(Qt.WidgetAttribute.WA_UnderMouse)
+
+
+def test_the_corner_button_makes_way_for_words_that_come(
+    qtbot: QtBot, written: Written
+) -> None:
+    button = unwrap(corner_button(written))
+    assert button.geometry().right() < 165
+    rest_on(written)
+    written.place = QRect(button.geometry())
+    written.update()
+    qtbot.waitUntil(lambda: not written.place.intersects(button.geometry()))
+    assert button.isVisible()
+
+
+def test_the_corner_button_goes_with_a_mouse_that_nobody_saw_leave(
+    qtbot: QtBot, written: Written
+) -> None:
+    button = unwrap(corner_button(written))
+    rest_on(written)
+    QCursor.setPos(written.mapToGlobal(QPoint(-40, -40)))
+    written.update()
+    qtbot.waitUntil(button.isHidden)
+
+
+def test_an_image_of_a_picture_is_without_the_corner_button(written: Written) -> None:
+    before = image_of(written)
+    assert corner_button(written) is not None
+    assert image_of(written) == before

@@ -8,15 +8,16 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from PySide6.QtCore import QEvent, QRect
-from PySide6.QtWidgets import QApplication, QHBoxLayout, QSplitter, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QSplitter, QWidget
 from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
+from tests.window.parts import settle
 from tests.window.seen import Seen
-from tests.window.windows import Pair
 from visformer.session.runs import show_trace
 from visformer.ui.layout import LeastColumn, LeastSize, Still, laid_out_once
 from visformer.ui.widgets.plain_label import paragraph, plain_label
+from visformer.ui.window.window import MainWindow
 
 LINE = "words that need some room and then some more of it"
 LONG = "andonethatislongerthanallothers"  # every seventh text ends in it
@@ -53,11 +54,6 @@ class Column(QWidget):
         return [part.geometry() for part in parts if not part.isHidden()]
 
 
-def settle() -> None:
-    for _turn in range(4):
-        QApplication.processEvents()
-
-
 def shown(qtbot: QtBot, size: tuple[int, int]) -> tuple[LeastSize, Column]:
     scroll, column = LeastSize(), Column()
     qtbot.addWidget(scroll)
@@ -90,8 +86,7 @@ changes = st.lists(
 def test_what_waits_stands_where_it_would_stand(
     qtbot: QtBot, changes: list[tuple[list[Change], int]]
 ) -> None:
-    pair = [shown(qtbot, (300, 200)) for _one in range(2)]
-    (first, waiting), (second, usual) = pair
+    (first, waiting), (second, usual) = [shown(qtbot, (300, 200)) for _one in range(2)]
     for together, wide in changes:
         with laid_out_once(waiting):
             for change in together:
@@ -163,9 +158,8 @@ def test_what_is_still_asks_for_room_only_where_it_needs_it(qtbot: QtBot) -> Non
     [("computation", "softmax"), ("computation", "scale"), ("output", "")],
 )
 def test_a_step_and_a_head_arrange_neither_page_nor_window(
-    pair: Pair, tab: str, stage: str, change: dict[str, Any]
+    window: MainWindow, tab: str, stage: str, change: dict[str, Any]
 ) -> None:
-    window, _engine = pair
     window.session.do(show_trace, make_trace(12, 30, heads=4))
     window.session.set(tab=tab, step=20, head=1, kind="decoder")
     if stage:

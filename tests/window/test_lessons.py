@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import gc
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QMimeData, QModelIndex, QPointF, QSettings, Qt, QUrl
-from PySide6.QtGui import QDropEvent
+from PySide6.QtCore import QModelIndex, Qt
 from PySide6.QtWidgets import QApplication, QLabel, QMenu, QScrollArea
 from pytestqt.qtbot import QtBot
 
 from tests.opened import opened_model
 from tests.traces import make_trace
 from tests.window.painted import painted
+from tests.window.parts import click, drop, settle, unwrap
 from tests.window.windows import Pair, answer, named
 from visformer import paths
 from visformer.app import App
@@ -107,19 +106,20 @@ def test_page_keys_answer_do_and_go_on(window: MainWindow, qtbot: QtBot) -> None
     walk(window, qtbot)
     assert (window.session.state.tab, panel.place.text()) == ("masks", "stop 2 of 3")
     assert window.large.picture is None
-    walk(window, qtbot, KEY.Key_PageUp)
+    walk(window, qtbot, key=KEY.Key_PageUp)
     assert (window.session.state.tab, window.session.state.step) == ("attention", 2)
 
 
-def walk(window: MainWindow, qtbot: QtBot, key: Qt.Key = KEY.Key_PageDown) -> None:
-    qtbot.keyClick(window, key)
-    for _turn in range(5):
-        QApplication.processEvents()
+def walk(
+    window: MainWindow, qtbot: QtBot, pages: int = 1, key: Qt.Key = KEY.Key_PageDown
+) -> None:
+    for _page in range(pages):
+        qtbot.keyClick(window, key)
+        settle()
 
 
 def test_a_lesson_leads_alone(window: MainWindow) -> None:
-    card = show_first_steps(window)
-    assert card is not None
+    card = unwrap(show_first_steps(window))
     assert card.isVisible()
     open_lesson(window)
     assert not card.isVisible()
@@ -185,9 +185,7 @@ def test_another_action_leaves_the_lesson_and_a_button_leads_back(
     window: MainWindow, qtbot: QtBot
 ) -> None:
     panel = window.lessons.panel
-    for _page in range(3):
-        walk(window, qtbot)
-    walk(window, qtbot)
+    walk(window, qtbot, 4)
     assert not panel.back_to_it.isVisible()
     qtbot.keyClick(window, KEY.Key_Left)  # steps are walked as ever
     QApplication.processEvents()
@@ -197,7 +195,7 @@ def test_another_action_leaves_the_lesson_and_a_button_leads_back(
     QApplication.processEvents()
     assert panel.left.isVisible()
     before = window.session.state.runs
-    qtbot.mouseClick(panel.back_to_it, Qt.MouseButton.LeftButton)
+    click(qtbot, panel.back_to_it)
     QApplication.processEvents()
     assert window.session.state.tab == "masks"  # the stop's own
     assert window.session.state.layer == 1
@@ -212,15 +210,14 @@ def test_a_stop_has_its_own_sentence_and_the_way_back_decodes_nothing(
     panel = window.lessons.panel
     panel.plans.activated.emit(panel.plans.findText("45 minutes"))
     assert panel.place.text() == "stop 1 of 2"
-    for _page in range(3):
-        walk(window, qtbot)
+    walk(window, qtbot, 3)
     assert engine.decodes[-1].source == "other words"
     assert panel.title.text() == "Three"  # at once, before the run is there
     answer(window, engine, make_trace(source=3, target=3, layers=3))
     QApplication.processEvents()
     assert window.session.state.tab == "output"
     asked = len(engine.decodes)
-    walk(window, qtbot, KEY.Key_PageUp)
+    walk(window, qtbot, key=KEY.Key_PageUp)
     assert len(engine.decodes) == asked
     assert window.session.state.trace is TRACE or (
         window.session.state.trace is not None
@@ -253,16 +250,13 @@ def test_presented_the_words_stand_under_the_picture(
     assert not lessons.panel.isVisible()
     assert lessons.subtitle.isVisible()
     assert window.large.isAncestorOf(lessons.subtitle)
-    picture = window.large.picture
-    assert picture is not None
+    picture = unwrap(window.large.picture)
     below = lessons.subtitle.mapTo(window, lessons.subtitle.rect().topLeft()).y()
     assert below >= picture.mapTo(window, picture.rect().bottomLeft()).y()
     words = [word.text for word in painted(lessons.subtitle).words]
     assert "Which is darkest?" in words
     assert not any("Wait." in word for word in words)
-    walk(window, qtbot)
-    walk(window, qtbot)
-    walk(window, qtbot)
+    walk(window, qtbot, 3)
     assert window.session.state.tab == "masks"
     assert "Two" in [word.text for word in painted(lessons.subtitle).words]
     qtbot.keyClick(window, KEY.Key_Escape)
@@ -294,8 +288,7 @@ def test_a_task_that_the_run_is_too_short_for_is_done_and_left(
 ) -> None:
     body = BODY.replace("press Right 2 times", "press Right 99 times")
     open_lesson(window, HEAD + body)
-    for _page in range(3):
-        walk(window, qtbot)
+    walk(window, qtbot, 3)
     assert window.session.state.tab == "masks"
 
 
@@ -310,8 +303,7 @@ def test_a_task_with_another_run_is_looked_at_once_that_is_there(
     assert engine.decodes[-1].source == "other words"
     assert not window.lessons.panel.left.isVisible()
     answer(window, engine, make_trace(source=3, target=4, layers=3))
-    for _turn in range(5):
-        QApplication.processEvents()
+    settle(5)
     state = window.session.state
     assert (state.tab, state.step, state.wish.sentence) == ("output", 2, "other words")
     assert window.lessons.panel.task.text() == "☑ Say it"
@@ -322,37 +314,29 @@ def test_a_task_with_another_run_is_looked_at_once_that_is_there(
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_every_bundled_lesson_is_walked_with_page_down_alone(
-    language: str, qtbot: QtBot, tmp_path: Path
+    language: str, app: App, qtbot: QtBot
 ) -> None:
-    settings = QSettings(str(tmp_path / "window.ini"), QSettings.Format.IniFormat)
-    app = App([], settings=settings)
     window, lessons = app.window, app.window.lessons
-    window.show()
     window.resize(1280, 800)
     files = sorted(paths.resource("lessons").joinpath(language).glob("*.lesson.md"))
     assert files
     for path in files:
         window.open(str(path))
         qtbot.waitUntil(partial(is_open, window, path), timeout=10_000)
-        assert lessons.lesson is not None
-        stops = lessons.lesson.stops
+        stops = unwrap(lessons.lesson).stops
         walked: list[str] = []
         for _page in range(3 * len(stops)):
             qtbot.waitUntil(lambda: at_rest(window), timeout=60_000)
-            stop = lessons.stop
-            assert stop is not None
+            stop = unwrap(lessons.stop)
             if stop.title not in walked:
                 walked.append(stop.title)
             where = f"{path.name}, {stop.title}"
             assert not window.session.state.error, where
             assert not lessons.panel.back_to_it.isVisible(), where
-            area = lessons.panel.findChild(QScrollArea)
-            assert area is not None
+            area = unwrap(lessons.panel.findChild(QScrollArea))
             assert not area.verticalScrollBar().maximum(), where  # all is in sight
             walk(window, qtbot)
         assert walked == [stop.title for stop in stops]
-    app.close()
-    gc.disable()  # again: see ``nothing_left``
 
 
 def is_open(window: MainWindow, path: Path) -> bool:
@@ -390,25 +374,11 @@ def test_a_lesson_is_dropped_and_one_that_is_bad_leaves_all_as_it_is(
     drop(window, bad)
     qtbot.waitUntil(lambda: bool(window.session.state.error))
     assert "bad.lesson.md, line 7: “veiw”" in window.session.state.error
-    assert window.lessons.lesson is not None
-    assert window.lessons.lesson.title == "Recorded"
-    qtbot.mouseClick(window.lessons.panel.shut, Qt.MouseButton.LeftButton)
+    assert unwrap(window.lessons.lesson).title == "Recorded"
+    click(qtbot, window.lessons.panel.shut)
     assert not window.lessons.panel.isVisible()
     qtbot.keyClick(window, KEY.Key_PageUp)  # steps again
     assert window.session.state.step == 3
-
-
-def drop(window: MainWindow, path: Path) -> None:
-    data = QMimeData()
-    data.setUrls([QUrl.fromLocalFile(str(path))])
-    event = QDropEvent(
-        QPointF(),
-        Qt.DropAction.CopyAction,
-        data,
-        Qt.MouseButton.LeftButton,
-        Qt.KeyboardModifier.NoModifier,
-    )
-    window.dropEvent(event)
 
 
 def test_the_menu_offers_what_is_bundled(pair: Pair) -> None:
@@ -445,8 +415,7 @@ def test_the_view_on_screen_becomes_a_stop_that_leads_back_to_it(
     seen = window.session.state.place
     editor.begin(None)
     assert editor.fault.text() == ""
-    lesson = parsed(editor.text.toPlainText(), tmp_path / "a.lesson.md")
-    (stop,) = lesson.stops
+    (stop,) = parsed(editor.text.toPlainText(), tmp_path / "a.lesson.md").stops
     assert stop.expects[0].text.startswith("darkest cross L3H2 step 4 = ")
     assert stop.expects[0].holds(stop.expects[0].found(TRACE))
     window.session.set(tab="masks", layer=0, head=0, step=1)
@@ -466,8 +435,7 @@ def test_stops_are_added_checked_and_saved(
 ) -> None:
     path = tmp_path / "own.lesson.md"
     monkeypatch.setattr(lessons, "ask_where", lambda *_: str(path))
-    for _page in range(3):
-        walk(window, qtbot)
+    walk(window, qtbot, 3)
     assert window.lessons.lesson is not None
     own = replace(window.lessons.lesson, path=str(paths.resource("lessons") / "x"))
     editor.begin(own)  # the lesson that is open goes on, under another name
@@ -479,7 +447,7 @@ def test_stops_are_added_checked_and_saved(
     assert not editor.preview.isEnabled()
     editor.text.setPlainText(text)
     qtbot.waitUntil(editor.preview.isEnabled)
-    qtbot.mouseClick(editor.save, Qt.MouseButton.LeftButton)
+    click(qtbot, editor.save)
     qtbot.waitUntil(path.exists)
     qtbot.waitUntil(lambda: "own.lesson.md" in window.session.state.notice)
     assert path.read_text("utf-8") == text
@@ -504,7 +472,7 @@ def test_stops_are_moved_in_their_list(
     assert titles(editor) == ["One", "Two", "Three", "A new stop"]
     assert stops.currentRow() == 3
     place = stops.visualItemRect(stops.item(1)).center()
-    qtbot.mouseClick(stops.viewport(), Qt.MouseButton.LeftButton, pos=place)
+    click(qtbot, stops.viewport(), place)
     assert editor.text.textCursor().block().text() == "## Two"
     qtbot.keyClick(stops, KEY.Key_Down, Qt.KeyboardModifier.AltModifier)
     assert titles(editor) == ["One", "Three", "Two", "A new stop"]

@@ -12,10 +12,10 @@ from pytestqt.qtbot import QtBot
 
 from tests.opened import opened_model
 from tests.traces import make_trace
-from tests.window.windows import Pair
 from visformer.session import runs
 from visformer.ui.views import VIEWS
 from visformer.ui.widgets.plain_label import plain_label
+from visformer.ui.window.window import MainWindow
 from visformer.values.trace import Trace
 
 LONG = "x" * 5000
@@ -32,8 +32,9 @@ TRACES = {
 
 
 @pytest.mark.parametrize("trace", TRACES.values(), ids=TRACES)
-def test_no_value_of_a_trace_widens_the_window(pair: Pair, trace: Trace) -> None:
-    window, _ = pair
+def test_no_value_of_a_trace_widens_the_window(
+    window: MainWindow, trace: Trace
+) -> None:
     window.session.do(runs.show_trace, trace)
     for view in VIEWS:
         window.session.set(tab=view.name)
@@ -41,14 +42,12 @@ def test_no_value_of_a_trace_widens_the_window(pair: Pair, trace: Trace) -> None
         assert window.width() == 1280, view.name
 
 
-def test_no_sentence_widens_the_window(pair: Pair) -> None:
-    window, _ = pair
+def test_no_sentence_widens_the_window(window: MainWindow) -> None:
     for told in ({"error": LONG}, {"error": "", "notice": LONG}, {"busy": LONG}):
         window.session.set(**told)  # type: ignore[arg-type]
         QApplication.processEvents()
         assert window.width() == 1280
-    opened = opened_model(TRACE.model, path=f"/{LONG}", assumed=(LONG,))
-    window.receive(opened)
+    window.receive(opened_model(TRACE.model, path=f"/{LONG}", assumed=(LONG,)))
     QApplication.processEvents()
     assert window.width() == 1280
     (entry,) = window.recent_menu.actions()

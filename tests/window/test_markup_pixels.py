@@ -14,17 +14,19 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QImage
-from PySide6.QtWidgets import QApplication, QDialog, QLabel, QMenu, QWidget
+from PySide6.QtWidgets import QApplication, QDialog, QLabel, QMenu, QTableView, QWidget
 
 from tests.opened import opened_model
 from tests.traces import make_trace
-from tests.window.test_markup import pages
+from tests.window.parts import pages
 from tests.window.windows import Pair
 from visformer.engine.messages import Asked
 from visformer.session import runs
 from visformer.session.kept import KeptWork, WorkFacts
 from visformer.session.recipe import Recipe, WantedRun
+from visformer.ui.widgets.plain_label import plain_tip
 from visformer.ui.window.actions import show_recent
 from visformer.ui.window.window import MainWindow
 from visformer.values.finding import Finding
@@ -69,9 +71,8 @@ def strange_names(step: Step) -> Candidates:
 
 
 @pytest.fixture
-def strange(pair: Pair) -> MainWindow:
+def strange(window: MainWindow) -> MainWindow:
     """Show a run all of whose texts are the stranger's."""
-    window, _engine = pair
     model = replace(TRACE.model, name=RED)
     four = (RED,) * 4
     steps = [
@@ -81,14 +82,14 @@ def strange(pair: Pair) -> MainWindow:
         TRACE, source=four, target=four, source_text=RED, model=model, steps=steps
     )
     window.session.do(runs.show_trace, trace)
+    window.session.set(step=2)
     window.source.setText(RED)
     window.reference.setText(RED)
     return window
 
 
 def test_the_check_finds_what_is_read_as_markup(pair: Pair) -> None:
-    label = QLabel(RED)
-    assert drawn(label) > 50
+    assert drawn(QLabel(RED)) > 50
     assert drawn(pair[0]) == 0
 
 
@@ -136,8 +137,7 @@ def dialogs(window: MainWindow) -> Iterator[QDialog]:
 def test_no_dialog_reads_markup(strange: MainWindow) -> None:
     finding = Finding(id=RED, where=RED, what=RED, remedy=RED)
     model = replace(TRACE.model, name=RED)
-    event = opened_model(model, path=RED, findings=(finding,), assumed=(RED,))
-    strange.receive(event)
+    strange.receive(opened_model(model, path=RED, findings=(finding,), assumed=(RED,)))
     strange.about.click()
     assert [drawn(dialog) for dialog in dialogs(strange)] == [0]
 
@@ -159,3 +159,44 @@ def test_no_question_reads_markup(strange: MainWindow) -> None:
     strange.receive(Asked(number=-1, path=f"/x/{RED}", form=form))
     assert drawn(strange) == 0
     assert tip_reds(strange) == 0
+
+
+# ---- tips, and labels that may read markup ----------------------------------------
+
+
+MARKUP = '<img src="file:///dev/null">x'
+
+
+def tips(window: MainWindow) -> Iterator[str]:
+    """Yield the tips of all widgets, and labels that may read markup."""
+    for widget in window.findChildren(QWidget):
+        yield widget.toolTip()
+        plain = Qt.TextFormat.PlainText
+        if isinstance(widget, QLabel) and widget.textFormat() != plain:
+            yield widget.text()
+        if isinstance(widget, QTableView) and widget.model() is not None:
+            model, role = widget.model(), Qt.ItemDataRole.ToolTipRole
+            cells = [(r, c) for r in range(4) for c in range(4)]
+            yield from (str(model.index(*cell).data(role)) for cell in cells)
+            for way in (Qt.Orientation.Horizontal, Qt.Orientation.Vertical):
+                yield str(model.headerData(0, way, role))
+
+
+def test_what_looks_like_markup_is_shown_as_it_is(window: MainWindow) -> None:
+    made = make_trace(source=4, target=4, layers=2)
+    four = (MARKUP,) * 4
+    model = replace(made.model, name=MARKUP)
+    trace = replace(made, source=four, target=four, source_text=MARKUP, model=model)
+    window.session.do(runs.show_trace, trace)
+    window.session.set(step=2)
+    found: set[str] = set()
+    for _page in pages(window):
+        QApplication.processEvents()
+        found |= {*tips(window)}
+    assert any("&lt;img" in tip for tip in found)
+    assert [tip for tip in found if "<img" in tip] == []
+
+
+def test_only_tips_that_need_it_are_changed() -> None:
+    assert plain_tip("one\ntwo") == "one\ntwo"
+    assert plain_tip("<s>\na & b") == "<qt>&lt;s&gt;<br>a &amp; b</qt>"

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
 from tests.window.exports import csv_of
-from tests.window.windows import FakeEngine, answer, make_window
+from tests.window.parts import unwrap, view_of
+from tests.window.windows import FakeEngine, Pair, answer, translate
 from visformer import words
 from visformer.ui.views.masks.mask_lab import MaskLab
 from visformer.ui.views.masks.masks import MasksView
@@ -25,19 +24,18 @@ from visformer.values.intervention import NO_CHANGES, parse
 Opened = tuple[MainWindow, FakeEngine, MaskLab]
 
 
-def opened(qtbot: QtBot, folder: Path) -> Opened:
-    window, engine = make_window(qtbot, folder)
-    window.translate("one two")
-    answer(window, engine, make_trace(source=6, target=5, layers=3))
-    view = window.tabs.view("masks")
-    assert isinstance(view, MasksView)
+@pytest.fixture
+def opened(pair: Pair) -> Opened:
+    window, engine = pair
+    translate(window, engine, "one two", make_trace(source=6, target=5, layers=3))
+    view = view_of(window, MasksView)
     window.session.set(tab="masks", step=4, kind="decoder")
     view.turn("lab")
     return window, engine, view.page(MaskLab)
 
 
-def test_every_field_makes_its_change(qtbot: QtBot, tmp_path: Path) -> None:
-    window, engine, lab = opened(qtbot, tmp_path)
+def test_every_field_makes_its_change(opened: Opened) -> None:
+    window, engine, lab = opened
 
     def masks() -> tuple[object, ...]:
         return window.session.state.intervention.masks
@@ -73,9 +71,9 @@ def test_every_field_makes_its_change(qtbot: QtBot, tmp_path: Path) -> None:
 
 
 def test_the_scale_of_the_scores_is_changed_for_all_layers_or_one(
-    qtbot: QtBot, tmp_path: Path
+    opened: Opened,
 ) -> None:
-    window, engine, lab = opened(qtbot, tmp_path)
+    window, engine, lab = opened
     box = lab.fields.scaling
 
     def choose(index: int) -> tuple[ScoreScale, ...]:
@@ -83,8 +81,7 @@ def test_the_scale_of_the_scores_is_changed_for_all_layers_or_one(
         box.activated.emit(index)
         return window.session.state.intervention.scales
 
-    own = window.session.state.trace
-    assert own is not None
+    own = unwrap(window.session.state.trace)
     assert words.number(own.scale("decoder", 0)) in box.itemText(0)
     assert choose(1) == (ScoreScale(None),)
     assert engine.decodes[-1].intervention.scales == (ScoreScale(None),)
@@ -98,8 +95,8 @@ def test_the_scale_of_the_scores_is_changed_for_all_layers_or_one(
     assert box.currentIndex() == 4
 
 
-def test_the_fields_follow_undo_and_restore(qtbot: QtBot, tmp_path: Path) -> None:
-    window, _engine, lab = opened(qtbot, tmp_path)
+def test_the_fields_follow_undo_and_restore(opened: Opened) -> None:
+    window, _engine, lab = opened
     lab.fields.causal.setCurrentIndex(lab.fields.causal.findData("off"))
     lab.fields.causal.activated.emit(1)
     lab.fields.masked_value.setCurrentIndex(1)
@@ -111,10 +108,8 @@ def test_the_fields_follow_undo_and_restore(qtbot: QtBot, tmp_path: Path) -> Non
     assert lab.fields.causal.currentData() == "own"
 
 
-def test_the_altered_run_stands_beside_the_untouched(
-    qtbot: QtBot, tmp_path: Path
-) -> None:
-    window, engine, lab = opened(qtbot, tmp_path)
+def test_the_altered_run_stands_beside_the_untouched(opened: Opened) -> None:
+    window, engine, lab = opened
     assert not lab.difference.isVisible()
     lab.mask_map.clicked.emit((3, 0))
     made = make_trace(source=6, target=5, layers=3, seed=8)
@@ -128,26 +123,25 @@ def test_the_altered_run_stands_beside_the_untouched(
     assert csv_of(lab.row.export)
 
 
-def test_a_cell_in_the_maps_is_the_windows_cell(qtbot: QtBot, tmp_path: Path) -> None:
-    window, _engine, lab = opened(qtbot, tmp_path)
+def test_a_cell_in_the_maps_is_the_windows_cell(opened: Opened) -> None:
+    window, _engine, lab = opened
     lab.attention[0].clicked.emit((2, 1))
     assert window.session.state.locked == ("decoder", 2, 1)
     assert "(token 3):" in lab.row_words.text()
 
 
-def test_the_map_shows_the_layer_in_the_field(qtbot: QtBot, tmp_path: Path) -> None:
-    window, _engine, lab = opened(qtbot, tmp_path)
+def test_the_map_shows_the_layer_in_the_field(opened: Opened) -> None:
+    window, _engine, lab = opened
     window.session.set(layer=0)
     lab.fields.layers.setCurrentIndex(2)
     lab.fields.layers.activated.emit(2)
-    assert lab.mask_map.matrix is not None
-    assert "layer 2" in lab.mask_map.matrix.title
+    assert "layer 2" in unwrap(lab.mask_map.matrix).title
 
 
 def test_hovering_does_not_search_for_leaks_again(
-    qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    window, _engine, lab = opened(qtbot, tmp_path)
+    window, _engine, lab = opened
     searched: list[object] = []
 
     def search(trace: object) -> str:
@@ -162,10 +156,10 @@ def test_hovering_does_not_search_for_leaks_again(
 
 
 def test_a_hover_derives_no_whole_head(
-    qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows of what is kept are read; scores, which are not, of one row alone."""
-    window, engine, lab = opened(qtbot, tmp_path)
+    window, engine, lab = opened
     lab.mask_map.clicked.emit((3, 0))
     made = make_trace(source=6, target=5, layers=3, seed=8)
     change = window.session.state.intervention
@@ -197,10 +191,8 @@ def test_a_hover_derives_no_whole_head(
     assert not drawn
 
 
-def test_causal_off_keeps_the_step_but_leaves_a_single_token(
-    qtbot: QtBot, tmp_path: Path
-) -> None:
-    window, _engine, lab = opened(qtbot, tmp_path)
+def test_causal_off_keeps_the_step_but_leaves_a_single_token(opened: Opened) -> None:
+    window, _engine, lab = opened
 
     def cursor_after(step: int) -> int | None:
         window.change_run(NO_CHANGES)
@@ -213,8 +205,8 @@ def test_causal_off_keeps_the_step_but_leaves_a_single_token(
     assert cursor_after(1) == 5  # the last one: there is something to leak
 
 
-def test_yes_and_no_stand_in_the_row_of_the_mask(qtbot: QtBot, tmp_path: Path) -> None:
-    _window, _engine, lab = opened(qtbot, tmp_path)
+def test_yes_and_no_stand_in_the_row_of_the_mask(opened: Opened) -> None:
+    _window, _engine, lab = opened
     model = lab.row.model()
     row = lab.row.numbers.rows.index("may attend")  # type: ignore[union-attr]
     said = [model.index(row, at).data() for at in range(model.columnCount())]

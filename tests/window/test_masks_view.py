@@ -19,6 +19,7 @@ from PySide6.QtWidgets import (
 from tests.opened import opened_model
 from tests.states import ran
 from tests.traces import make_trace
+from tests.window.parts import click, unwrap
 from tests.window.windows import FakeEngine, make_view, named, show, words
 from visformer.engine.messages import Batch
 from visformer.pictures.masks import PARTS
@@ -111,8 +112,7 @@ def test_one_sentence_has_no_padding_and_says_so(view: MasksView) -> None:
 
 def test_nothing_decoded_yet_is_drawn(view: MasksView) -> None:
     state = single()
-    assert state.trace is not None
-    show(view, replace(state, visible=state.trace.until(0), step=0))
+    show(view, replace(state, visible=unwrap(state.trace).until(0), step=0))
     assert "Nothing is decoded" in about(view, "combined mask of cross attention")
 
 
@@ -127,7 +127,7 @@ def test_sentences_are_asked_for_as_a_batch(qtbot: Any) -> None:
     qtbot.keyClick(editor(view), Qt.Key.Key_Return)
     qtbot.keyClick(editor(view), Qt.Key.Key_Return)
     qtbot.keyClicks(editor(view), "  Two. ")
-    qtbot.mouseClick(button(view), Qt.MouseButton.LeftButton)
+    click(qtbot, button(view))
     assert engine.of(Batch) == [Batch(sources=("One.", "Two."))]
 
 
@@ -179,8 +179,7 @@ def test_the_batch_is_on_screen_with_its_pads_marked(view: MasksView) -> None:
     ground = Qt.ItemDataRole.BackgroundRole
     assert real.data(ground) is None
     assert pad.data(ground).style() == Qt.BrushStyle.BDiagPattern
-    heading = model.headerData(2, Qt.Orientation.Vertical)
-    assert heading == "▶ 3"
+    assert model.headerData(2, Qt.Orientation.Vertical) == "▶ 3"
 
 
 def test_the_sides_of_a_batch_stand_together_at_the_chosen_row(view: MasksView) -> None:
@@ -242,15 +241,6 @@ def test_a_batch_can_be_left(view: MasksView) -> None:
     assert leave.isHidden()
 
 
-def test_the_same_state_is_drawn_once(
-    view: MasksView, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    state = single()
-    show(view, state)
-    monkeypatch.setattr(HeatMap, "draw", None)
-    show(view, replace(state, tab="masks"))
-
-
 def test_it_paints_and_every_label_is_plain(view: MasksView) -> None:
     show(view, single(batch=BATCH))
     view.show()
@@ -267,13 +257,10 @@ def test_it_paints_and_every_label_is_plain(view: MasksView) -> None:
         )
 
 
-def test_the_masks_are_those_of_the_layer_looked_at(
-    view: MasksView, qtbot: Any
-) -> None:
+def test_the_masks_are_those_of_the_layer_looked_at(view: MasksView) -> None:
     """As ``causal off @ L2`` leaves them."""
     state = single(kind="decoder")
-    trace = state.trace
-    assert trace is not None
+    trace = unwrap(state.trace)
     own = trace.mask("decoder", 0)
     masks = {**trace.masks, "decoder": np.stack([own, np.ones_like(own)])}
     trace = replace(trace, masks=masks)

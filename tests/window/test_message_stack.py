@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 from PySide6.QtCore import QPoint, QRect
-from PySide6.QtWidgets import QApplication, QWidget
+from PySide6.QtWidgets import QWidget
 
-from tests.window.windows import Pair, answer
+from tests.window.parts import settle
+from tests.window.windows import Pair, translate
 from visformer.ui.bars.message_stack import MessageStack
 from visformer.ui.window.window import MainWindow
 
@@ -14,8 +15,7 @@ from visformer.ui.window.window import MainWindow
 @pytest.fixture
 def window(pair: Pair) -> MainWindow:
     window, engine = pair
-    window.translate("a b")
-    answer(window, engine)
+    translate(window, engine, "a b")
     window.session.set(tab="attention")
     return window
 
@@ -27,22 +27,13 @@ def place(window: MainWindow, part: QWidget) -> QRect:
 def told(window: MainWindow, words: str) -> QRect:
     """Return where a message stands."""
     window.session.set(notice=words)
-    for _turn in range(3):
-        QApplication.processEvents()
+    settle(3)
     stack = window.findChildren(MessageStack)[0]
     assert stack.isVisible()
     assert window.notice.words.height() >= window.notice.words.heightForWidth(
         window.notice.words.width()
     )
     return place(window, stack)
-
-
-def test_a_message_covers_no_picture_where_there_is_room(window: MainWindow) -> None:
-    view = window.tabs.shown
-    assert view is not None
-    message = told(window, "A sentence that is not short, and so of several lines.")
-    assert not message.intersects(place(window, view))
-    assert not message.intersects(place(window, window.candidates.summary))
 
 
 def test_without_room_it_stands_below_the_pictures(window: MainWindow) -> None:
@@ -60,6 +51,5 @@ def test_a_message_that_stands_asks_for_nothing(window: MainWindow) -> None:
     told(window, "A sentence that stays.")
     stack, asked = window.findChildren(MessageStack)[0], []
     stack.changed.connect(lambda: asked.append(1))
-    for _turn in range(10):
-        QApplication.processEvents()
+    settle(10)
     assert len(asked) <= 1  # a window that is looked at needs no processor

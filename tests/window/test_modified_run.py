@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
-from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from tests.opened import opened_model
 from tests.traces import make_trace
 from tests.window.exports import csv_of
 from tests.window.painted import painted
-from tests.window.windows import FakeEngine, answer, make_window
+from tests.window.parts import settle, unwrap, view_of
+from tests.window.windows import Opened, answer
 from visformer.engine.messages import Finished, Refused
 from visformer.engine.mirror import Decoded
 from visformer.pictures.attention.weights import head_weights
 from visformer.ui.views.attention.attention import AttentionView
 from visformer.ui.widgets.export import SHARPNESS, picture
-from visformer.ui.window.window import MainWindow
 from visformer.values.changes.mask_changes import Causal, HideSource
 from visformer.values.intervention import NO_CHANGES, Intervention
 from visformer.values.memo import same
@@ -34,14 +31,8 @@ def altered(trace: Trace, intervention: Intervention, seed: int = 7) -> Trace:
     return replace(made, source_text=trace.source_text, intervention=intervention)
 
 
-def opened(qtbot: QtBot, folder: Path) -> tuple[MainWindow, FakeEngine, Trace]:
-    window, engine = make_window(qtbot, folder)
-    window.translate("one two")
-    return window, engine, answer(window, engine)
-
-
-def test_a_change_runs_the_sentence_again(qtbot: QtBot, tmp_path: Path) -> None:
-    window, engine, plain = opened(qtbot, tmp_path)
+def test_a_change_runs_the_sentence_again(opened: Opened) -> None:
+    window, engine, plain = opened
     window.session.set(step=3)
     window.change_run(HIDDEN)
     assert engine.decodes[-1].intervention == HIDDEN
@@ -49,100 +40,26 @@ def test_a_change_runs_the_sentence_again(qtbot: QtBot, tmp_path: Path) -> None:
     assert "slow" in window.session.state.busy
     made = answer(window, engine, altered(plain, HIDDEN))
     state = window.session.state
-    assert state.trace is not None
-    assert state.trace.target == made.target
+    assert unwrap(state.trace).target == made.target
     assert state.baseline is plain
     assert state.step == 3
     assert window.modified.isVisible()
     assert window.modified.words.text().startswith("Modified run: hide 3")
 
 
-def test_the_change_is_in_sight_beside_a_long_translation(
-    qtbot: QtBot, tmp_path: Path
-) -> None:
-    window, engine, _plain = opened(qtbot, tmp_path)
+def test_the_change_is_in_sight_beside_a_long_translation(opened: Opened) -> None:
+    window, engine, _plain = opened
     window.change_run(OPEN)
     made = answer(window, engine, replace(make_trace(6, 30), intervention=OPEN))
     window.session.set(step=len(made))
     window.appearance.zoom_by(50)
-    for _ in range(3):
-        QApplication.processEvents()
+    settle(3)
     seen = [word.text for word in painted(window, window.status).words]
     assert any(text.startswith("Modified run: causal off") for text in seen), seen
-    window.appearance.zoom_by(0)
 
 
-def test_restoring_computes_nothing(qtbot: QtBot, tmp_path: Path) -> None:
-    window, engine, plain = opened(qtbot, tmp_path)
-    window.change_run(HIDDEN)
-    answer(window, engine, altered(plain, HIDDEN))
-    asked = len(engine.decodes)
-    window.change_run(NO_CHANGES)
-    state = window.session.state
-    assert state.trace is plain
-    assert state.baseline is None
-    assert not state.passes
-    assert len(engine.decodes) == asked
-    assert not window.modified.isVisible()
-
-
-def test_undo_and_redo(qtbot: QtBot, tmp_path: Path) -> None:
-    window, engine, plain = opened(qtbot, tmp_path)
-    both = Intervention(*OPEN, *HIDDEN)
-    window.ways.undo()
-    window.ways.redo()
-    assert len(engine.decodes) == 1  # there was nothing to take back
-    for made in (HIDDEN, both):
-        window.change_run(made)
-        answer(window, engine, altered(plain, made))
-    seen = []
-    for act in (
-        window.ways.undo,
-        window.ways.undo,
-        window.ways.undo,
-        window.ways.redo,
-    ):
-        act()
-        seen.append(window.session.state.intervention)
-    assert seen == [HIDDEN, NO_CHANGES, NO_CHANGES, HIDDEN]
-    shown = window.session.state.trace
-    assert shown is not None
-    assert shown.intervention == HIDDEN  # what was made is not made again
-    assert len(engine.decodes) == 3
-    window.ways.redo()
-    assert window.session.state.intervention == both
-    window.ways.undo()
-    window.change_run(OPEN)  # another change: nothing is left to redo
-    window.ways.redo()
-    assert window.session.state.intervention == OPEN
-
-
-def test_a_new_sentence_runs_untouched_first(qtbot: QtBot, tmp_path: Path) -> None:
-    window, engine, plain = opened(qtbot, tmp_path)
-    window.change_run(HIDDEN)
-    answer(window, engine, altered(plain, HIDDEN))
-    window.translate("three")
-    assert engine.decodes[-1].intervention == NO_CHANGES
-    asked = len(engine.decodes)
-    untouched = answer(window, engine)
-    assert len(engine.decodes) == asked + 1
-    assert engine.decodes[-1].intervention == HIDDEN
-    assert engine.decodes[-1].source == "three"
-    assert window.session.state.baseline is not None
-    assert window.session.state.baseline.target == untouched.target
-
-
-def test_a_change_before_the_end_waits_for_it(qtbot: QtBot, tmp_path: Path) -> None:
-    window, engine = make_window(qtbot, tmp_path)
-    window.translate("one two")
-    window.change_run(OPEN)
-    assert [decode.intervention for decode in engine.decodes] == [NO_CHANGES]
-    answer(window, engine)
-    assert [d.intervention for d in engine.decodes] == [NO_CHANGES, OPEN]
-
-
-def test_each_step_shows_its_own_pass(qtbot: QtBot, tmp_path: Path) -> None:
-    window, engine, plain = opened(qtbot, tmp_path)
+def test_each_step_shows_its_own_pass(opened: Opened) -> None:
+    window, engine, plain = opened
     window.change_run(OPEN)
     passes = tuple(
         replace(altered(plain, OPEN, seed=n).until(n), source_text="one two")
@@ -155,14 +72,13 @@ def test_each_step_shows_its_own_pass(qtbot: QtBot, tmp_path: Path) -> None:
         window.session.set(step=step, tab="attention")
         assert window.session.state.visible is passes[step]
         found = head_weights(passes[step], "decoder", 0, 0)
-        expected = passes[step].attention("decoder", 0, 0)
-        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(found, passes[step].attention("decoder", 0, 0))
 
 
 def test_the_baselines_text_is_said_once_the_changed_run_has_ended(
-    qtbot: QtBot, tmp_path: Path
+    opened: Opened, qtbot: QtBot
 ) -> None:
-    window, engine, plain = opened(qtbot, tmp_path)
+    window, engine, plain = opened
     window.change_run(HIDDEN)
     number = len(engine.decodes)
     half = altered(plain, HIDDEN).until(2)
@@ -174,8 +90,8 @@ def test_the_baselines_text_is_said_once_the_changed_run_has_ended(
     assert words.text() == said
 
 
-def test_a_change_that_does_not_fit_is_said(qtbot: QtBot, tmp_path: Path) -> None:
-    window, engine, plain = opened(qtbot, tmp_path)
+def test_a_change_that_does_not_fit_is_said(opened: Opened) -> None:
+    window, engine, plain = opened
     window.change_run(HIDDEN)
     number = len(engine.decodes)
     window.receive(Refused(number=number, reason="“hide 3”: the source has 2 tokens."))
@@ -184,33 +100,17 @@ def test_a_change_that_does_not_fit_is_said(qtbot: QtBot, tmp_path: Path) -> Non
     assert state.trace is plain
     assert "Requested change: hide 3" in window.modified.words.text()
     window.ways.undo()
-    shown = window.session.state.trace
-    assert shown is not None
-    assert same(shown.storage, plain.storage)
+    assert same(unwrap(window.session.state.trace).storage, plain.storage)
     assert not window.modified.isVisible()
 
 
-def test_another_model_is_untouched(qtbot: QtBot, tmp_path: Path) -> None:
-    window, engine, plain = opened(qtbot, tmp_path)
-    window.change_run(HIDDEN)
-    answer(window, engine, altered(plain, HIDDEN))
-    window.receive(
-        opened_model(replace(plain.model, digest="other"), path="/other", number=9)
-    )
-    assert window.session.state.intervention == NO_CHANGES
-    assert engine.decodes[-1].intervention == NO_CHANGES
-
-
-def test_exports_say_what_altered_the_run(qtbot: QtBot, tmp_path: Path) -> None:
-    window, engine, plain = opened(qtbot, tmp_path)
-    view = window.tabs.view("attention")
-    assert isinstance(view, AttentionView)
-    heat_map = view.maps["cross"]
+def test_exports_say_what_altered_the_run(opened: Opened) -> None:
+    window, engine, plain = opened
+    heat_map = view_of(window, AttentionView).maps["cross"]
     export, before = heat_map.export, csv_of(heat_map.export)
     assert picture(heat_map).height() == SHARPNESS * heat_map.height()
     window.change_run(HIDDEN)
-    same = replace(plain, intervention=HIDDEN)
-    answer(window, engine, same)
+    answer(window, engine, replace(plain, intervention=HIDDEN))
     header, rows = csv_of(export).split("\n", 1)
     assert header.startswith('"modified run: hide 3",')
     assert rows == before.split("\n", 1)[1]
@@ -219,8 +119,8 @@ def test_exports_say_what_altered_the_run(qtbot: QtBot, tmp_path: Path) -> None:
     assert csv_of(export) == before
 
 
-def test_an_audience_is_told_below_the_picture(qtbot: QtBot, tmp_path: Path) -> None:
-    window, engine, plain = opened(qtbot, tmp_path)
+def test_an_audience_is_told_below_the_picture(opened: Opened) -> None:
+    window, engine, plain = opened
     window.change_run(HIDDEN)
     answer(window, engine, altered(plain, HIDDEN))
     window.presentation.toggle()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,27 +11,19 @@ from PySide6.QtCore import QVariantAnimation
 from tests.states import ran
 from tests.traces import make_trace
 from tests.window.painted import pixels
-from tests.window.windows import Pair, make_view
+from tests.window.windows import make_view
 from visformer.ui.look.theme import has_motion, set_motion
 from visformer.ui.views.attention.attention import AttentionView
 from visformer.ui.widgets.heatmap import HeatMap
+from visformer.ui.window.window import MainWindow
 
 RUNNING = QVariantAnimation.State.Running
-
-
-@pytest.fixture(autouse=True)
-def moving(qapp: Any) -> Iterator[None]:
-    set_motion(True)
-    yield
-    set_motion(True)
 
 
 @pytest.fixture
 def cross(qtbot: Any) -> HeatMap:
     """Return the cross map of a sentence at its second step."""
-    view = make_view(qtbot, AttentionView)
-    view.resize(1000, 600)
-    view.show()
+    view = make_view(qtbot, AttentionView, 1000, 600)
     view.session.set(**ran(make_trace(5, 4)), step=2)
     view.grab()
     return view.maps["cross"]
@@ -92,8 +83,7 @@ def test_one_setting_switches_it_off(cross: HeatMap) -> None:
     assert not cross.new_row.quiet.isActive()
 
 
-def test_the_setting_is_remembered(pair: Pair) -> None:
-    window, _ = pair
+def test_the_setting_is_remembered(window: MainWindow) -> None:
     window.appearance.move(False)
     assert not has_motion()
     set_motion(True)

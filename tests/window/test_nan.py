@@ -5,8 +5,6 @@ A batch with a row of nothing but padding is run; what the screen shows is looke
 
 from __future__ import annotations
 
-import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,14 +12,12 @@ import pytest
 from PySide6.QtCore import QPoint
 from PySide6.QtGui import QColor, QImage
 from PySide6.QtWidgets import QApplication, QLabel, QWidget
-from pytestqt.qtbot import QtBot
 
 from tests.states import ran
-from tests.window.windows import make_window
+from tests.window.parts import view_of
 from visformer.core.passes import run
 from visformer.formats.loading import build
 from visformer.pictures.selection import SCALES, AttentionCell, Scale
-from visformer.trace_file.trace_file import read_trace
 from visformer.ui.views.attention.attention import AttentionView
 from visformer.ui.widgets.colour_bar import NAN_COLOUR
 from visformer.ui.window.window import MainWindow
@@ -41,14 +37,8 @@ SIZES: dict[str, Any] = {
 def padded_row(**choices: Any) -> Trace:
     """Return the second row of a batch: a source of pads alone."""
     checkpoint = build("torch", device="cpu", **SIZES, **choices)
-    pad = checkpoint.tokenizer.pad
-    sources = np.array([[5, 6, 7], [pad] * 3])
+    sources = np.array([[5, 6, 7], [checkpoint.tokenizer.pad] * 3])
     return run(checkpoint, sources, np.array([[1, 8, 9], [1, 8, 9]]))[1]
-
-
-@pytest.fixture
-def window(qtbot: QtBot, tmp_path: Path) -> MainWindow:
-    return make_window(qtbot, tmp_path)[0]
 
 
 def share(widget: QWidget, colour: str = NAN_COLOUR) -> float:
@@ -59,27 +49,16 @@ def share(widget: QWidget, colour: str = NAN_COLOUR) -> float:
     return float((pixels & 0xFFFFFF == wanted).mean())
 
 
-def test_the_model_makes_nan_of_it() -> None:
-    trace = padded_row()
-    assert np.isnan(trace.attention("cross", 0)).all()
-    assert np.isnan(trace.attention("encoder", 1)).all()
-    assert not np.isnan(trace.attention("decoder", 0)).any()
-    assert all(math.isnan(step.probability) for step in trace.steps)
-    assert all(math.isnan(step.entropy) for step in trace.steps)
-
-
 @pytest.mark.parametrize("scale", SCALES)
 def test_maps_and_overview_show_nan_with_its_word(
     window: MainWindow, scale: Scale
 ) -> None:
     window.session.set(**ran(padded_row()), step=3, kind="cross", scale=scale)
     QApplication.processEvents()  # all that is seen changes: it is painted later
-    view = window.tabs.view("attention")
-    assert isinstance(view, AttentionView)
+    view = view_of(window, AttentionView)
     assert share(view.maps["cross"].canvas) > 0.3  # the rest is its crosses
     assert share(view.maps["decoder"].canvas) == 0
-    keys = dict(view.maps["cross"].bar._keys)
-    assert "NaN" in keys
+    assert "NaN" in dict(view.maps["cross"].bar._keys)
     assert "NaN" not in dict(view.maps["decoder"].bar._keys)
     all_of_it = share(view.overview)
     assert all_of_it > 0.3
@@ -93,9 +72,7 @@ def test_maps_and_overview_show_nan_with_its_word(
 
 def test_nan_cells_are_crossed_too(window: MainWindow) -> None:
     window.session.set(**ran(padded_row()), step=3)
-    view = window.tabs.view("attention")
-    assert isinstance(view, AttentionView)
-    image = view.maps["cross"].canvas.grab().toImage()
+    image = view_of(window, AttentionView).maps["cross"].canvas.grab().toImage()
     middle = image.rect().center() - QPoint(30, 20)
     around = image.copy(middle.x() + 5, middle.y() + 5, 20, 20)
     seen = {around.pixelColor(x, y).name() for x in range(20) for y in range(20)}
@@ -107,14 +84,11 @@ def test_strips_candidates_and_words_say_nan(window: MainWindow) -> None:
     assert share(window.strips.source) > 0.02
     assert share(window.strips.target) == 0
     assert "NaN" in window.strips.source.accessibleDescription()
-    model = window.candidates.table.model()
-    assert model.index(0, 2).data() == "NaN"
+    assert window.candidates.table.model().index(0, 2).data() == "NaN"
     assert "NaN" in window.candidates.summary.text()
     assert not window.candidates.grab().isNull()  # painted without a bar
     assert "so all its weights are NaN" in window.status.words.text()
-    view = window.tabs.view("attention")
-    assert isinstance(view, AttentionView)
-    assert "NaN" in view.maps["cross"].accessibleDescription()
+    assert "NaN" in view_of(window, AttentionView).maps["cross"].accessibleDescription()
 
 
 @pytest.mark.parametrize("tab", ["masks", "architecture"])
@@ -124,23 +98,4 @@ def test_other_tabs_draw_and_say_it(window: MainWindow, tab: str) -> None:
     assert not window.grab().isNull()
     if tab == "masks":
         labels = window.tabs.view(tab).findChildren(QLabel)
-        said = " ".join(label.text() for label in labels)
-        assert "NaN" in said
-
-
-def test_equal_weights_are_said_to_come_of_the_mask(window: MainWindow) -> None:
-    trace = padded_row(masked_value=-1e9)
-    np.testing.assert_allclose(trace.attention("cross", 0), 1 / 3, atol=1e-6)
-    window.session.set(**ran(trace), step=3, locked=AttentionCell("cross", 1, 2))
-    assert "so all keys get equal weights" in window.status.words.text()
-    view = window.tabs.view("attention")
-    assert isinstance(view, AttentionView)
-    assert share(view.maps["cross"].canvas) == 0
-
-
-def test_a_file_keeps_nan(tmp_path: Path) -> None:
-    trace = padded_row()
-    trace.save(tmp_path / "nan.vis")
-    read = read_trace(tmp_path / "nan.vis")
-    assert math.isnan(read.steps[0].probability)
-    assert np.isnan(read.attention("cross", 1)).all()
+        assert "NaN" in " ".join(label.text() for label in labels)

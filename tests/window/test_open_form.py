@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,44 +11,30 @@ from PySide6.QtGui import QWheelEvent
 from PySide6.QtWidgets import QApplication, QFileDialog
 from pytestqt.qtbot import QtBot
 
+from tests.opened import opened_model
 from tests.traces import make_trace
+from tests.window.parts import unwrap
 from tests.window.windows import Pair, make_window
-from visformer.engine.messages import Asked, Open, Opened, Refused
+from visformer.engine.messages import Asked, Open, Refused
 from visformer.session.openings import ask_again
 from visformer.ui.window.window import MainWindow
 from visformer.values.questions import Overrides, Question, Questionnaire
 
+
+def question(name: str, label: str, kind: Any, **more: Any) -> Question:
+    """Return a question; why it is asked begins as its label does."""
+    return Question(name=name, label=label, kind=kind, why=f"{label[0]}.", **more)
+
+
+HEADS = (1, "1"), (2, "2"), (4, "4"), (8, "8")
+NORMS = (False, "no"), (True, "yes")
 QUESTIONS = (
-    Question(
-        name="heads",
-        label="Heads",
-        kind="choice",
-        why="They divide the width, 8.",
-        default=4,
-        choices=((1, "1"), (2, "2"), (4, "4"), (8, "8")),
-        mandatory=True,
-    ),
-    Question(name="pad", label="Pad id", kind="integer", why="P.", default=0, most=10),
-    Question(
-        name="target_pad",
-        label="Pad id of the target",
-        kind="integer",
-        why="T.",
-        most=12,
-        nothing="as the source's",
-    ),
-    Question(name="norm_eps", label="Epsilon", kind="number", why="E.", default=1e-5),
-    Question(
-        name="norm_first",
-        label="Norm first",
-        kind="choice",
-        why="N.",
-        default=False,
-        choices=((False, "no"), (True, "yes")),
-    ),
-    Question(
-        name="tokenizer", label="Tokenizer", kind="file", why="F.", nothing="numbers"
-    ),
+    question("heads", "Heads", "choice", default=4, choices=HEADS, mandatory=True),
+    question("pad", "Pad id", "integer", default=0, most=10),
+    question("target_pad", "Target's", "integer", most=12, nothing="as the source's"),
+    question("norm_eps", "Epsilon", "number", default=1e-5),
+    question("norm_first", "Norm first", "choice", default=False, choices=NORMS),
+    question("tokenizer", "Tokenizer", "file", nothing="numbers"),
 )
 FORM = Questionnaire(
     layout="<b>torch</b>", sizes="2 layers", introduction="How.", questions=QUESTIONS
@@ -62,29 +49,13 @@ def ask(pair: Pair, path: str = "/x/m.pt", form: Questionnaire = FORM) -> None:
 
 
 def open_it(
-    window: MainWindow, path: str = "/x/m.pt", digest: str = "d", **more: object
+    window: MainWindow, path: str = "/x/m.pt", digest: str = "d", **more: Any
 ) -> None:
     """Let the engine say that the last opening that was asked for has succeeded."""
     newest = window.session.state.awaiting.newest(Open)
-    trace = make_trace()
-    answer = Opened(
-        number=1 if newest is None else newest.number,
-        path=path,
-        model=trace.model.__class__(
-            **{
-                name: getattr(trace.model, name)
-                for name in trace.model.__dataclass_fields__
-                if name not in ("digest", "layout")
-            },
-            digest=digest,
-            layout="torch",
-        ),
-        positions=trace.encoder_rows[:, :8],
-        devices=("cpu",),
-        findings=(),
-        **more,  # type: ignore[arg-type]
-    )
-    window.receive(answer)
+    model = replace(make_trace().model, digest=digest, layout="torch")
+    number = 1 if newest is None else newest.number
+    window.receive(opened_model(model, number=number, path=path, **more))
 
 
 def editor(window: MainWindow, name: str) -> Any:
@@ -137,7 +108,7 @@ def test_changed_answers_are_told_and_kept(pair: Pair, qtbot: QtBot) -> None:
     assert engine.overrides[-1] == ((), "open")
 
 
-def test_a_wrong_answer_is_said_in_the_form(pair: Pair, qtbot: QtBot) -> None:
+def test_a_wrong_answer_is_said_in_the_form(pair: Pair) -> None:
     window, engine = pair
     ask(pair)
     editor(window, "tokenizer").setText("/x/wrong.model")
@@ -174,15 +145,9 @@ def test_escape_leaves_the_old_model(pair: Pair, qtbot: QtBot) -> None:
 
 def test_what_is_mandatory_has_to_be_chosen(pair: Pair) -> None:
     window, engine = pair
-    heads = Question(
-        name="heads",
-        label="Heads",
-        kind="choice",
-        why="H.",
-        choices=((1, "1"), (5, "5")),
-        mandatory=True,
-    )
-    other = Question(name="other", label="Decoder", kind="file", why="O.")
+    choices = (1, "1"), (5, "5")
+    heads = question("heads", "Heads", "choice", choices=choices, mandatory=True)
+    other = question("other", "Decoder", "file")
     form = Questionnaire(
         layout="l", sizes="s", introduction="i", questions=(heads, other)
     )
@@ -195,19 +160,6 @@ def test_what_is_mandatory_has_to_be_chosen(pair: Pair) -> None:
     editor(window, "other").setText("/x/decoder.pt")
     window.form.open_button.click()
     assert engine.overrides[-1][0] == (("heads", 5), ("other", "/x/decoder.pt"))
-
-
-def test_answers_that_no_longer_do_are_asked_again(pair: Pair) -> None:
-    window, engine = pair
-    ask(pair)
-    window.form.open_button.click()
-    open_it(window)
-    window.open("/x/m.pt")
-    window.receive(Refused(number=-3, reason="4 heads do not divide 10."))
-    assert engine.overrides[-1] == ((), "open")
-    assert not window.session.state.error
-    window.receive(Refused(number=-4, reason="It is gone."))
-    assert window.notice.text() == "It is gone."
 
 
 def test_a_file_that_has_changed_is_named(pair: Pair) -> None:
@@ -234,24 +186,13 @@ def test_answers_can_be_changed_later(pair: Pair) -> None:
     assert engine.overrides[-1] == ((("heads", 4), ("pad", 3)), "always")
 
 
-def test_odd_memories_are_passed_over(qtbot: QtBot, tmp_path: Path) -> None:
-    for text in ("[", "[1]", '{"/x/m.pt": 3}', '{"/x/m.pt": ["d", [["heads", []]]]}'):
-        window, engine = make_window(qtbot, tmp_path)
-        window.memory.keep("answers", text)
-        window.close()
-        window, engine = make_window(qtbot, tmp_path)
-        window.open("/x/m.pt")
-        assert engine.overrides == [((), "open")]
-
-
 def test_everything_is_named_and_reached_by_tab(pair: Pair, qtbot: QtBot) -> None:
     window, _ = pair
     ask(pair)
     form = window.form
     seen = []
     for _ in range(20):
-        focused = form.focusWidget()
-        assert focused is not None
+        focused = unwrap(form.focusWidget())
         seen.append(focused.accessibleName() or getattr(focused, "text", str)())
         qtbot.keyClick(focused, Qt.Key.Key_Tab)
         if form.focusWidget() is form.rows["heads"].editor:
@@ -260,8 +201,7 @@ def test_everything_is_named_and_reached_by_tab(pair: Pair, qtbot: QtBot) -> Non
     buttons = [seen[-2].replace("&", ""), seen[-1].replace("&", "")]
     assert seen[:-2] == [*labels, "Browse for “Tokenizer”"]
     assert buttons == ["Open", "Cancel"]
-    row = form.rows["pad"]
-    assert row.editor.accessibleDescription() == "P."
+    assert form.rows["pad"].editor.accessibleDescription() == "P."
 
 
 def test_the_wheel_changes_no_answer(pair: Pair) -> None:
@@ -284,14 +224,13 @@ def test_the_wheel_changes_no_answer(pair: Pair) -> None:
         assert window.form.rows[name].answer() == before
 
 
-def test_a_file_is_browsed_for(pair: Pair, tmp_path: Path, qtbot: QtBot) -> None:
+def test_a_file_is_browsed_for(pair: Pair, tmp_path: Path) -> None:
     window, _ = pair
     (tmp_path / "t.model").write_bytes(b"x")
     ask(pair, str(tmp_path / "m.pt"))
     row = window.form.rows["tokenizer"]
     row._browse()
-    dialog = row.findChild(QFileDialog)
-    assert dialog is not None
+    dialog = unwrap(row.findChild(QFileDialog))
     assert Path(dialog.directory().absolutePath()) == tmp_path
     dialog.fileSelected.emit(str(tmp_path / "t.model"))
     dialog.reject()
@@ -322,19 +261,10 @@ def test_large_text_scrolls_inside_the_window(pair: Pair) -> None:
 
 def test_an_accepted_guess_is_told_and_shown_in_the_title(pair: Pair) -> None:
     window, engine = pair
-    heads = Question(
-        name="heads",
-        label="Heads",
-        kind="choice",
-        why="How many.",
-        default=8,
-        choices=((4, "4"), (8, "8")),
-        mandatory=True,
-        guess=True,
-    )
+    guessed: dict[str, Any] = {"default": 8, "mandatory": True, "guess": True}
+    heads = question("heads", "Heads", "choice", choices=HEADS, **guessed)
     form = Questionnaire(layout="x", sizes="y", introduction="z", questions=(heads,))
-    window.open("/x/m.pt")
-    window.receive(Asked(number=-len(engine.opened), path="/x/m.pt", form=form))
+    ask(pair, form=form)
     assert window.form.answers() == {"heads": 8, "guessed.heads": True}
     window.form.open_button.click()
     assert engine.overrides[-1][0] == (("heads", 8), ("guessed.heads", True))
@@ -343,5 +273,5 @@ def test_an_accepted_guess_is_told_and_shown_in_the_title(pair: Pair) -> None:
     open_it(window)
     assert "assumed" not in window.windowTitle()
     window.receive(Asked(number=-len(engine.opened), path="/x/m.pt", form=form))
-    editor(window, "heads").setCurrentIndex(0)
+    editor(window, "heads").setCurrentIndex(2)
     assert window.form.answers() == {"heads": 4, "guessed.heads": None}

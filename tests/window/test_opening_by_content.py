@@ -15,8 +15,6 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
-from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
-from PySide6.QtGui import QDropEvent
 from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 from safetensors.torch import save
@@ -24,6 +22,7 @@ from safetensors.torch import save
 import visformer
 from tests.system.formats.hostile import zipped
 from tests.traces import make_trace
+from tests.window.parts import drop
 from tests.window.windows import Pair
 from visformer import paths
 from visformer.app import App
@@ -126,14 +125,6 @@ OPENED: dict[str, tuple[str, Callable[[Path], bytes]]] = {  # name -> its kind, 
 }
 
 
-def drop(window: MainWindow, path: Path) -> None:
-    data = QMimeData()
-    data.setUrls([QUrl.fromLocalFile(str(path))])
-    left, none = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
-    action = Qt.DropAction.CopyAction
-    window.dropEvent(QDropEvent(QPointF(5, 5), action, data, left, none))
-
-
 def choose(window: MainWindow, path: Path) -> None:
     actions.choose_files(window)
     dialog = window.findChildren(QFileDialog)[-1]
@@ -147,7 +138,11 @@ def start(window: MainWindow, path: Path) -> None:
     App.start(cast(App, SimpleNamespace(window=window, _show_recorded=bool)), str(path))
 
 
-WAYS = {"drop": drop, "menu": choose, "command line": start}
+WAYS: dict[str, Callable[[MainWindow, Path], None]] = {
+    "drop": drop,
+    "menu": choose,
+    "command line": start,
+}
 
 
 def shows_another(window: MainWindow, before: object) -> bool:

@@ -3,7 +3,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,18 +12,16 @@ from pytestqt.qtbot import QtBot
 
 from tests.opened import opened_model
 from tests.tiny_models import tiny_checkpoint
-from tests.traces import make_trace
-from tests.window.windows import FakeEngine, Pair, answer, make_window, reply
+from tests.window.parts import settle, unwrap, view_of
+from tests.window.windows import FakeEngine, Pair, answer, make_window, reply, translate
 from visformer.core.decoding import Decoding
 from visformer.core.lens_rows import read_streams
-from visformer.engine.messages import Decode, Lens, Opened, Replaced
+from visformer.engine.messages import Lens, Opened
 from visformer.pictures import output
 from visformer.pictures.output import known_rows
 from visformer.session import side_requests as asking
-from visformer.session.runs import show_trace
 from visformer.ui.views.output.output import NextToken, OutputView
 from visformer.ui.widgets.canvas import MapCell
-from visformer.ui.widgets.colour_bar import inks
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.window.window import MainWindow
 from visformer.values.step import LensRow, Strategy
@@ -50,8 +47,7 @@ def pair(qtbot: QtBot, tmp_path: Path, trace: Trace) -> Pair:
     """Return a window at step 4 of a sentence, on another tab."""
     window, engine = make_window(qtbot, tmp_path)
     window.receive(opened())
-    window.translate("a b")
-    answer(window, engine, trace)
+    translate(window, engine, "a b", trace)
     window.session.set(step=4)
     return window, engine
 
@@ -63,10 +59,15 @@ def give(window: MainWindow, engine: FakeEngine) -> None:
     reply(window, Lens, rows)
 
 
-def view_of(window: MainWindow) -> NextToken:
-    view = window.tabs.view("output")
-    assert isinstance(view, OutputView)
-    return view.page(NextToken)
+def next_token(window: MainWindow) -> NextToken:
+    return view_of(window, OutputView).page(NextToken)
+
+
+def given(pair: Pair) -> NextToken:
+    """Return the page once the lens is there."""
+    pair[0].session.set(tab="output")
+    give(*pair)
+    return next_token(pair[0])
 
 
 def said(view: NextToken, name: str) -> str:
@@ -93,8 +94,7 @@ def test_the_lens_is_asked_only_while_the_tab_is_in_sight(pair: Pair) -> None:
     window.session.set(step=4)
     assert len(engine.lenses) == 1  # it is on its way
     hidden, chosen, _ = engine.lenses[0]
-    trace = window.session.state.trace
-    assert trace is not None
+    trace = unwrap(window.session.state.trace)
     assert hidden.shape == (6, 3, 16)
     assert (hidden[0, 1] == trace.hidden("decoder", 1)[3]).all()  # the current row
     assert chosen[0] == trace.steps[3].id
@@ -108,20 +108,18 @@ def test_the_lens_is_asked_only_while_the_tab_is_in_sight(pair: Pair) -> None:
 def test_what_came_is_the_models_own(pair: Pair, trace: Trace) -> None:
     window, engine = pair
     window.session.set(tab="output")
-    view = view_of(window)
+    view = next_token(window)
     assert "requested" in said(view, "the softmax with its numbers")
     give(window, engine)
     look = trace.lens([3])[0]
-    table = view.logits.numbers
-    assert table is not None
+    table = unwrap(view.logits.numbers)
     np.testing.assert_allclose(table.values[:12, 0], look.logits[-1], atol=2e-5)
     assert "final norm" in said(view, "how the lens is computed")
     ranks = " → ".join(map(str, look.chosen_ranks))
     assert ranks in said(view, "the step's token through the layers")
     shown = heat_map(view, "logit lens of this step")
-    assert shown._matrix is not None
     np.testing.assert_allclose(
-        shown._matrix.values[:, 0], look.chosen_probabilities, atol=2e-5
+        unwrap(shown._matrix).values[:, 0], look.chosen_probabilities, atol=2e-5
     )
     assert view._step_texts.texts[2][1][0] == look.tokens[2][0]
 
@@ -150,21 +148,11 @@ def test_while_something_runs_only_the_current_row_is_asked(pair: Pair) -> None:
     assert len(engine.lenses[1][1]) == 5
 
 
-def test_a_lens_lost_with_its_engine_is_asked_again(pair: Pair) -> None:
-    window, engine = pair
-    window.session.set(tab="output")
-    window.receive(Replaced(reason="The engine ended (signal 9)."))
-    assert len(engine.lenses) == 2
-    give(window, engine)
-    assert known(window)
-
-
 def test_an_answer_for_a_run_that_is_gone_is_dropped(pair: Pair) -> None:
     window, engine = pair
     window.session.set(tab="output")
     other = Decoding(CHECKPOINT, "zz").follow([(5, "forced"), (6, "forced")])
-    window.translate("z z")
-    answer(window, engine, other)
+    translate(window, engine, "z z", other)
     assert len(engine.lenses) == 1
     give(window, engine)
     assert not known(window)
@@ -174,28 +162,8 @@ def test_an_answer_for_a_run_that_is_gone_is_dropped(pair: Pair) -> None:
     assert sorted(known(window)) == [0, 1]
 
 
-def test_an_engine_that_cannot_is_not_asked_for_ever(pair: Pair) -> None:
-    window, engine = pair
-    window.session.set(tab="output")
-    reply(window, Lens, ())
-    assert len(engine.lenses) == 1
-    words = said(view_of(window), "the softmax with its numbers")
-    assert "could not compute" in words
-
-
-def test_another_models_recording_is_not_asked_about(pair: Pair) -> None:
-    window, engine = pair
-    window.session.do(show_trace, make_trace())
-    window.session.set(tab="output")
-    assert engine.lenses == []
-    assert "requested" in said(view_of(window), "the softmax with its numbers")
-
-
 def test_clicks_go_to_their_step(pair: Pair) -> None:
-    window, engine = pair
-    window.session.set(tab="output")
-    give(window, engine)
-    view = view_of(window)
+    window, view = pair[0], given(pair)
     heat_map(view, "logit lens of all steps").clicked.emit(MapCell(1, 2))
     assert window.session.state.step == 2
     heat_map(view, "decoder output").clicked.emit(MapCell(0, 5))
@@ -207,7 +175,7 @@ def test_clicks_go_to_their_step(pair: Pair) -> None:
 def test_future_rows_are_not_painted(pair: Pair, trace: Trace) -> None:
     window, _ = pair
     window.session.set(tab="output")
-    shown = heat_map(view_of(window), "decoder output")
+    shown = heat_map(next_token(window), "decoder output")
     assert shown.canvas.cells.shape == (4, 16)
     assert shown.canvas._whole.height() == len(trace)  # their room is kept
     window.session.set(step=0)
@@ -215,10 +183,7 @@ def test_future_rows_are_not_painted(pair: Pair, trace: Trace) -> None:
 
 
 def test_pointing_says_what_is_there(pair: Pair, trace: Trace) -> None:
-    window, engine = pair
-    window.session.set(tab="output")
-    give(window, engine)
-    view = view_of(window)
+    view = given(pair)
     before = said(view, "how the token of this step came about")
     output = heat_map(view, "decoder output")
     output.hovered.emit((2, 5))
@@ -243,10 +208,7 @@ def test_of_many_steps_the_row_pointed_at_is_named(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(output, "MOST_STEPS", 3)
-    window, engine = pair
-    window.session.set(tab="output")
-    give(window, engine)
-    view = view_of(window)
+    window, view = pair[0], given(pair)
     steps = heat_map(view, "logit lens of all steps")  # steps 2 to 4
     steps.hovered.emit(MapCell(0, 1))
     assert said(view, "how the lens is computed").startswith("Step 2, after layer 1")
@@ -255,10 +217,7 @@ def test_of_many_steps_the_row_pointed_at_is_named(
 
 
 def test_all_steps_show_ranks_when_asked(pair: Pair) -> None:
-    window, engine = pair
-    window.session.set(tab="output")
-    give(window, engine)
-    view = view_of(window)
+    window, view = pair[0], given(pair)
     look = known(window)[1]
     assert view._steps_texts.texts[1][0][0] == look.tokens[0][0]
     view.shows.setCurrentIndex(1)
@@ -274,7 +233,7 @@ def test_many_steps_keep_readable_cells(qtbot: QtBot, tmp_path: Path) -> None:
     window.session.set(tab="output", step=50)
     while engine.lenses and window.session.state.awaiting.side_requests:
         give(window, engine)
-    view = view_of(window)
+    view = next_token(window)
     canvas = heat_map(view, "logit lens of all steps").canvas
     line = view.fontMetrics().height()
     assert canvas.height() / canvas.view.height() >= line
@@ -292,52 +251,22 @@ def test_sampling_sends_its_temperature(pair: Pair, trace: Trace) -> None:
     window.session.set(tab="output")
     assert engine.lenses[-1][2] == 0.5
     give(window, engine)
-    words = said(view_of(window), "the softmax with its numbers")
+    words = said(next_token(window), "the softmax with its numbers")
     assert "drawn" not in words  # the run on screen was greedy
 
 
-def test_the_same_state_is_drawn_once(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    window, engine = pair
-    window.session.set(tab="output")
-    give(window, engine)
-    monkeypatch.setattr(HeatMap, "draw", None)
-    window.session.set(notice="something")
-
-
-def test_texts_are_painted_on_their_cells(pair: Pair, qtbot: Any) -> None:
-    window, engine = pair
-    window.session.set(tab="output")
-    give(window, engine)
+def test_texts_are_painted_on_their_cells(pair: Pair) -> None:
+    window, _view = pair[0], given(pair)
     QApplication.processEvents()  # what comes with the lens is painted later
-    texts = view_of(window)._step_texts
-    canvas = heat_map(view_of(window), "logit lens of this step").canvas
+    texts = next_token(window)._step_texts
+    canvas = heat_map(next_token(window), "logit lens of this step").canvas
     assert texts.geometry() == canvas.rect()
-    with_texts = view_of(window).grab().toImage()
+    with_texts = next_token(window).grab().toImage()
     texts.setVisible(False)
-    without = view_of(window).grab().toImage()
-    assert with_texts != without
+    assert with_texts != next_token(window).grab().toImage()
     texts.setVisible(True)
-    for label in view_of(window).findChildren(QLabel):
+    for label in next_token(window).findChildren(QLabel):
         assert label.textFormat() == Qt.TextFormat.PlainText or "<" not in label.text()
-
-
-def test_ink_stands_out_on_every_ground(pair: Pair) -> None:
-    palette = pair[0].palette()
-    grounds = np.array([[255, 255, 255, 255], [11, 18, 64, 255]], np.uint8)
-    on_white, on_navy = inks(grounds, palette)
-    assert on_white.lightness() < 128
-    assert on_navy.lightness() > 128
-
-
-def test_an_empty_window_says_so(qtbot: QtBot, tmp_path: Path) -> None:
-    window, engine = make_window(qtbot, tmp_path)
-    window.session.set(tab="output")
-    assert "No sentence" in said(
-        view_of(window), "how the token of this step came about"
-    )
-    assert engine.decodes == list[Decode]()
 
 
 def test_presented_rows_are_as_high_as_the_large_text(pair: Pair, trace: Trace) -> None:
@@ -345,11 +274,10 @@ def test_presented_rows_are_as_high_as_the_large_text(pair: Pair, trace: Trace) 
     window.appearance.zoom_by(20)
     window.session.set(tab="output", step=len(trace))
     give(window, engine)
-    view = view_of(window)
+    view = next_token(window)
     window.large.enlarge(view._steps_map)
     window.presentation.begin()
-    for _turn in range(5):
-        QApplication.processEvents()
+    settle(5)
     assert window.large.picture is view._steps_map
     canvas = view._steps_map.canvas
     line = canvas.fontMetrics().height()
@@ -357,4 +285,3 @@ def test_presented_rows_are_as_high_as_the_large_text(pair: Pair, trace: Trace) 
     assert canvas.height() / canvas.view.height() >= 1.15 * line - 1
     assert canvas.view.bottom() >= len(trace)  # the current step is in sight
     window.presentation.end()
-    window.appearance.zoom_by(0)

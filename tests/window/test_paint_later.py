@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QAbstractEventDispatcher, QEvent, QEventLoop
@@ -13,9 +12,9 @@ from pytestqt.qtbot import QtBot
 from tests.states import ran
 from tests.traces import make_trace
 from tests.window.seen import Seen
-from tests.window.windows import make_window
 from visformer.ui.layout import paint_later
 from visformer.ui.views.view import PagedView
+from visformer.ui.window.window import MainWindow
 
 
 @pytest.fixture
@@ -87,10 +86,7 @@ def test_what_is_hidden_or_waits_with_its_window_does_not_wait(label: QLabel) ->
     assert label.updatesEnabled()
 
 
-def test_another_tab_is_painted_later_and_a_step_at_once(
-    qtbot: QtBot, tmp_path: Path
-) -> None:
-    window, _engine = make_window(qtbot, tmp_path)
+def test_another_tab_is_painted_later_and_a_step_at_once(window: MainWindow) -> None:
     window.session.set(**ran(make_trace(target=5)), step=2)
     window.tabs.view("masks")
     QApplication.processEvents()

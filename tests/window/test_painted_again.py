@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 
@@ -16,6 +15,7 @@ from pytestqt.qtbot import QtBot
 from tests.bench.windows import attention_of
 from tests.states import ran
 from tests.traces import fed, grown, make_trace
+from tests.window.parts import settle, unwrap
 from tests.window.windows import Pair, dress_hidden
 from visformer.engine.messages import Finished
 from visformer.engine.mirror import Decoded
@@ -31,17 +31,15 @@ from visformer.values.trace import Trace
 
 
 @pytest.fixture
-def window(pair: Pair) -> Iterator[MainWindow]:
+def window(pair: Pair) -> MainWindow:
     """Return a window whose pictures stand still."""
     set_motion(False)
-    yield pair[0]
-    set_motion(True)
+    return pair[0]
 
 
 def on_screen(window: MainWindow) -> QImage:
     """Return the pixels that were painted one after the other."""
-    for _turn in range(10):
-        QApplication.processEvents()
+    settle(10)
     shown = window.screen().grabWindow(window.winId()).toImage()
     return shown.convertToFormat(QImage.Format.Format_RGB32)
 
@@ -51,8 +49,7 @@ def is_right(window: MainWindow) -> bool:
     shown = on_screen(window)
     for canvas in window.findChildren(Canvas):  # they keep what they have painted
         QApplication.sendEvent(canvas, QEvent(QEvent.Type.FontChange))
-    fresh = window.grab().toImage()
-    return shown == fresh.convertToFormat(QImage.Format.Format_RGB32)
+    return shown == window.grab().toImage().convertToFormat(QImage.Format.Format_RGB32)
 
 
 def uneven(trace: Trace) -> Trace:
@@ -87,8 +84,6 @@ def test_a_growing_run_is_painted_as_a_whole_one(
     window.session.do(show_trace, replace(traces[-1]))
     window.session.set(kind=kind, step=len(made))  # type: ignore[arg-type]
     assert on_screen(window) == pixels
-    if zoom:
-        window.appearance.zoom_by(0)
 
 
 @pytest.mark.parametrize("kind", ["cross", "decoder"])
@@ -119,10 +114,8 @@ def test_what_stands_around_the_pictures_follows_a_step(
 ) -> None:
     traces = grown(make_trace(6, 3))
     window.translate("one two")
-    number = len(pair[1].decodes)
-    window.receive(Decoded(number=number, trace=traces[-1], limit=9))
-    map_of_it = attention_of(window).maps["cross"].matrix
-    assert map_of_it is not None
+    window.receive(Decoded(number=len(pair[1].decodes), trace=traces[-1], limit=9))
+    map_of_it = unwrap(attention_of(window).maps["cross"].matrix)
     assert len(map_of_it.rows) == len(window.session.state.visible or ())
     qtbot.waitUntil(lambda: len(window.strips.source.row.chips) == 6)
 

@@ -12,6 +12,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QImage, QPainter, QPalette
 
 from tests.window.painted import Painted, fixed_font, painted, pixels
+from tests.window.parts import click
 from visformer.pictures.attention.mosaic import Mosaic
 from visformer.pictures.attention.ranking import Ranking
 from visformer.pictures.picture import codes
@@ -85,7 +86,7 @@ def test_a_click_chooses_the_head_that_is_painted_there(
     for place, head in enumerate(order):
         at = rows[place // HEADS][place % HEADS].center()
         with qtbot.waitSignal(overview.chosen) as chosen:
-            qtbot.mouseClick(overview, Qt.MouseButton.LeftButton, pos=at.toPoint())
+            click(qtbot, overview, at.toPoint())
         assert tuple(chosen.args) == head
     assert overview.head_at(QPointF(1, 1)) is None
 
@@ -134,8 +135,7 @@ def test_a_caption_without_room_loses_its_measure_first(
     overview.resize(wide, 260)
     written = [word.text for word in painted(overview).words if word.text[:1] == "L"]
     names = [caption[:5] for caption in captions]
-    expected = {500: list(captions), 260: names, 180: names, 90: []}
-    assert written == expected[wide]
+    assert written == {500: list(captions), 260: names, 180: names, 90: []}[wide]
 
 
 def test_what_is_not_decoded_is_not_painted(overview: Overview) -> None:

@@ -7,16 +7,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PySide6.QtCore import QRectF, Qt
-from PySide6.QtGui import QFontInfo, QFontMetrics
-from PySide6.QtWidgets import QApplication
+from PySide6.QtCore import QRectF
+from PySide6.QtGui import QColor, QFontInfo, QFontMetrics, QFontMetricsF
+from PySide6.QtWidgets import QApplication, QWidget
 
 from tests.window.painted import fixed_font, painted
+from tests.window.parts import click, unwrap
 from tests.window.test_heatmap import matrix, middle
-from tests.window.test_painted_map import middle_of, named
+from tests.window.test_painted_map import cell, middle_of, named
 from visformer.pictures.attention.gist import NO_GIST, Gist
 from visformer.pictures.picture import Matrix
 from visformer.ui.look.theme import CAPTION, hue, sized
+from visformer.ui.views.output.output import CellTexts
+from visformer.ui.widgets.canvas import Canvas
 from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.widgets.labels import LEAST, axis_title, label_font, labels_width
 
@@ -171,8 +174,7 @@ def test_large_cells_hold_their_numbers(
     heat_map: HeatMap, values: list[list[float]], texts: list[str]
 ) -> None:
     made = np.array(values, np.float32)
-    shade = np.clip(made, 0, 1)
-    heat_map.draw(matrix(1, 3, values=made, shade=shade))
+    heat_map.draw(matrix(1, 3, values=made, shade=np.clip(made, 0, 1)))
     picture = painted(heat_map, heat_map.canvas)
     written = [(at, text) for at, text in enumerate(texts) if text]
     assert [word.text for word in picture.words] == [text for _at, text in written]
@@ -187,8 +189,7 @@ def test_numbers_grow_with_their_cells(
 ) -> None:
     heat_map.resize(4 * side, 4 * side)
     heat_map.draw(matrix(3, 3, values=np.full((3, 3), 0.5, np.float32)))
-    sizes = {w.font.pixelSize() for w in painted(heat_map, heat_map.canvas).words}
-    (size,) = sizes
+    (size,) = {w.font.pixelSize() for w in painted(heat_map, heat_map.canvas).words}
     high = heat_map.canvas.height() / 3
     assert least <= size <= most
     body = QFontInfo(heat_map.font()).pixelSize()
@@ -258,8 +259,7 @@ def test_the_value_stands_beside_the_cell_and_says_who_reads_whom(
             "reads",
             f"k{at[1]}",
         ]
-        shown = heat_map.matrix
-        assert shown is not None
+        shown = unwrap(heat_map.matrix)
         assert float(words[0].text) == pytest.approx(shown.values[at], abs=1e-4)
         inks = [hue(heat_map.palette(), role).name() for role in ("query", "key")]
         assert [words[1].ink, words[3].ink] == inks
@@ -314,7 +314,7 @@ def test_another_range_is_offered_beside_the_bar(
     other = [word for word in words.words if word.text in ("0", "1")]
     assert all(not button.geometry().contains(int(w.x), int(w.y)) for w in other)
     with qtbot.waitSignal(heat_map.offer_taken):
-        qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
+        click(qtbot, button)
 
 
 @pytest.mark.parametrize(
@@ -335,9 +335,7 @@ def test_titles_of_axes_are_shortened_to_what_they_name(
     assert axis_title(title, metrics, 20).endswith("…")
 
 
-def test_a_gist_that_has_no_room_beside_the_title_stands_below_it(
-    qtbot: Any,
-) -> None:
+def test_a_gist_that_has_no_room_beside_the_title_stands_below_it(qtbot: Any) -> None:
     heat_map = shown_map(qtbot, HeatMap("map", gist=True))
     heat_map.draw(replace(matrix(5, 5), title="decoder self"))
     heat_map.heading.say(Gist("rests on it: 0.57", ""))
@@ -363,3 +361,67 @@ def test_a_gist_says_where_the_mouse_rests_what_its_number_is(
     assert label.toolTip() == f"<qt>{words}</qt>"
     heat_map.heading.say(NO_GIST)
     assert label.toolTip() == ""
+
+
+# ---- texts in cells ---------------------------------------------------------------
+
+
+def test_what_is_written_in_a_cell_stands_in_it(qtbot: Any) -> None:
+    heat_map = shown_map(qtbot, HeatMap("map"))
+    values = np.zeros((3, 4), np.float32)
+    values[2, 3] = 1
+    heat_map.draw(named(values=values, shade=values))
+    written = CellTexts(heat_map.canvas)
+    written.setGeometry(heat_map.canvas.rect())
+    written.show()
+    texts = tuple(
+        tuple((f"t{row}{column}", f"n{row}{column}") for column in range(4))
+        for row in range(3)
+    )
+    written.draw(heat_map.matrix, texts)
+    picture = painted(heat_map)
+    for row, column in np.ndindex(3, 4):
+        token, number = (picture.word(text) for text in texts[row][column])
+        for word in (token, number):
+            at, box = middle_of(word, heat_map), cell(heat_map, row, column)
+            assert box.contains(at)
+            assert at.x() == pytest.approx(box.center().x(), abs=2)
+        assert token.y < number.y
+        light = QColor(token.ink).lightness() > 128
+        assert light == (values[row, column] == 1)  # its ground is dark
+
+
+@pytest.mark.parametrize(("columns", "numbered"), [(3, True), (8, False)])
+def test_a_long_token_leaves_room_for_its_number(
+    qtbot: Any, columns: int, numbered: bool
+) -> None:
+    values = np.zeros((4, columns), np.float32)
+    around = QWidget()
+    qtbot.addWidget(around)
+    canvas = Canvas(around)
+    fixed_font(canvas)
+    canvas.resize(400, 100)
+    canvas.set_whole(*values.shape)
+    written = CellTexts(canvas)
+    written.resize(canvas.size())
+    texts = tuple((("abcdefghij" * 3, ".12"),) * columns for _ in values)
+    written.draw(named(values=values, shade=values), texts)
+    words = painted(written).words
+    tokens = [word for word in words if word.text.startswith("abc")]
+    numbers = [word for word in words if word.text == ".12"]
+    assert len(tokens) == values.size
+    assert len(numbers) == (values.size if numbered else 0)
+    for token, number in zip(tokens, numbers, strict=False):
+        wide = QFontMetricsF(token.font).horizontalAdvance(token.text)
+        assert token.x + wide < number.x
+
+
+def test_a_number_that_is_nearly_0_is_not_written(qtbot: Any) -> None:
+    heat_map = shown_map(qtbot, HeatMap("map"))
+    values = np.zeros((1, 2), np.float32)
+    heat_map.draw(named(values=values, shade=values))
+    written = CellTexts(heat_map.canvas)
+    written.setGeometry(heat_map.canvas.rect())
+    written.show()
+    written.draw(heat_map.matrix, ((("il", ".57"), ("on", "~0")),))
+    assert {word.text for word in painted(written).words} == {"il", ".57", "on"}

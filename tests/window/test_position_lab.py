@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 from pyqtgraph import GraphicsView, PlotCurveItem
 from PySide6.QtCore import QPoint
 from PySide6.QtWidgets import QApplication, QLabel
-from pytestqt.qtbot import QtBot
 
 from tests.opened import opened_model
 from tests.traces import make_trace
-from tests.window.windows import FakeEngine, answer, make_window, reply
+from tests.window.parts import settle, unwrap, view_of
+from tests.window.windows import FakeEngine, Pair, answer, reply, translate
 from visformer.engine.messages import Shuffle
 from visformer.pictures.selection import AttentionCell
 from visformer.ui.views.positions.position_input import PositionInput
@@ -23,22 +22,22 @@ from visformer.ui.widgets.heatmap import HeatMap
 from visformer.ui.window.window import MainWindow
 from visformer.values.changes.position_change import PositionChange
 
+Opened = tuple[MainWindow, FakeEngine, PositionsView]
 
-def opened(qtbot: QtBot, folder: Path) -> tuple[MainWindow, FakeEngine, PositionsView]:
-    window, engine = make_window(qtbot, folder)
+
+@pytest.fixture
+def opened(pair: Pair) -> Opened:
+    window, engine = pair
     trace = make_trace(source=6, target=5)
     table = np.ones((16, trace.model.config.d_model), np.float32)
     window.receive(opened_model(trace.model, table))
-    window.translate("one two")
-    answer(window, engine, trace)
+    translate(window, engine, "one two", trace)
     window.session.set(tab="positions", step=3)
-    view = window.tabs.view("positions")
-    assert isinstance(view, PositionsView)
-    return window, engine, view
+    return window, engine, view_of(window, PositionsView)
 
 
-def test_choosing_a_form_runs_the_sentence_again(qtbot: QtBot, tmp_path: Path) -> None:
-    window, engine, view = opened(qtbot, tmp_path)
+def test_choosing_a_form_runs_the_sentence_again(opened: Opened) -> None:
+    window, engine, view = opened
     view.turn("lab")
     lab = view.page(PositionLab)
     assert lab.isVisible()
@@ -55,29 +54,25 @@ def test_choosing_a_form_runs_the_sentence_again(qtbot: QtBot, tmp_path: Path) -
     assert lab.form.currentData() is None
 
 
-def test_the_shuffled_run_is_said(qtbot: QtBot, tmp_path: Path) -> None:
-    window, engine, view = opened(qtbot, tmp_path)
+def test_the_shuffled_run_is_said(opened: Opened) -> None:
+    window, engine, view = opened
     view.turn("lab")
     view.page(PositionLab).shuffle.click()
     asked = engine.shuffles[-1]
     assert asked.source == "one two"
     assert len(asked.target) == 3
-    shown = window.session.state.visible
-    assert shown is not None
+    shown = unwrap(window.session.state.visible)
     moved = replace(shown, source=shown.source[::-1])
     order = tuple(reversed(range(6)))
     reply(window, Shuffle, (order, shown, moved))
     assert "knows the order" in view.page(PositionLab).bag.text()
-    window.translate("three")
-    answer(window, engine, make_trace(source=4, target=5))
+    translate(window, engine, "three", make_trace(source=4, target=5))
     assert view.page(PositionLab).bag.text() == ""
 
 
-def test_what_both_runs_read_is_in_sight_in_large_text(
-    qtbot: QtBot, tmp_path: Path
-) -> None:
+def test_what_both_runs_read_is_in_sight_in_large_text(opened: Opened) -> None:
     """The encodings stand beside what one run reads, and below what two read."""
-    window, engine, view = opened(qtbot, tmp_path)
+    window, engine, view = opened
     view.turn("lab")
     lab = view.page(PositionLab)
     window.appearance.zoom_by(50)
@@ -90,35 +85,29 @@ def test_what_both_runs_read_is_in_sight_in_large_text(
     def whole(heat_map: HeatMap) -> bool:
         return heat_map.visibleRegion().boundingRect() == heat_map.rect()
 
-    try:
-        assert whole(own)
-        assert whole(table)
-        lab.choose("none")
-        changed = window.session.state.intervention
-        other = make_trace(source=6, target=5, seed=1)
-        answer(window, engine, replace(other, intervention=changed))
-        for _turn in range(3):
-            QApplication.processEvents()
-        assert whole(own)
-        assert whole(modified)
-        below = own.mapTo(lab, QPoint(0, own.height())).y()
-        for one in (table, other_table):
-            assert one.isVisible()
-            assert one.mapTo(lab, QPoint()).y() >= below
-    finally:
-        window.appearance.zoom_by(0)
+    assert whole(own)
+    assert whole(table)
+    lab.choose("none")
+    changed = window.session.state.intervention
+    other = make_trace(source=6, target=5, seed=1)
+    answer(window, engine, replace(other, intervention=changed))
+    settle(3)
+    assert whole(own)
+    assert whole(modified)
+    below = own.mapTo(lab, QPoint(0, own.height())).y()
+    for one in (table, other_table):
+        assert one.isVisible()
+        assert one.mapTo(lab, QPoint()).y() >= below
 
 
-def test_the_input_page_adds_up(qtbot: QtBot, tmp_path: Path) -> None:
-    window, _engine, view = opened(qtbot, tmp_path)
+def test_the_input_page_adds_up(opened: Opened) -> None:
+    window, _engine, view = opened
     view.turn("input")
     page = view.page(PositionInput)
     maps = page.maps
 
     def values(at: int) -> np.ndarray:
-        matrix = maps[at].matrix
-        assert matrix is not None
-        return matrix.values
+        return unwrap(maps[at].matrix).values
 
     assert values(2).shape == (6, 8)
     page.side.setCurrentText("target")
@@ -130,8 +119,8 @@ def test_the_input_page_adds_up(qtbot: QtBot, tmp_path: Path) -> None:
     assert page.about.text().startswith("The sum is drawn once")
 
 
-def test_the_labs_map_is_of_the_head_looked_at(qtbot: QtBot, tmp_path: Path) -> None:
-    window, _engine, view = opened(qtbot, tmp_path)
+def test_the_labs_map_is_of_the_head_looked_at(opened: Opened) -> None:
+    window, _engine, view = opened
     view.turn("lab")
     maps = view.page(PositionLab).findChildren(HeatMap)
     for layer, head in ((0, 0), (0, 1), (1, 1)):
@@ -142,9 +131,9 @@ def test_the_labs_map_is_of_the_head_looked_at(qtbot: QtBot, tmp_path: Path) -> 
 
 
 def test_the_fingerprint_has_even_and_odd_dimensions_in_their_places(
-    qtbot: QtBot, tmp_path: Path
+    opened: Opened,
 ) -> None:
-    _window, _engine, view = opened(qtbot, tmp_path)
+    _window, _engine, view = opened
     view.turn("input")
     name = "fingerprint of the chosen position"
     plots = view.page(PositionInput).findChildren(GraphicsView)
@@ -155,9 +144,9 @@ def test_the_fingerprint_has_even_and_odd_dimensions_in_their_places(
 
 
 def test_pointing_at_a_cell_draws_no_map_of_the_labs(
-    qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    window, _engine, view = opened(qtbot, tmp_path)
+    window, _engine, view = opened
     drawn: list[object] = []
     for page in ("table", "input", "lab"):
         view.turn(page)
@@ -167,19 +156,14 @@ def test_pointing_at_a_cell_draws_no_map_of_the_labs(
             window.session.set(hovered=None, busy="", notice=page)
         assert not drawn
     window.session.set(step=2)
-    attention = view.page(PositionLab)._attention[0].matrix
-    assert attention is not None
-    assert len(attention.rows) == 2
+    assert len(unwrap(view.page(PositionLab)._attention[0].matrix).rows) == 2
 
 
-def test_the_input_page_opens_on_a_word_with_its_digits(
-    qtbot: QtBot, tmp_path: Path
-) -> None:
-    window, _engine, view = opened(qtbot, tmp_path)
+def test_the_input_page_opens_on_a_word_with_its_digits(opened: Opened) -> None:
+    window, _engine, view = opened
     view.turn("input")
     page = view.page(PositionInput)
-    trace = window.session.state.visible
-    assert trace is not None
+    trace = unwrap(window.session.state.visible)
     longest = max(range(len(trace.source)), key=lambda at: len(trace.source[at]))
     assert page.position.value() == longest
     assert page.numbers.isVisible()
@@ -193,9 +177,9 @@ def test_the_input_page_opens_on_a_word_with_its_digits(
 
 @pytest.mark.parametrize("page", ["table", "input", "lab"])
 def test_pages_keep_their_pictures_where_there_is_little_room(
-    qtbot: QtBot, tmp_path: Path, page: str
+    opened: Opened, page: str
 ) -> None:
-    window, _engine, view = opened(qtbot, tmp_path)
+    window, _engine, view = opened
     view.turn(page)
     font = window.font()
     font.setPointSizeF(2 * font.pointSizeF())
@@ -213,10 +197,8 @@ def test_pages_keep_their_pictures_where_there_is_little_room(
             assert label.height() >= needed, label.text()
 
 
-def test_the_sum_is_in_sight_where_there_is_little_room(
-    qtbot: QtBot, tmp_path: Path
-) -> None:
-    window, _engine, view = opened(qtbot, tmp_path)
+def test_the_sum_is_in_sight_where_there_is_little_room(opened: Opened) -> None:
+    window, _engine, view = opened
     view.turn("input")
     window.resize(900, 620)
     QApplication.sendPostedEvents()

@@ -7,13 +7,14 @@ from dataclasses import replace
 import pytest
 from PySide6.QtCore import QEvent, QObject, Qt
 from PySide6.QtGui import QFontMetrics, QGuiApplication
-from PySide6.QtWidgets import QApplication, QWidget
+from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from tests.tiny_models import tiny_checkpoint
 from tests.window.painted import painted
+from tests.window.parts import settle, unwrap, view_of
 from tests.window.pseudo_reader import Reader
-from tests.window.windows import Pair, answer, decoded, places
+from tests.window.windows import Pair, answer, decoded, places, translate
 from visformer.pictures.computation.stages import STAGES
 from visformer.pictures.selection import AttentionCell
 from visformer.ui.views.attention.attention import AttentionView
@@ -38,8 +39,7 @@ def window(pair: Pair) -> MainWindow:
 def test_presenting_shows_one_picture_and_goes_back_to_what_was_there(
     window: MainWindow, qtbot: QtBot
 ) -> None:
-    view = window.tabs.view("attention")
-    assert isinstance(view, AttentionView)
+    view = view_of(window, AttentionView)
     window.session.set(kind="cross", locked=AttentionCell("cross", 1, 1))
     size, text = window.size(), view.panels["cross"].fontMetrics().height()
     before = places(window)
@@ -50,8 +50,7 @@ def test_presenting_shows_one_picture_and_goes_back_to_what_was_there(
     assert not window.status.isVisible()
     assert view.panels["cross"].fontMetrics().height() >= 1.5 * text
     strips, aside = presentation.strips, presentation.aside
-    shown = window.session.state.visible
-    assert shown is not None
+    shown = unwrap(window.session.state.visible)
     chips = [chip for chip in strips.target.row.chips if not chip.later]
     assert [chip.current for chip in chips] == [False] * 3 + [True]
     assert "▁" + chips[-1].token == shown.steps[-1].token
@@ -86,10 +85,8 @@ def test_both_sentences_stand_above_and_the_next_tokens_where_there_is_room(
         window.showNormal()  # no screen of a test is wide enough
         for width, beside in ((1280, False), (1900, True), (1280, False)):
             window.resize(width, 1000)
-            for _turn in range(3):
-                QApplication.processEvents()
-            assert large.picture is not None
-            shown = large.picture.geometry()
+            settle(3)
+            shown = unwrap(large.picture).geometry()
             assert strips.isVisible()
             assert strips.geometry().bottom() < shown.top()
             assert candidates.isVisible() == beside
@@ -132,9 +129,7 @@ def test_what_is_drawn_while_a_picture_goes_back_does_not_lose_it(
     assert places(window) == before
 
 
-def test_a_large_picture_is_presented_and_stays_large(
-    window: MainWindow, qtbot: QtBot
-) -> None:
+def test_a_large_picture_is_presented_and_stays_large(window: MainWindow) -> None:
     window.session.set(tab="computation")
     table = next(t for t in window.tabs.findChildren(NumberTable) if t.isVisible())
     window.large.enlarge(table)
@@ -143,20 +138,6 @@ def test_a_large_picture_is_presented_and_stays_large(
     window.presentation.end()
     assert window.large.picture is table
     window.large.restore()
-
-
-def test_what_was_presented_has_its_own_font_again(
-    window: MainWindow, qtbot: QtBot
-) -> None:
-    view = window.tabs.view("attention")
-    assert isinstance(view, AttentionView)
-    window.session.set(tab="attention", kind="cross")
-    panel = view.panels["cross"]
-    parts = [panel, *panel.findChildren(QWidget)]
-    before = [part.font().pointSizeF() for part in parts]
-    qtbot.keyClick(window.tabs, Qt.Key.Key_F5)
-    qtbot.keyClick(window, Qt.Key.Key_F5)
-    assert [part.font().pointSizeF() for part in parts] == before
 
 
 def test_what_is_presented_later_looks_as_if_it_had_been_first(
@@ -168,9 +149,8 @@ def test_what_is_presented_later_looks_as_if_it_had_been_first(
         window.presentation.begin()
         QApplication.processEvents()
         window.session.set(kind="encoder")
-        assert window.large.picture is not None
         QApplication.processEvents()
-        pictures.append(window.large.picture.grab().toImage())
+        pictures.append(unwrap(window.large.picture).grab().toImage())
         window.presentation.end()
     assert pictures[0] == pictures[1]
 
@@ -178,8 +158,7 @@ def test_what_is_presented_later_looks_as_if_it_had_been_first(
 def test_whatever_is_presented_is_in_large_text_and_alone_so(
     window: MainWindow,
 ) -> None:
-    view = window.tabs.view("attention")
-    assert isinstance(view, AttentionView)
+    view = view_of(window, AttentionView)
     small = window.font().pointSizeF()
     window.session.set(tab="attention", kind="cross")
     window.presentation.begin()
@@ -190,8 +169,7 @@ def test_whatever_is_presented_is_in_large_text_and_alone_so(
         assert set(sizes.values()) == {small}
     for name in ("positions", "computation", "masks", "output"):
         window.session.set(tab=name)
-        picture = window.large.picture
-        assert picture is not None
+        picture = unwrap(window.large.picture)
         assert picture.font().pointSizeF() >= presenting.TEXT * small
         assert view.maps["cross"].font().pointSizeF() == small
     window.presentation.end()
@@ -223,8 +201,7 @@ def test_the_second_screen_is_used_where_there_is_one(
 
 def test_a_mask_of_one_colour_is_presented_as_words(pair: Pair) -> None:
     window, engine = pair
-    window.translate("one two")
-    answer(window, engine)
+    translate(window, engine, "one two")
     window.session.set(tab="masks", kind="cross")
     maps = window.tabs.view("masks").findChildren(MaskMaps)[0]
     maps.enlarge(("cross", "combined"))
@@ -242,11 +219,9 @@ def test_a_mask_of_one_colour_is_presented_as_words(pair: Pair) -> None:
 
 def test_matrices_of_a_later_stage_have_the_large_text_too(pair: Pair) -> None:
     window, engine = pair
-    window.translate("one two")
-    answer(window, engine)
+    translate(window, engine, "one two")
     window.session.set(tab="computation", stage="softmax", kind="decoder")
-    view = window.tabs.view("computation")
-    assert isinstance(view, ComputationView)
+    view = view_of(window, ComputationView)
     small = window.font().pointSizeF()
     window.presentation.begin()
     first = len(view.maps.maps)
@@ -273,11 +248,13 @@ def test_matrices_of_a_later_stage_have_the_large_text_too(pair: Pair) -> None:
 def test_comparisons_are_presented_as_comparisons(pair: Pair) -> None:
     window = decoded(pair)
     window.session.set(tab="masks")
-    lab = window.tabs.view("masks")
-    assert isinstance(lab, MasksView)
+    lab = view_of(window, MasksView)
     lab.turn("lab")
-    page, trace, change = lab.page(MaskLab), window.session.state.trace, Causal(None)
-    assert trace is not None
+    page, trace, change = (
+        lab.page(MaskLab),
+        unwrap(window.session.state.trace),
+        Causal(None),
+    )
     window.change_run(Intervention(masks=(change,)))
     answer(window, pair[1], replace(trace, intervention=Intervention(masks=(change,))))
     window.presentation.begin()
@@ -286,9 +263,7 @@ def test_comparisons_are_presented_as_comparisons(pair: Pair) -> None:
     assert not page.mask_map.isVisible()
     window.session.set(tab="output")
     QApplication.processEvents()
-    output = window.tabs.view("output")
-    assert isinstance(output, OutputView)
-    assert output.page(NextToken).bars.isVisible()
+    assert view_of(window, OutputView).page(NextToken).bars.isVisible()
     window.session.set(tab="masks")
     window.presentation.end()
     assert page.mask_map.isVisible()
@@ -352,10 +327,8 @@ def test_the_window_has_its_size_again_whatever_was_presented(
         assert window.presentation.on, (tab, stage)
         QApplication.processEvents()
         window.presentation.end()
-        for _turn in range(3):
-            QApplication.processEvents()
+        settle(3)
         assert window.geometry() == before, (tab, stage)
-    window.appearance.zoom_by(0)
 
 
 @pytest.mark.parametrize("zoom", [100, 130, 150, 200])

@@ -18,19 +18,28 @@ from tests.pseudo import Unmarked
 from tests.states import ran
 from tests.system.formats import layout_models
 from tests.tiny_models import tiny_checkpoint
-from tests.traces import make_trace
+from tests.traces import fed, make_trace
+from tests.window.parts import unwrap, view_of
 from tests.window.pseudo_reader import LAYOUTS, Reader
 from visformer import app
+from visformer.core.decoding import Decoding
 from visformer.engine.messages import Asked, Open
 from visformer.errors import VisformerError
 from visformer.formats.loading import checkpoint_files
-from visformer.pictures.selection import Look
+from visformer.pictures.selection import ORDERS, SUMMARIES, Look
+from visformer.pictures.words.run_notices import end_notice, source_notice
+from visformer.session import runs
 from visformer.text import MAX_CHARACTERS
-from visformer.ui.bars.strips import TokenStrip
+from visformer.ui.bars.first_steps import FirstSteps
+from visformer.ui.bars.strips import TokenStrip, chip_words
 from visformer.ui.views.attention.attention import AttentionView
 from visformer.ui.widgets.export import FORMATS
 from visformer.ui.widgets.heatmap import HeatMap
+from visformer.ui.widgets.term_tips import TermTip
 from visformer.ui.window import actions
+from visformer.values.facts import KINDS
+from visformer.values.step import Origin
+from visformer.values.trace import Trace
 
 
 def test_tool_tips_that_follow_the_mouse(
@@ -39,8 +48,7 @@ def test_tool_tips_that_follow_the_mouse(
     said: list[str] = []
     monkeypatch.setattr(QToolTip, "showText", lambda at, text, *_: said.append(text))
     window = running.window
-    view = window.tabs.view("attention")
-    assert isinstance(view, AttentionView)
+    view = view_of(window, AttentionView)
     for look in (Look(), Look(order="entropy", words=True)):
         window.session.set(tab="attention", look=look)
         middle = QPoint(40, 60)
@@ -166,8 +174,7 @@ def test_notices_and_errors(running: Reader, missing: Unmarked) -> None:
 def test_a_choice_of_the_users(running: Reader, missing: Unmarked) -> None:
     window = running.window
     window.candidates.chosen.emit(9)
-    trace = window.session.state.trace
-    assert trace is not None
+    trace = unwrap(window.session.state.trace)
     steps = [replace(step, origin="forced") for step in trace.steps]
     running.give(replace(trace, steps=tuple(steps)))
     running.every_tab()
@@ -175,8 +182,7 @@ def test_a_choice_of_the_users(running: Reader, missing: Unmarked) -> None:
 
 
 def test_numbers_that_are_not(running: Reader, missing: Unmarked) -> None:
-    trace = running.window.session.state.trace
-    assert trace is not None
+    trace = unwrap(running.window.session.state.trace)
     rows = np.full_like(trace.decoder_rows, np.nan)
     steps = [replace(step, probability=float("nan")) for step in trace.steps]
     running.window.translate("abcde")
@@ -199,8 +205,7 @@ def test_a_window_without_an_engine(missing: Unmarked) -> None:
 def test_ids_instead_of_text(reader: Reader, missing: Unmarked) -> None:
     reader.checkpoint = tiny_checkpoint()
     reader.open()
-    opened = reader.window.session.state.opened
-    assert opened is not None
+    opened = unwrap(reader.window.session.state.opened)
     reader.window.receive(replace(opened, numbers=30))
     reader.read()
     reader.window.about.click()
@@ -208,3 +213,53 @@ def test_ids_instead_of_text(reader: Reader, missing: Unmarked) -> None:
     reader.read(dialog)
     dialog.close()
     reader.check(missing)
+
+
+# ---- teacher forcing and forced tokens --------------------------------------------
+
+
+def of(reader: Reader, origin: Origin, wrong: tuple[int, ...]) -> Trace:
+    trace = Decoding(reader.checkpoint, "abcde", limit=6).finish()
+    return fed(trace, dict.fromkeys(range(len(trace)), origin), wrong, id=1)
+
+
+@pytest.mark.parametrize("origin", ["reference", "forced"])
+def test_tokens_that_were_not_chosen(
+    running: Reader, missing: Unmarked, origin: Origin
+) -> None:
+    window = running.window
+    window.reference.setText("abcde")
+    window.reference.submit()
+    running.give(of(running, origin, (1, 2)))
+    for step in (1, 2, 3):  # as the model says, and not
+        window.session.set(step=step)
+        running.every_tab(paint=step == 3)
+        for chip in window.strips.target.row.chips:
+            running.note(chip_words(chip))
+    window.session.do(runs.teach, fed=False)
+    running.decoded()
+    running.every_tab(paint=False)
+    running.check(missing)
+
+
+def test_what_terms_mean(running: Reader, missing: Unmarked) -> None:
+    session = running.window.session
+    for tab in ("attention", "output"):
+        session.set(tab=tab)
+        running.answer()
+    for kind in KINDS:
+        looks = [Look(order=order) for order in ORDERS]
+        looks += [Look(summary=summary) for summary in SUMMARIES]
+        for look in looks:
+            session.set(kind=kind, look=look)
+            for tip in running.window.findChildren(TermTip):
+                running.note(tip.words)
+    running.check(missing)
+
+
+def test_the_first_card_and_notices(running: Reader, missing: Unmarked) -> None:
+    running.read(FirstSteps(running.window))
+    trace = unwrap(running.window.session.state.trace)
+    running.note(source_notice(trace))
+    running.note(end_notice(trace, len(trace)))
+    running.check(missing)

@@ -13,6 +13,7 @@ from tests.general_traces import Shape, any_trace
 from tests.pseudo import Unmarked
 from tests.states import ran
 from tests.tiny_models import tiny_checkpoint
+from tests.window.parts import unwrap, view_of
 from tests.window.pseudo_reader import Reader
 from tests.window.windows import reply
 from visformer.core.search import exhausted
@@ -89,17 +90,14 @@ def test_a_run(reader: Reader, missing: Unmarked, models: list[str]) -> None:
 
 def _every_block(reader: Reader) -> None:
     reader.window.session.set(tab="architecture")
-    view = reader.window.tabs.view("architecture")
-    assert isinstance(view, ArchitectureView)
+    view = view_of(reader.window, ArchitectureView)
     for layer in ("encoder.0", "decoder.0"):
         view.diagram.go(layer)
-        drawing = view.diagram.drawing
-        assert drawing is not None
+        drawing = unwrap(view.diagram.drawing)
         for block in sorted({box.id for box in drawing.boxes if box.id}):
             view.diagram.choose(block)
             reader.read(view.diagram, paint=False)
-            assert view.diagram.drawing is not None
-            for box in view.diagram.drawing.boxes:
+            for box in unwrap(view.diagram.drawing).boxes:
                 reader.note(box.words)
                 for text in (box.title, box.detail):
                     reader.note_line(text)
@@ -164,8 +162,7 @@ def test_a_batch(running: Reader, missing: Unmarked) -> None:
     traces = tuple(exhausted(run_texts(running.checkpoint, ("abcde", "ab"))))
     session.set(tab="masks", **ran(batch=traces), intervention=parse(["hide 2"]))
     running.every_tab()
-    rows = running.window.tabs.view("masks").findChildren(QComboBox)
-    for box in rows:
+    for box in running.window.tabs.view("masks").findChildren(QComboBox):
         box.setCurrentIndex(box.count() - 1)
     running.every_tab()
     running.check(missing)
@@ -179,8 +176,7 @@ def test_a_shuffle(running: Reader, missing: Unmarked) -> None:
     view.turn("lab")
     view.page(PositionLab).shuffle.click()
     running.read()
-    shown = session.state.visible
-    assert shown is not None
+    shown = unwrap(session.state.visible)
     same = tuple(range(len(shown.source)))
     for order in (same, same[::-1]):
         reply(window, Shuffle, (order, shown, shown))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,11 +13,11 @@ from tests.states import ran
 from tests.traces import fed, make_trace
 from tests.window.exports import csv_of
 from tests.window.painted import painted
+from tests.window.parts import unwrap, view_of
 from tests.window.windows import Pair, decoded, make_window
 from visformer.pictures.selection import Form
 from visformer.ui.bars.strips import TokenStrip
 from visformer.ui.views.attention.attention import AttentionView
-from visformer.ui.widgets.plain_label import show_raw
 from visformer.ui.widgets.table_view import Role
 from visformer.ui.window.window import MainWindow
 from visformer.values.trace import Trace
@@ -30,12 +29,6 @@ def split() -> Trace:
     """Return a run whose first source word has three pieces, the second two."""
     trace = make_trace(source=5, target=4)
     return fed(replace(trace, source=SPLIT, source_spans=()), {1: "forced"}, wrong=(1,))
-
-
-@pytest.fixture(autouse=True)
-def words_again() -> Iterator[None]:
-    yield
-    show_raw(raw=False)
 
 
 @pytest.fixture
@@ -55,15 +48,12 @@ def switch(window: MainWindow) -> QAction:
 
 
 def attention(window: MainWindow) -> AttentionView:
-    view = window.tabs.view("attention")
-    assert isinstance(view, AttentionView)
-    return view
+    return view_of(window, AttentionView)
 
 
 def seen(window: MainWindow, form: Form = "map") -> set[str]:
     """Return all words that the map of cross-attention and the strips paint."""
-    look = window.session.state.look
-    window.session.set(look=replace(look, form=form))
+    window.session.set(look=replace(window.session.state.look, form=form))
     view = attention(window)
     shown = view.panels["cross"], window.strips, window.candidates.table.viewport()
     return {word.text for one in shown for word in painted(one).words}
@@ -84,8 +74,7 @@ def test_no_mark_is_seen_unless_it_is_asked_for(window: MainWindow, form: Form) 
 
 
 def test_a_text_is_running_with_words_and_with_pieces(window: MainWindow) -> None:
-    said = " ".join(sorted(seen(window, "text")))
-    assert "didn' tired" in said
+    assert "didn' tired" in " ".join(sorted(seen(window, "text")))
     switch(window).trigger()
     assert "▁didn' ▁tired" in " ".join(sorted(seen(window, "text")))
 
@@ -126,8 +115,7 @@ def test_pieces_of_a_word_touch_and_words_do_not(window: MainWindow) -> None:
 
 def test_a_chip_says_its_raw_piece_and_its_id(window: MainWindow) -> None:
     row = window.strips.source.row
-    ids = window.session.state.visible
-    assert ids is not None
+    ids = unwrap(window.session.state.visible)
     assert row.words(3).startswith(f"piece ▁ti, id {ids.source_ids[3]}, weight 0.")
     index = window.candidates.table.model().index(0, 1)
     assert index.data(Role.ToolTipRole).startswith("piece ▁t2, id ")

@@ -14,7 +14,8 @@ import visformer
 from tests.opened import opened_model
 from tests.traces import make_trace
 from tests.window.painted import painted
-from tests.window.windows import answer, make_window
+from tests.window.parts import click, unwrap, view_of
+from tests.window.windows import Pair, answer, translate
 from visformer.pictures.words.translation_text import first_difference
 from visformer.session import runs
 from visformer.ui.views.runs import runs as tab
@@ -34,17 +35,14 @@ def saying(text: str, seed: int = 0) -> Trace:
 
 
 @pytest.fixture
-def page(qtbot: QtBot, tmp_path: Path) -> TreePage:
+def page(pair: Pair) -> TreePage:
     """Three runs: a sentence, a change of it, another sentence."""
-    window, engine = make_window(qtbot, tmp_path)
+    window, engine = pair
     window.receive(opened_model(TRACE.model, path="/m"))
-    window.translate("one two")
-    answer(window, engine, saying("le chat est noir"))
+    translate(window, engine, "one two", saying("le chat est noir"))
     window.change_run(HIDDEN)
-    changed = replace(saying("le chien est noir", 1), intervention=HIDDEN)
-    answer(window, engine, changed)
-    window.translate("three")
-    answer(window, engine, saying("trois", 2))
+    answer(window, engine, replace(saying("le chien est noir", 1), intervention=HIDDEN))
+    translate(window, engine, "three", saying("trois", 2))
     window.session.do(runs.change_run, parse([]))
     window.session.set(tab="runs")
     page = view(window).page(TreePage)
@@ -53,9 +51,7 @@ def page(qtbot: QtBot, tmp_path: Path) -> TreePage:
 
 
 def view(window: MainWindow) -> RunsView:
-    found = window.tabs.view("runs")
-    assert isinstance(found, RunsView)
-    return found
+    return view_of(window, RunsView)
 
 
 def window_of(page: TreePage) -> MainWindow:
@@ -109,7 +105,7 @@ def test_enter_and_a_double_click_show_a_run(qtbot: QtBot, page: TreePage) -> No
     assert window_of(page).source.text() == "one two"
     box: QRect = page.runs.visualItemRect(items(page)["run 1"])
     place = QPoint(box.left() + 40, box.center().y())
-    qtbot.mouseClick(page.runs.viewport(), Qt.MouseButton.LeftButton, pos=place)
+    click(qtbot, page.runs.viewport(), place)
     qtbot.mouseDClick(page.runs.viewport(), Qt.MouseButton.LeftButton, pos=place)
     assert shown(page) == "run 1"
     assert items(page)["run 1"].text(SIGNS) == "on screen"
@@ -138,9 +134,7 @@ def test_p_pins_and_delete_deletes_which_undo_brings_back(
     choose(page, "run 1")
     qtbot.keyClick(page.runs, Qt.Key.Key_P)
     assert items(page)["run 1"].text(SIGNS) == "baseline"
-    compared = page.session.state.compared
-    assert compared is not None
-    assert compared.name == "run 1"
+    assert unwrap(page.session.state.compared).name == "run 1"
     qtbot.keyClick(page.runs, Qt.Key.Key_Delete)
     assert [*items(page)] == ["run 2", "run 3"]
     assert "its comparison is closed" in page.session.state.notice
@@ -191,21 +185,18 @@ def test_what_cannot_be_done_is_grey(page: TreePage) -> None:
 
 def test_a_long_beginning_leaves_what_differs_in_sight(page: TreePage) -> None:
     words = " ".join(["mot"] * 60)
-    parts = first_difference(f"{words} un", f"{words} deux")
-    cut = tab.in_sight(parts, 200, page.runs)
+    cut = tab.in_sight(first_difference(f"{words} un", f"{words} deux"), 200, page.runs)
     assert cut[0].text.startswith("…")
     wide = sum(page.runs.fontMetrics().horizontalAdvance(p.text) for p in cut)
     assert wide <= 200 + page.runs.fontMetrics().horizontalAdvance(" un")
 
 
-def test_a_run_that_grows_changes_its_row_alone(qtbot: QtBot, tmp_path: Path) -> None:
-    window, engine = make_window(qtbot, tmp_path)
-    window.translate("one")
-    answer(window, engine, saying("un"))
+def test_a_run_that_grows_changes_its_row_alone(pair: Pair) -> None:
+    window, engine = pair
+    translate(window, engine, "one", saying("un"))
     window.session.set(tab="runs")
     page = view(window).page(TreePage)
     (item,) = items(page).values()
-    window.translate("one")
-    answer(window, engine, saying("deux"))
+    translate(window, engine, "one", saying("deux"))
     assert items(page)["run 1"] is item
     assert item.text(TEXT) == "deux"

@@ -6,17 +6,18 @@ from dataclasses import replace
 
 from PySide6.QtCore import QPoint
 from PySide6.QtGui import QColor, QGuiApplication, QImage
-from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from tests.states import ran
 from tests.traces import fed, make_trace
 from tests.window.painted import painted
-from tests.window.windows import Pair, answer
+from tests.window.parts import settle
+from tests.window.windows import Pair, answer, translate
 from visformer.pictures.words.translation_text import TextPart
 from visformer.session import runs
 from visformer.ui.bars.status import MarkedLabel
 from visformer.ui.look.theme import fed_colour
+from visformer.ui.window.window import MainWindow
 from visformer.values.trace import Trace
 
 
@@ -26,8 +27,7 @@ def saying(trace: Trace, text: str) -> Trace:
 
 def test_a_forced_run_stands_beside_the_models_own(pair: Pair) -> None:
     window, engine = pair
-    window.translate("one two")
-    answer(window, engine, saying(make_trace(target=4), "un chat noir"))
+    translate(window, engine, "one two", saying(make_trace(target=4), "un chat noir"))
     window.session.set(step=2)
     sentence = window.sentence
     assert sentence.words.text() == "un chat noir"
@@ -37,8 +37,7 @@ def test_a_forced_run_stands_beside_the_models_own(pair: Pair) -> None:
     answer(window, engine, saying(forced, "un chien noir"))
     assert sentence.other.isVisible()
     assert sentence.other.text() == "run before: un chat noir"
-    marked = [part.text for part in sentence.words.parts if part.differs]
-    assert marked == [" chien"]
+    assert [part.text for part in sentence.words.parts if part.differs] == [" chien"]
     sentence.copy.click()
     assert QGuiApplication.clipboard().text() == "un chien noir"
 
@@ -73,8 +72,7 @@ def test_only_the_words_that_differ_are_underlined(qtbot: QtBot) -> None:
     label.set_parts((*parts, TextPart(" noir", differs=False)))
     columns = inked(label.grab().toImage(), fed_colour(label.palette()))
     metrics = label.fontMetrics()
-    left = metrics.horizontalAdvance("un ")
-    assert left - 1 <= min(columns)
+    assert metrics.horizontalAdvance("un ") - 1 <= min(columns)
     assert max(columns) <= metrics.horizontalAdvance("un chien") + 1
     assert len(columns) > (max(columns) - min(columns)) * 0.8
     label.set_parts((TextPart("un chien", differs=False),))
@@ -98,79 +96,68 @@ def test_where_there_is_little_room_the_sentence_itself_is_read(pair: Pair) -> N
 
 
 def test_the_transport_stands_beside_the_target_and_the_sentence_below(
-    pair: Pair,
+    window: MainWindow,
 ) -> None:
-    window, _engine = pair
     window.session.set(**ran(make_trace(6, 5)), step=3)
     words, target, play = window.sentence.words, window.strips.target, window.transport
     for zoom in (100, 150):
         window.appearance.zoom_by(zoom - window.appearance.zoom)
-        for _ in range(10):  # the font, then the rows, then what stands in them
-            QApplication.processEvents()
+        settle(10)  # the font, then the rows, then what stands in them
         middle = target.mapTo(window, target.rect().center()).y()
         assert abs(play.mapTo(window, play.rect().center()).y() - middle) < 20
         wanted = words.fontMetrics().horizontalAdvance(words.text())
         assert words.visibleRegion().boundingRect().width() >= wanted > 0
         assert words.mapTo(window, words.rect().center()).y() > window.large.y()
         assert window.sentence.copy.isVisible()
-    window.appearance.zoom_by(0)
 
 
 def test_the_translation_follows_the_size_of_text_wherever_it_stands(
-    pair: Pair,
+    window: MainWindow,
 ) -> None:
-    window, _engine = pair
     window.session.set(**ran(make_trace(6, 5)), step=3)
     for zoom in (200, 100, 150, 90, 100):
         window.appearance.zoom_by(zoom - window.appearance.zoom)
-        for _ in range(3):
-            QApplication.processEvents()
+        settle(3)
         assert window.sentence.words.fontMetrics() == window.fontMetrics(), zoom
 
 
-def test_texts_of_the_status_line_stand_apart(pair: Pair) -> None:
-    window, _engine = pair
+def test_texts_of_the_status_line_stand_apart(window: MainWindow) -> None:
     window.session.set(**ran(make_trace(6, 5)), step=5)
     for zoom in (100, 200):
         window.appearance.zoom_by(zoom - window.appearance.zoom)
-        for _ in range(3):
-            QApplication.processEvents()
-        seen = painted(window, window.status).words
-        line = sorted(seen, key=lambda word: word.x)
+        settle(3)
+        line = sorted(painted(window, window.status).words, key=lambda word: word.x)
         assert len(line) >= 2
         ends = [w.x + window.fontMetrics().horizontalAdvance(w.text) for w in line]
         least = window.fontMetrics().height() * 0.8
         for end, word in zip(ends, line[1:], strict=False):
             assert word.x - end >= least, (zoom, [word.text for word in line])
-    window.appearance.zoom_by(0)
 
 
-def test_folded_tokens_leave_the_transport_and_give_pictures_room(pair: Pair) -> None:
-    window, _engine = pair
+def test_folded_tokens_leave_the_transport_and_give_pictures_room(
+    window: MainWindow,
+) -> None:
     window.session.set(**ran(make_trace(6, 5)), step=3)
     for zoom in (100, 150):
         window.appearance.zoom_by(zoom - window.appearance.zoom)
         heights = []
         for shown in (True, False):
             window.appearance.show_tokens(shown)
-            for _ in range(20):
-                QApplication.processEvents()
+            settle(20)
             assert window.transport.isVisible()
             heights.append(window.large.height())
         assert heights[1] > heights[0], zoom
     window.appearance.show_tokens(True)
-    window.appearance.zoom_by(0)
 
 
-def test_the_transport_has_its_own_row_where_there_is_little_width(pair: Pair) -> None:
-    window, _engine = pair
+def test_the_transport_has_its_own_row_where_there_is_little_width(
+    window: MainWindow,
+) -> None:
     window.session.set(**ran(make_trace(6, 5)), step=3)
     window.appearance.zoom_by(100)
     window.resize(1000, 700)
-    for _ in range(3):
-        QApplication.processEvents()
+    settle(3)
     assert window.width() == 1000
     target = window.strips.target
     beside = target.mapTo(window, target.rect().bottomLeft()).y()
     assert window.transport.mapTo(window, QPoint()).y() > beside
-    window.appearance.zoom_by(0)

@@ -13,7 +13,8 @@ from pytestqt.qtbot import QtBot
 
 from tests.opened import opened_model
 from tests.traces import make_trace
-from tests.window.windows import FakeEngine, answer
+from tests.window.parts import unwrap
+from tests.window.windows import FakeEngine, Opened, Pair, answer, translate
 from visformer import save_session
 from visformer.engine.messages import Open
 from visformer.session import runs
@@ -29,7 +30,7 @@ from visformer.values.trace import Trace
 
 OPEN = Intervention(masks=(Causal(None),))
 TRACE = make_trace(source=6, target=5, layers=3)
-Start = Callable[[], tuple[MainWindow, FakeEngine]]
+Start = Callable[[], Pair]
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ def start(
     monkeypatch.setattr(session_files, "KEEP_MS", 0)
     windows: list[MainWindow] = []
 
-    def made() -> tuple[MainWindow, FakeEngine]:
+    def made() -> Pair:
         engine = FakeEngine()
         ini = QSettings(str(tmp_path / "window.ini"), QSettings.Format.IniFormat)
         window = MainWindow(engine, ini, tmp_path / "kept")
@@ -58,8 +59,7 @@ def start(
 def worked(window: MainWindow, engine: FakeEngine) -> Trace:
     """Translate with a model, choose a token, look elsewhere."""
     window.receive(opened_model(TRACE.model, path="/m"))
-    window.translate("one two")
-    answer(window, engine, TRACE)
+    translate(window, engine, "one two", TRACE)
     window.session.set(step=3)
     window.session.do(runs.translate, "one two", reference="un")
     made = answer(window, engine, make_trace(source=6, target=5, layers=3, seed=4))
@@ -86,6 +86,18 @@ def offered(window: MainWindow, qtbot: QtBot) -> KeptWork | None:
     return window.restore.offered
 
 
+def reopened(start: Start, qtbot: QtBot, folder: Path) -> Opened:
+    """Open what a window that crashed has kept, in another one."""
+    window, engine = start()
+    made = worked(window, engine)
+    crash(window, folder)
+    again, engine = start()
+    assert offered(again, qtbot) is not None
+    again.restore.open.click()
+    qtbot.waitUntil(lambda: again.session.state.trace is not None)
+    return again, engine, made
+
+
 def test_what_is_worked_on_is_kept_and_offered_after_a_crash(
     start: Start, qtbot: QtBot, tmp_path: Path
 ) -> None:
@@ -102,8 +114,7 @@ def test_what_is_worked_on_is_kept_and_offered_after_a_crash(
     qtbot.waitUntil(lambda: again.session.state.trace is not None)
     state = again.session.state
     assert not again.restore.isVisible()
-    assert state.trace is not None
-    assert (state.trace.text, state.recorded) == (made.text, True)
+    assert (unwrap(state.trace).text, state.recorded) == (made.text, True)
     assert (state.tab, state.step) == ("masks", 2)
     assert (again.source.text(), again.reference.text()) == ("one two", "un")
     assert engine.of(Open)[-1].path == "/m"
@@ -118,13 +129,7 @@ def test_what_is_worked_on_is_kept_and_offered_after_a_crash(
 def test_a_session_that_is_opened_again_stands_once(
     start: Start, qtbot: QtBot, tmp_path: Path
 ) -> None:
-    window, engine = start()
-    made = worked(window, engine)
-    crash(window, tmp_path)
-    again, engine = start()
-    assert offered(again, qtbot) is not None
-    again.restore.open.click()
-    qtbot.waitUntil(lambda: again.session.state.trace is not None)
+    again, engine, made = reopened(start, qtbot, tmp_path)
     again.files._give(again.session.state, closed=False)
     assert again.files._continues == ""  # its model is not open yet
     again.receive(opened_model(TRACE.model, path="/m", number=-1))
@@ -141,13 +146,7 @@ def test_a_session_that_is_opened_again_stands_once(
 def test_a_session_stands_again_once_there_is_other_work(
     start: Start, qtbot: QtBot, tmp_path: Path
 ) -> None:
-    window, engine = start()
-    made = worked(window, engine)
-    crash(window, tmp_path)
-    again, engine = start()
-    offered(again, qtbot)
-    again.restore.open.click()
-    qtbot.waitUntil(lambda: again.session.state.trace is not None)
+    again, engine, made = reopened(start, qtbot, tmp_path)
     again.receive(opened_model(TRACE.model, path="/m", number=-1))
     answer(again, engine, made)
     again.files._give(again.session.state, closed=False)
@@ -166,13 +165,7 @@ def test_a_session_stands_again_once_there_is_other_work(
 def test_what_was_opened_again_and_not_edited_is_not_offered_twice(
     start: Start, qtbot: QtBot, tmp_path: Path
 ) -> None:
-    window, engine = start()
-    made = worked(window, engine)
-    crash(window, tmp_path)
-    again, engine = start()
-    offered(again, qtbot)
-    again.restore.open.click()
-    qtbot.waitUntil(lambda: again.session.state.trace is not None)
+    again, engine, made = reopened(start, qtbot, tmp_path)
     again.receive(opened_model(TRACE.model, path="/m", number=-1))
     answer(again, engine, made)
     crash(again, tmp_path)
@@ -184,14 +177,8 @@ def test_what_was_opened_again_and_not_edited_is_not_offered_twice(
 def test_what_crashes_again_is_not_offered_and_stays_in_the_menu(
     start: Start, qtbot: QtBot, tmp_path: Path
 ) -> None:
-    window, engine = start()
-    worked(window, engine)
-    crash(window, tmp_path)
-    again, _engine = start()
-    work = offered(again, qtbot)
-    assert work is not None
-    again.restore.open.click()
-    qtbot.waitUntil(lambda: again.session.state.trace is not None)
+    again, _engine, _made = reopened(start, qtbot, tmp_path)
+    (work,) = left_behind(tmp_path / "kept")
     again.files._closed = True  # it crashes before anything is kept
     again.files._keeper.close()
     third, _engine = start()
@@ -225,8 +212,7 @@ def test_the_first_picture_is_no_work(start: Start, tmp_path: Path) -> None:
     assert left_behind(tmp_path / "kept") == []
     window, engine = start()
     window.show_telling(TRACE)
-    window.translate("one")
-    answer(window, engine, TRACE)
+    translate(window, engine, "one", TRACE)
     assert window.isWindowModified()
     window.close()
     assert len(left_behind(tmp_path / "kept")) == 1
@@ -256,16 +242,14 @@ def test_a_change_is_kept_without_being_asked(
     worked(window, engine)
     qtbot.waitUntil(lambda: bool(told))
     assert set(told) == {""}
-    folders = [path for path in (tmp_path / "kept").iterdir() if path.is_dir()]
-    assert len(folders) == 1
+    assert len([path for path in (tmp_path / "kept").iterdir() if path.is_dir()]) == 1
 
 
 def test_two_windows_keep_apart(start: Start, qtbot: QtBot, tmp_path: Path) -> None:
     windows = []
     for sentence in ("one", "two"):
         window, engine = start()
-        window.translate(sentence)
-        answer(window, engine)
+        translate(window, engine, sentence)
         assert offered(window, qtbot) is None
         windows.append(window)
     for window in windows:
@@ -356,8 +340,7 @@ def test_a_strangers_file_opens_no_model_and_loses_no_run(
     assert engine.opened == []
     again.files.save()
     qtbot.waitUntil(lambda: "Saved as" in again.session.state.notice)
-    names = read_session(path).names
-    assert names[0] == "another"
+    assert read_session(path).names[0] == "another"
     assert read_session(path).runs[0].note == "a note"
 
 

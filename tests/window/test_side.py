@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from PySide6.QtWidgets import QApplication, QSplitter
-from pytestqt.qtbot import QtBot
 
 from tests.states import ran
 from tests.traces import make_trace
-from tests.window.windows import make_window
+from tests.window.windows import Pair
 from visformer.ui.window.window import MainWindow
 
 
 @pytest.fixture
-def window(qtbot: QtBot, tmp_path: Path) -> MainWindow:
-    window, _engine = make_window(qtbot, tmp_path)
+def window(pair: Pair) -> MainWindow:
+    window, _engine = pair
     window.session.set(**ran(make_trace(6, 5)), step=2)
     return window
 

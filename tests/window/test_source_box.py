@@ -12,19 +12,18 @@ from pytestqt.qtbot import QtBot
 
 from tests.states import ran
 from tests.traces import make_trace
-from tests.window.windows import Pair, answer, dress_hidden
+from tests.window.parts import click, settle, unwrap, view_of
+from tests.window.windows import Pair, answer, dress_hidden, translate
 from visformer.ui.views.attention.attention import AttentionView
 from visformer.ui.window.window import MainWindow
 
 HIGHEST = 150  # pixels above the picture at 1280 x 800 and the usual size of text
-LEFT = Qt.MouseButton.LeftButton
 
 
 @pytest.fixture
 def window(pair: Pair) -> MainWindow:
     window, engine = pair
-    window.translate("a b c d e f")
-    answer(window, engine, make_trace(source=6, target=5))
+    translate(window, engine, "a b c d e f", make_trace(source=6, target=5))
     window.tabs.setFocus()
     QApplication.processEvents()
     return window
@@ -39,16 +38,16 @@ def beside(window: MainWindow, qtbot: QtBot) -> None:
     row = window.strips.source.row
     at = QPoint(row.width() - 4, row.height() // 2)
     assert at.x() > row.boxes[-1].right()
-    qtbot.mouseClick(row, LEFT, pos=at)
+    click(qtbot, row, at)
 
 
 def twice(window: MainWindow, qtbot: QtBot) -> None:
     row = window.strips.source.row
-    qtbot.mouseDClick(row, LEFT, pos=row.boxes[1].center())
+    qtbot.mouseDClick(row, Qt.MouseButton.LeftButton, pos=row.boxes[1].center())
 
 
 def pen(window: MainWindow, qtbot: QtBot) -> None:
-    qtbot.mouseClick(window.source_box.edit, LEFT)
+    click(qtbot, window.source_box.edit)
 
 
 def slash(window: MainWindow, qtbot: QtBot) -> None:
@@ -91,7 +90,6 @@ def test_tokens_are_whole_in_text_of_another_size(
             assert seen(window) == (False, True)
             assert window.large.geometry() == place  # nothing moves
             slash(window, qtbot)
-    window.appearance.zoom_by(0)
 
 
 def test_what_is_typed_and_not_yet_run_stays_in_sight(
@@ -112,8 +110,7 @@ def test_ids_that_are_typed_give_way_to_their_tokens_too(
 ) -> None:
     window.translate("5 6 7")
     answer(*pair, make_trace(source=3, target=5))
-    trace = window.session.state.trace
-    assert trace is not None
+    trace = unwrap(window.session.state.trace)
     window.session.set(**ran(replace(trace, source_text="")))
     assert seen(window) == (False, True)
 
@@ -132,22 +129,18 @@ def test_without_a_run_and_with_folded_tokens_there_is_the_line(
 def test_the_picture_begins_high(window: MainWindow) -> None:
     window.resize(1280, 800)
     QApplication.processEvents()
-    view = window.tabs.view("attention")
-    assert isinstance(view, AttentionView)
-    panel = view.panels["cross"]
+    panel = view_of(window, AttentionView).panels["cross"]
     assert panel.mapTo(window, QPoint()).y() < HIGHEST
 
 
 def test_the_current_word_is_whole_between_the_buttons_at_the_ends(pair: Pair) -> None:
     window, engine = pair
     window.resize(900, 700)
-    window.translate("a b c d e f")
-    answer(window, engine, make_trace(source=6, target=60))
+    translate(window, engine, "a b c d e f", make_trace(source=6, target=60))
     strip = window.strips.target
     for step in (1, 20, 21, 40, 60):
         window.session.set(step=step)
-        for _turn in range(3):
-            QApplication.processEvents()
+        settle(3)
         chips = zip(strip.row.chips, strip.row.boxes, strict=True)
         (box,) = (box for chip, box in chips if chip.current)
         buttons = [b for b in strip.findChildren(QToolButton) if b.isVisible()]

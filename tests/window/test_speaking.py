@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +20,8 @@ from tests.system.formats.folders import write_letters
 from tests.tiny_models import tiny_model
 from tests.traces import make_trace
 from tests.window.painted import painted
+from tests.window.parts import settle
+from tests.window.test_lessons import BODY, HEAD
 from tests.window.windows import FakeEngine, answer
 from visformer import language, paths
 from visformer.app import App
@@ -35,26 +35,6 @@ from visformer.ui.window.window import MainWindow
 from visformer.values.trace import Trace
 
 WAIT = 60_000
-
-
-@pytest.fixture
-def english() -> Iterator[None]:
-    yield
-    language.use()
-
-
-@pytest.fixture
-def settings(tmp_path: Path) -> QSettings:
-    return QSettings(str(tmp_path / "window.ini"), QSettings.Format.IniFormat)
-
-
-@pytest.fixture
-def app(qtbot: QtBot, settings: QSettings, english: None) -> Iterator[App]:
-    app = App([], settings=settings)
-    app.window.show()
-    yield app
-    app.close()
-    gc.disable()  # again: see ``nothing_left``
 
 
 def entry(window: MainWindow, title: str) -> QAction:
@@ -71,8 +51,7 @@ def test_a_new_window_shows_the_same_state_in_another_language(
     app: App, qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(tmp_path / "languages", monkeypatch)
-    folder = write_letters(tmp_path / "letters", tiny_model(seed=3))
-    app.start(str(folder), "hello")
+    app.start(str(write_letters(tmp_path / "letters", tiny_model(seed=3))), "hello")
     before = app.window
     qtbot.waitUntil(
         lambda: (
@@ -155,34 +134,11 @@ def speaking(app: App, monkeypatch: pytest.MonkeyPatch) -> Speaking:
     return Speaking(app, monkeypatch)
 
 
-def settle() -> None:
-    for _turn in range(5):
-        QApplication.processEvents()
-
-
 def bundled(name: str) -> Lesson:
     return read_lesson(paths.resource(f"lessons/{name}.lesson.md"))
 
 
-LESSON = """---
-visformer-lesson: 1
-title: Heads
-sentence: a b c d e f
-plan-45: 1, 3
----
-## One
-<!-- view: attention; kind cross; head L2H1; step 3; large -->
-<!-- expect: darkest cross L2H1 step 3 = a -->
-Words.
-<!-- ask: Which is darkest? -->
-That one.
-## Two
-<!-- view: masks -->
-Only masks.
-## Three
-<!-- view: output -->
-The end.
-"""
+LESSON = HEAD + re.sub("<!-- (do|notes): .*\n", "", BODY)
 
 
 def test_a_lesson_goes_on_in_another_language(
@@ -279,13 +235,12 @@ def test_the_language_chosen_is_kept_unless_one_is_asked_for(
     for asked, spoken in (("", "en-XA"), ("en", "en")):
         language.use()
         monkeypatch.setenv(language.VARIABLE, asked)
-        again = App([], settings=settings)
-        again.close()
+        App([], settings=settings).close()
         assert language.tag() == spoken
         assert os.environ[language.VARIABLE] == (asked or PSEUDO)
 
 
-def test_a_vector_picture_says_its_language(qapp: QApplication, english: None) -> None:
+def test_a_vector_picture_says_its_language(qapp: QApplication) -> None:
     def draw(painter: QPainter) -> None:
         painter.drawText(10, 10, "x")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from PySide6.QtCore import QEvent, QRect
-from PySide6.QtWidgets import QApplication, QTableView, QWidget
+from PySide6.QtWidgets import QTableView, QWidget
 from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
+from tests.window.parts import settle
 from tests.window.seen import Seen, parts
-from tests.window.windows import Pair
 from visformer.pictures.picture import Numbers
 from visformer.session.runs import show_trace
 from visformer.ui.views.masks.masks import MaskThumb
@@ -38,11 +38,6 @@ def places(view: QWidget) -> dict[QWidget, QRect]:
     }
 
 
-def settle() -> None:
-    for _turn in range(5):
-        QApplication.processEvents()
-
-
 def look(window: MainWindow, tab: str, page: str) -> QWidget:
     """Show a place of the window at the last step, once at the first one before."""
     window.session.do(show_trace, make_trace(12, STEPS, heads=4))
@@ -60,9 +55,8 @@ def look(window: MainWindow, tab: str, page: str) -> QWidget:
 
 @pytest.mark.parametrize(("tab", "page"), PLACES)
 def test_a_jump_lays_no_picture_out_twice_and_the_first_step_moves_none(
-    pair: Pair, tab: str, page: str
+    window: MainWindow, tab: str, page: str
 ) -> None:
-    window, _engine = pair
     view = look(window, tab, page)
     for step in (0, STEPS, 1, STEPS):
         seen = Seen(view, *PARTS)
@@ -81,6 +75,15 @@ def test_a_jump_lays_no_picture_out_twice_and_the_first_step_moves_none(
     assert not seen.most(QEvent.Type.Resize)
 
 
+@pytest.mark.parametrize(("tab", "page"), PLACES[3:])
+def test_what_is_said_elsewhere_draws_no_map_again(
+    window: MainWindow, monkeypatch: pytest.MonkeyPatch, tab: str, page: str
+) -> None:
+    look(window, tab, page)
+    monkeypatch.setattr(HeatMap, "draw", None)
+    window.session.set(notice="something")
+
+
 def test_a_table_without_numbers_keeps_the_room_of_the_last_ones(qtbot: QtBot) -> None:
     table = NumberTable("table")
     qtbot.addWidget(table)
@@ -97,10 +100,8 @@ def test_a_table_without_numbers_keeps_the_room_of_the_last_ones(qtbot: QtBot) -
     assert table.sizeHint() == room
 
 
-def test_a_step_paints_only_the_masks_that_it_changes(pair: Pair) -> None:
-    window, _engine = pair
-    view = look(window, "masks", "masks")
-    seen = Seen(view, MaskThumb)
+def test_a_step_paints_only_the_masks_that_it_changes(window: MainWindow) -> None:
+    seen = Seen(look(window, "masks", "masks"), MaskThumb)
     window.session.set(step=STEPS - 1)
     settle()
     painted = {part for part, kind in seen.of if kind == QEvent.Type.Paint}

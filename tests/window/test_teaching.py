@@ -14,7 +14,8 @@ from pytestqt.qtbot import QtBot
 from tests.states import ran
 from tests.traces import fed, make_trace
 from tests.window.painted import pixels
-from tests.window.windows import Pair, answer
+from tests.window.parts import click, put_up
+from tests.window.windows import Pair, answer, translate
 from visformer.engine.messages import Decode
 from visformer.pictures.attention.strips import Chip, source_strip, target_strip
 from visformer.pictures.selection import Look
@@ -28,19 +29,20 @@ from visformer.ui.widgets.table_view import Role
 from visformer.values.trace import Trace
 from visformer.words import probability
 
+Taught = tuple[Pair, Trace]
+
 
 @pytest.fixture
-def taught(pair: Pair) -> tuple[Pair, Trace]:
+def taught(pair: Pair) -> Taught:
     window, engine = pair
-    window.translate("one two")
-    answer(window, engine)
+    translate(window, engine, "one two")
     window.reference.setText("un deux")
     window.reference.submit()
     trace = fed(make_trace(target=5), dict.fromkeys(range(5), "reference"), wrong=(1,))
     return pair, answer(window, engine, trace)
 
 
-def test_the_mode_and_its_score_are_in_sight(taught: tuple[Pair, Trace]) -> None:
+def test_the_mode_and_its_score_are_in_sight(taught: Taught) -> None:
     (window, _engine), trace = taught
     bar = window.candidates.teaching
     assert bar.isVisible()
@@ -58,9 +60,7 @@ def test_the_mode_and_its_score_are_in_sight(taught: tuple[Pair, Trace]) -> None
     assert "fed: “w” 0.0300; the model would say: “t1”" in tip
 
 
-def test_the_reference_is_named_once_beside_the_tokens(
-    taught: tuple[Pair, Trace],
-) -> None:
+def test_the_reference_is_named_once_beside_the_tokens(taught: Taught) -> None:
     """By the mode, or by the drawer while the model runs free."""
     (window, _engine), _trace = taught
     assert window.drawer.button.text() == ""
@@ -91,8 +91,7 @@ def test_what_the_model_says_stands_whole_on_the_colour_of_the_loss(
 
 def test_the_mode_pushes_no_picture(pair: Pair) -> None:
     window, engine = pair
-    window.translate("one two")
-    answer(window, engine)
+    translate(window, engine, "one two")
     QApplication.processEvents()
     before = window.large.geometry(), window.tabs.middle.sizes()
     window.reference.setText("un deux")
@@ -105,7 +104,7 @@ def test_the_mode_pushes_no_picture(pair: Pair) -> None:
     assert (window.large.geometry(), window.tabs.middle.sizes()) == before
 
 
-def test_the_next_tokens_can_be_copied(taught: tuple[Pair, Trace]) -> None:
+def test_the_next_tokens_can_be_copied(taught: Taught) -> None:
     (window, _engine), trace = taught
     window.session.set(step=1)
     window.candidates.export.copy(CSV)
@@ -116,19 +115,17 @@ def test_the_next_tokens_can_be_copied(taught: tuple[Pair, Trace]) -> None:
     assert "teacher forcing" in lines[0]
 
 
-def test_fed_and_free_are_one_click_apart(
-    taught: tuple[Pair, Trace], qtbot: QtBot
-) -> None:
+def test_fed_and_free_are_one_click_apart(taught: Taught, qtbot: QtBot) -> None:
     (window, engine), trace = taught
     bar = window.candidates.teaching
-    qtbot.mouseClick(bar.free, Qt.MouseButton.LeftButton)
+    click(qtbot, bar.free)
     assert engine.decodes[-1] == Decode(source="one two")
     answer(window, engine)
     assert bar.isVisible()
     assert bar.tag.text() == "free running"
     assert window.reference.text() == "un deux"
     assert not bar.legend.isVisible()
-    qtbot.mouseClick(bar.fed, Qt.MouseButton.LeftButton)
+    click(qtbot, bar.fed)
     assert engine.decodes[-1].reference == "un deux"
     answer(window, engine, trace)
     assert bar.tag.text() == "teacher forcing"
@@ -139,11 +136,10 @@ def test_the_drawer_is_ready_to_type_in_and_closes(
     way: str, pair: Pair, qtbot: QtBot
 ) -> None:
     window, engine = pair
-    window.translate("one two")
-    answer(window, engine)
+    translate(window, engine, "one two")
     window.tabs.setFocus()
     if way == "button":
-        qtbot.mouseClick(window.drawer.button, Qt.MouseButton.LeftButton)
+        click(qtbot, window.drawer.button)
     else:
         qtbot.keyClick(window, Qt.Key.Key_D, Qt.KeyboardModifier.ControlModifier)
     typed = QApplication.focusWidget()
@@ -156,12 +152,10 @@ def test_the_drawer_is_ready_to_type_in_and_closes(
 
 
 @pytest.mark.parametrize("way", ["end", "box"])
-def test_the_cross_ends_it_at_once(
-    way: str, taught: tuple[Pair, Trace], qtbot: QtBot
-) -> None:
+def test_the_cross_ends_it_at_once(way: str, taught: Taught, qtbot: QtBot) -> None:
     (window, engine), _trace = taught
     if way == "end":
-        qtbot.mouseClick(window.candidates.teaching.end, Qt.MouseButton.LeftButton)
+        click(qtbot, window.candidates.teaching.end)
     else:
         window.reference.selectAll()
         qtbot.keyClick(window.reference, Qt.Key.Key_Delete)
@@ -182,8 +176,7 @@ def test_only_a_chip_that_is_read_has_a_weight() -> None:
     session.set(**ran(trace), step=3)
     shown = session.state.visible, session.state.selection, Look()
     source, target = source_strip(*shown), target_strip(*shown)
-    weights = trace.attention("cross", 0, 0)[2]
-    for chip, weight in zip(source, weights, strict=True):
+    for chip, weight in zip(source, trace.attention("cross", 0, 0)[2], strict=True):
         first, _rest = chip_words(chip).split(" (")
         assert (
             first
@@ -199,10 +192,7 @@ def test_only_a_chip_that_is_read_has_a_weight() -> None:
 
 
 def test_only_changed_chips_are_painted_again(qtbot: QtBot) -> None:
-    strip = TokenStrip("strip", "empty")
-    qtbot.addWidget(strip)
-    strip.resize(600, 60)
-    strip.show()
+    strip = put_up(qtbot, TokenStrip("strip", "empty"), 600, 60)
     chips = tuple(Chip(f"t{at}", at, 0.0, False, False) for at in range(8))
     strip.draw(chips)
     qtbot.waitExposed(strip)
@@ -211,8 +201,7 @@ def test_only_changed_chips_are_painted_again(qtbot: QtBot) -> None:
     row.repaint()
     QApplication.processEvents()
     painted.clear()
-    changed = Chip("t3", 3, 0.9, False, False)
-    strip.draw((*chips[:3], changed, *chips[4:]))
+    strip.draw((*chips[:3], Chip("t3", 3, 0.9, False, False), *chips[4:]))
     qtbot.waitUntil(lambda: bool(painted))
     assert painted == ["t3"]
 
@@ -238,10 +227,7 @@ def test_a_chip_is_whole_at_every_height(
 
 
 def test_the_current_token_is_scrolled_to_whole(qtbot: QtBot) -> None:
-    strip = TokenStrip("strip", "empty")
-    qtbot.addWidget(strip)
-    strip.resize(300, 60)
-    strip.show()
+    strip = put_up(qtbot, TokenStrip("strip", "empty"), 300, 60)
     qtbot.waitExposed(strip)
     chips = [Chip(f"token {at}", at, 0.0, False, False) for at in range(12)]
     strip.draw((*chips, Chip("the last", 12, 0.0, True, False)))

@@ -10,9 +10,10 @@ from PySide6.QtCore import QEvent, QPoint
 from PySide6.QtGui import QHelpEvent
 from PySide6.QtWidgets import QApplication, QToolTip, QWidget
 
-from tests.window.windows import Pair, answer
+from tests.window.windows import Pair, translate
 from visformer.pictures.words.terms import term_words
 from visformer.ui.widgets.term_tips import TermTip
+from visformer.ui.window.window import MainWindow
 from visformer.values.step import Strategy
 
 
@@ -22,8 +23,7 @@ def tip(widget: QWidget) -> str:
 
 def test_tips_follow_the_step(pair: Pair) -> None:
     window, engine = pair
-    window.translate("one two")
-    trace = answer(window, engine)
+    trace = translate(window, engine, "one two")
     for step in (2, 4):
         window.session.set(step=step)
         bits = trace.steps[step - 1].entropy
@@ -31,8 +31,7 @@ def test_tips_follow_the_step(pair: Pair) -> None:
     assert f"S = {len(trace.source)}" in tip(window.strategy.limit)
 
 
-def test_what_sampling_does_is_told_with_its_numbers(pair: Pair) -> None:
-    window, _engine = pair
+def test_what_sampling_does_is_told_with_its_numbers(window: MainWindow) -> None:
     strategy = Strategy("sample", temperature=0.5, top_k=12, top_p=0.9, seed=7)
     window.session.set(wish=replace(window.session.state.wish, strategy=strategy))
     fields = window.strategy
@@ -45,8 +44,7 @@ def test_what_sampling_does_is_told_with_its_numbers(pair: Pair) -> None:
 @pytest.mark.parametrize("tab", ["attention", "output"])
 def test_tabs_have_tips(tab: str, pair: Pair) -> None:
     window, engine = pair
-    window.translate("one two")
-    answer(window, engine)
+    translate(window, engine, "one two")
     window.session.set(tab=tab)
     tips = window.tabs.view(tab).findChildren(TermTip)
     assert len(tips) == 2
@@ -54,9 +52,8 @@ def test_tabs_have_tips(tab: str, pair: Pair) -> None:
 
 
 def test_the_tip_is_shown_as_plain_text(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
+    window: MainWindow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    window, _engine = pair
     shown: list[str] = []
     monkeypatch.setattr(QToolTip, "showText", lambda _at, text, _on: shown.append(text))
     at = QPoint(1, 1)

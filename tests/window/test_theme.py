@@ -61,7 +61,7 @@ def test_the_roles_and_the_selection_are_told_apart(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", theme.THEMES)
-def test_tokens_are_legible_whatever_their_weight(name: str, qtbot: QtBot) -> None:
+def test_tokens_are_legible_whatever_their_weight(name: str) -> None:
     palette = theme.palette(theme.THEMES[name])
     ends = palette.base().color().rgb(), palette.highlight().color().rgb()
     for shade in (None, *range(chip_painter.TINTS + 1)):
@@ -122,7 +122,6 @@ def test_a_sheet_follows_colours_and_size_of_the_text(
         part.resize(90, 60)
         ground = part.grab().toImage().pixelColor(60, 30)
         assert ground == QColor(theme.THEMES["contrast"].base)
-    theme.apply_theme(qapp, "light")
 
 
 def _row(window: QWidget) -> QWidget:

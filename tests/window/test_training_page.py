@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pytestqt.qtbot import QtBot
 
 from tests.opened import opened_model
 from tests.traces import make_trace
-from tests.window.windows import answer, make_window
+from tests.window.parts import unwrap, view_of
+from tests.window.windows import Pair, translate
 from visformer.core.checkpoint_series import point
 from visformer.engine.messages import Done, Portion, Progressed, RunSeries
 from visformer.session import training
@@ -33,12 +33,11 @@ TRACES = {**{p.name: t for p, t in zip(POINTS, RUNS, strict=True)}, "step-50": O
 
 
 @pytest.fixture
-def followed(qtbot: QtBot, tmp_path: Path) -> MainWindow:
+def followed(pair: Pair) -> MainWindow:
     """A window that has asked for the series of a folder."""
-    window, engine = make_window(qtbot, tmp_path)
+    window, engine = pair
     window.receive(opened_model(OWN.model, path="/m"))
-    window.translate("one two")
-    answer(window, engine, OWN)
+    translate(window, engine, "one two", OWN)
     window.session.go(window.session.state.turned("diagnosis", "training"))
     window.session.set(tab="diagnosis")
     window.session.do(training.follow, "/runs/mine/steps")
@@ -48,8 +47,7 @@ def followed(qtbot: QtBot, tmp_path: Path) -> MainWindow:
 
 
 def send(window: MainWindow, *points: SeriesPoint | str | None) -> None:
-    number = window.session.state.awaiting.newest(RunSeries)
-    assert number is not None
+    number = unwrap(window.session.state.awaiting.newest(RunSeries))
     window.receive(Progressed(number=number.number, done=1, of=3, part="points"))
     for one in points:
         part = (one, TRACES[one.name]) if isinstance(one, SeriesPoint) else one
@@ -58,9 +56,7 @@ def send(window: MainWindow, *points: SeriesPoint | str | None) -> None:
 
 
 def page(window: MainWindow) -> TrainingPage:
-    view = window.tabs.view("diagnosis")
-    assert isinstance(view, DiagnosisView)
-    return view.page(TrainingPage)
+    return view_of(window, DiagnosisView).page(TrainingPage)
 
 
 def test_points_become_curves_as_they_come(followed: MainWindow) -> None:
@@ -71,25 +67,21 @@ def test_points_become_curves_as_they_come(followed: MainWindow) -> None:
     assert shown.words.text().startswith(one)  # nothing has fallen yet
     send(followed, POINTS[1])
     assert followed.session.state.busy.endswith("1 of 3 points")
-    table = shown.loss.table()
-    assert table is not None
+    table = unwrap(shown.loss.table())
     assert [*table.rows] == ["0", "10"]
-    drawn = np.asarray(table.values)[:, 0]
-    assert drawn == pytest.approx([p.loss for p in POINTS[:2]])
+    assert np.asarray(table.values)[:, 0] == pytest.approx([p.loss for p in POINTS[:2]])
     send(followed, "step-20 is damaged.", POINTS[2], None)
     assert not followed.session.state.busy
     said = shown.words.text()
     assert "1 entry is left out: step-20 is damaged." in said
     assert f"to {POINTS[2].loss:.3g} at step 40" in said
-    heads = shown.heads.table()
-    assert heads is not None
+    heads = unwrap(shown.heads.table())
     state = followed.session.state
     wanted = [p.heads["entropy"][state.kind].ravel() for p in POINTS]
     assert np.array_equal(np.asarray(heads.values), np.array(wanted))
     shown.measure.setCurrentIndex(shown.measure.findData("largest"))
     shown.measure.activated.emit(1)
-    heads = shown.heads.table()
-    assert heads is not None
+    heads = unwrap(shown.heads.table())
     assert (
         np.asarray(heads.values)[2, 0] == POINTS[2].heads["largest"][state.kind][0, 0]
     )
@@ -101,10 +93,8 @@ def test_the_slider_shows_the_run_of_a_point_in_every_tab(followed: MainWindow) 
     before = followed.session.state.shown
     shown.points.setValue(1)
     state = followed.session.state
-    assert state.trace is not None
-    assert state.trace.model is RUNS[1].model
-    assert state.run is not None
-    assert (state.run.name, training.place(state)) == ("step-10", 1)
+    assert unwrap(state.trace).model is RUNS[1].model
+    assert (unwrap(state.run).name, training.place(state)) == ("step-10", 1)
     assert len(state.tree) == 4  # they are in the tab Runs too
     shown.points.setValue(0)
     assert training.place(followed.session.state) == 0
@@ -126,11 +116,8 @@ def test_no_curve_is_in_colour_for_a_head_that_the_series_lacks(
 
 def test_points_of_another_model_leave_a_gap(followed: MainWindow) -> None:
     other = point(OTHER, Path("step-50"), 3, recorded=False, importance={})
-    nothing = replace(POINTS[1], loss=float("nan"))
-    send(followed, POINTS[0], nothing, other, None)
-    heads = page(followed).heads.table()
-    assert heads is not None
-    values = np.asarray(heads.values)
+    send(followed, POINTS[0], replace(POINTS[1], loss=float("nan")), other, None)
+    values = np.asarray(unwrap(page(followed).heads.table()).values)
     assert values.shape == (3, 12)
     assert np.isnan(values[:2]).all()
     assert np.isfinite(values[2]).all()

@@ -6,13 +6,11 @@ an open list, or a key; typing a sentence counts as the Enter at its end.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import pytest
-from PySide6.QtCore import QPoint, QRect, QSettings, Qt
+from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtWidgets import (
     QAbstractButton,
     QAbstractItemView,
@@ -26,6 +24,7 @@ from pytestqt.exceptions import TimeoutError as NotSeen
 from pytestqt.qtbot import QtBot
 
 from tests.window.painted import painted
+from tests.window.parts import unwrap
 from tests.window.windows import middle_of_block
 from visformer.app import App
 from visformer.session.state import State
@@ -109,8 +108,7 @@ class Lecturer:
 
     def write(self, text: str) -> None:
         """Type into what has the focus, and press Enter."""
-        focused = QApplication.focusWidget()
-        assert focused is not None
+        focused = unwrap(QApplication.focusWidget())
         self.clicks += 1
         self._qtbot.keyClicks(focused, text)
         self._qtbot.keyClick(focused, Qt.Key.Key_Return)
@@ -131,54 +129,30 @@ class Lecturer:
                 yield widget
 
 
-def _input(one: Lecturer) -> None:
-    one.tab("Positions")
-    one.tab("Input")
+def tabs(*titles: str) -> Callable[[Lecturer], None]:
+    """Return a walk that presses one title after the other."""
 
-
-def _stage(title: str) -> Callable[[Lecturer], None]:
     def walk(one: Lecturer) -> None:
-        one.tab("Computation")
-        one.tab(title)
+        for title in titles:
+            one.tab(title)
 
     return walk
 
 
-def _softmax(one: Lecturer) -> None:
-    one.tab("Computation")
+def ran(tab: str, button: str) -> Callable[[Lecturer], None]:
+    """Return a walk to a tab and a button of it."""
 
+    def walk(one: Lecturer) -> None:
+        one.tab(tab)
+        one.button(button)
 
-def _first_picture(one: Lecturer) -> None:
-    assert one.clicks == 0
+    return walk
 
 
 def _head_of(one: Lecturer) -> None:
     strip = one.window.strips.source
     one.token(strip, "it")
     one.token(strip, "animal")
-
-
-def _masks(one: Lecturer) -> None:
-    one.tab("Masks")
-
-
-def _padding(one: Lecturer) -> None:
-    one.tab("Masks")
-    one.button("Run as a batch")
-
-
-def _leak(one: Lecturer) -> None:
-    one.tab("Masks")
-    one.button("Run without the causal mask")
-
-
-def _waves(one: Lecturer) -> None:
-    one.tab("Positions")
-
-
-def _bag(one: Lecturer) -> None:
-    one.tab("Positions")
-    one.button("Run without positions")
 
 
 def _units(one: Lecturer) -> None:
@@ -208,30 +182,33 @@ class Stop(NamedTuple):
 STOPS = (
     Stop(
         "1 tokens, ids, embedding, position",
-        _input,
+        tabs("Positions", "Input"),
         ("tokens → ids", "= input"),
         "= input",
     ),
     Stop(
         "2 Q, K, V",
-        _stage("Q, K, V"),
+        tabs("Computation", "Q, K, V"),
         ("W_Q [256, 32]", "W_K [256, 32]", "W_V"),
         "V [17, 32]",
     ),
-    Stop("3 scores", _stage("QKᵀ"), ("QKᵀ [15, 17]",), "QKᵀ [15, 17]"),
+    Stop("3 scores", tabs("Computation", "QKᵀ"), ("QKᵀ [15, 17]",), "QKᵀ [15, 17]"),
     Stop(
         "3 why √d",
-        _stage("÷ √d"),
+        tabs("Computation", "÷ √d"),
         ("weights without scale", "weights with scale", "entropy"),
         "weights with scale",
     ),
-    Stop("4 softmax", _softmax, ("masked scores", "weights [15, 17]"), "weights"),
-    Stop("4 weighted sum", _stage("× V"), ("V [17, 32]",), "Z [15, 32]"),
     Stop(
-        "5 heads differ", _first_picture, ("all heads", "L4", "H7"), "cross · layer 2"
+        "4 softmax",
+        tabs("Computation"),
+        ("masked scores", "weights [15, 17]"),
+        "weights",
     ),
-    Stop("5 concat", _stage("concat"), ("concat",), "concat"),
-    Stop("5 W_O", _stage("× Wₒ"), ("W_O",), "[15, 256]"),
+    Stop("4 weighted sum", tabs("Computation", "× V"), ("V [17, 32]",), "Z [15, 32]"),
+    Stop("5 heads differ", tabs(), ("all heads", "L4", "H7"), "cross · layer 2"),
+    Stop("5 concat", tabs("Computation", "concat"), ("concat",), "concat"),
+    Stop("5 W_O", tabs("Computation", "× Wₒ"), ("W_O",), "[15, 256]"),
     Stop(
         "6 it reads animal",
         _head_of,
@@ -239,29 +216,42 @@ STOPS = (
         "“it” reads “animal”",
     ),
     Stop(
-        "7 where il is from",
-        _first_picture,
-        ("cross · layer 2, head 1", "il"),
-        "most (0.9549)",
+        "7 where il is from", tabs(), ("cross · layer 2, head 1", "il"), "most (0.9549)"
     ),
     Stop(
         "8 causal mask",
-        _masks,
+        tabs("Masks"),
         ("decoder self, layer 2: combined mask",),
         "combined mask",
     ),
-    Stop("8 padding", _padding, ("<pad>",), "<pad>", lambda state: bool(state.batch)),
-    Stop("8 leak", _leak, ("leaks", "decoder self mask, layer 2"), "leaks"),
+    Stop(
+        "8 padding",
+        ran("Masks", "Run as a batch"),
+        ("<pad>",),
+        "<pad>",
+        lambda state: bool(state.batch),
+    ),
+    Stop(
+        "8 leak",
+        ran("Masks", "Run without the causal mask"),
+        ("leaks", "decoder self mask, layer 2"),
+        "leaks",
+    ),
     Stop(
         "9 encodings",
-        _waves,
+        tabs("Positions"),
         ("positional encodings", "similarity of positions"),
         "positional encodings",
     ),
-    Stop("9 bag of words", _bag, ("Without positions",), "Without positions"),
+    Stop(
+        "9 bag of words",
+        ran("Positions", "Run without positions"),
+        ("Without positions",),
+        "Without positions",
+    ),
     Stop(
         "10 network",
-        _stage("Feed-forward, residual, norm"),
+        tabs("Computation", "Feed-forward, residual, norm"),
         ("pre-activation",),
         "pre-activation",
     ),
@@ -283,13 +273,10 @@ STOPS = (
 
 
 @pytest.fixture
-def app(qtbot: QtBot, tmp_path: Path) -> Iterator[App]:
-    """Run the program as it starts for the first time."""
+def begun(app: App, qtbot: QtBot) -> Iterator[App]:
+    """Start the program as for the first time."""
     interval = QApplication.doubleClickInterval()
     QApplication.setDoubleClickInterval(1)  # a list takes no click before
-    settings = QSettings(str(tmp_path / "window.ini"), QSettings.Format.IniFormat)
-    app = App([], settings=settings)
-    app.window.show()
     app.window.resize(*SCREEN)
     app.start()
     window = app.window
@@ -297,10 +284,7 @@ def app(qtbot: QtBot, tmp_path: Path) -> Iterator[App]:
     qtbot.waitUntil(lambda: not window.session.state.busy, timeout=WAIT)
     yield app
     window.appearance.zoom_by(0)
-    app.close()
     QApplication.setDoubleClickInterval(interval)
-    gc.disable()  # again: see ``nothing_left``
-    QApplication.sendPostedEvents(None, 52)  # DeferredDelete
 
 
 def presented(one: Lecturer, stop: Stop) -> Iterator[str]:
@@ -325,8 +309,8 @@ def presented(one: Lecturer, stop: Stop) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("zoom", [pytest.param(100, marks=pytest.mark.slow), 150])
-def test_each_stop_is_two_clicks_away(app: App, qtbot: QtBot, zoom: int) -> None:
-    window = app.window
+def test_each_stop_is_two_clicks_away(begun: App, qtbot: QtBot, zoom: int) -> None:
+    window = begun.window
     if zoom != 100:
         window.appearance.zoom_by(zoom - 100)
     cold, missed = window.session.state, []
@@ -339,7 +323,7 @@ def test_each_stop_is_two_clicks_away(app: App, qtbot: QtBot, zoom: int) -> None
         for area in window.findChildren(QScrollArea):  # what had the focus is in sight
             area.verticalScrollBar().setValue(0)
         QApplication.processEvents()
-        one = Lecturer(app, qtbot)
+        one = Lecturer(begun, qtbot)
         stop.walk(one)
 
         def arrived(one: Lecturer = one, stop: Stop = stop) -> bool:

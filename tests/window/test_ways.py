@@ -7,7 +7,7 @@ from PySide6.QtGui import QAction
 from pytestqt.qtbot import QtBot
 
 from tests.traces import make_trace
-from tests.window.windows import Pair, answer
+from tests.window.windows import Pair, answer, translate
 from visformer.ui.window.window import MainWindow
 from visformer.values.changes.mask_changes import Causal
 from visformer.values.intervention import Intervention
@@ -29,12 +29,10 @@ def test_what_leads_nowhere_is_grey_and_its_key_does_nothing(
 ) -> None:
     window, engine = pair
     assert able(window) == [False, False, False, False]
-    window.translate("one two")
-    answer(window, engine)
+    translate(window, engine, "one two")
     window.tabs.setFocus()
     assert able(window)[:2] == [False, False]
-    window.translate("three")
-    answer(window, engine)
+    translate(window, engine, "three")
     assert able(window)[:2] == [True, False]
     assert window.ways.undo_entry.text() == "&Undo the new sentence"
     asked = len(engine.requests)
@@ -56,8 +54,7 @@ def test_what_leads_nowhere_is_grey_and_its_key_does_nothing(
 
 def test_the_reference_follows(pair: Pair) -> None:
     window, engine = pair
-    window.translate("one two")
-    answer(window, engine)
+    translate(window, engine, "one two")
     window.reference.setText("un deux")
     window.reference.submit()
     answer(window, engine)
@@ -71,8 +68,7 @@ def test_the_reference_follows(pair: Pair) -> None:
 def test_typing_is_undone_before_the_run_is(pair: Pair, qtbot: QtBot) -> None:
     window, engine = pair
     for text in ("one two", "three"):
-        window.translate(text)
-        answer(window, engine)
+        translate(window, engine, text)
     window.source.setFocus()
     qtbot.keyClicks(window.source, "x")
     qtbot.keyClick(window.source, Key.Key_Z, CONTROL)
@@ -84,8 +80,7 @@ def test_typing_is_undone_before_the_run_is(pair: Pair, qtbot: QtBot) -> None:
 
 def test_the_bar_of_a_modified_run_greys_too(pair: Pair) -> None:
     window, engine = pair
-    window.translate("one two")
-    answer(window, engine)
+    translate(window, engine, "one two")
     window.change_run(OPEN)
     undo, redo, _restore = window.modified.buttons
     assert (undo.isEnabled(), redo.isEnabled()) == (True, False)
@@ -93,8 +88,9 @@ def test_the_bar_of_a_modified_run_greys_too(pair: Pair) -> None:
 
 def test_alt_left_and_right_go_through_places(pair: Pair, qtbot: QtBot) -> None:
     window, engine = pair
-    window.translate("a b c d e f")
-    answer(window, engine, make_trace(source=6, target=5, layers=3, heads=4))
+    translate(
+        window, engine, "a b c d e f", make_trace(source=6, target=5, layers=3, heads=4)
+    )
     window.tabs.setFocus()
     window.session.set(step=2)
     window.session.set(tab="masks")

@@ -5,23 +5,20 @@ Every click is one of a mouse on the screen: none calls what it would lead to.
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
-from pathlib import Path
-
 import numpy as np
 import pytest
-from PySide6.QtCore import QPoint, QSettings, Qt
+from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QContextMenuEvent
 from PySide6.QtWidgets import QApplication, QMenu, QTabBar, QWidget
 from pytestqt.qtbot import QtBot
 
-from tests.window.test_side_by_side import attention_of
+from tests.window.parts import unwrap, view_of
 from visformer import paths
 from visformer.app import App
 from visformer.session.both import beside
 from visformer.session.state import State
 from visformer.ui.views import VIEWS
+from visformer.ui.views.attention.attention import AttentionView
 from visformer.ui.views.output.output import OutputView
 from visformer.ui.views.output.search_page import SearchPage
 from visformer.ui.window.window import MainWindow
@@ -87,28 +84,21 @@ class Mouse:
 
 
 @pytest.fixture
-def mouse(qtbot: QtBot, tmp_path: Path) -> Iterator[Mouse]:
+def mouse(qtbot: QtBot, app: App) -> Mouse:
     """The window on the sentence, at the step that writes “il”."""
-    settings = QSettings(str(tmp_path / "window.ini"), QSettings.Format.IniFormat)
-    app = App([], settings=settings)
     app.window.resize(1280, 800)
-    app.window.show()
     qtbot.waitExposed(app.window)
     app.start(str(paths.checkpoint("tatoeba-en-fr")), SENTENCE, ())
     hand = Mouse(qtbot, app.window)
     qtbot.waitUntil(lambda: app.window.session.state.trace is not None, timeout=WAIT)
     hand.wait()
-    yield hand
-    app.close()
-    gc.disable()  # again: see ``nothing_left``
-    QApplication.sendPostedEvents(None, 52)  # DeferredDelete
+    return hand
 
 
 def test_four_questions_by_the_mouse_alone(mouse: Mouse) -> None:
     window, session = mouse.window, mouse.window.session
-    view = attention_of(window)
-    trace = session.state.trace
-    assert trace is not None
+    view = view_of(window, AttentionView)
+    trace = unwrap(session.state.trace)
     plain = trace.text
     step = trace.target.index("▁il")
     it, street = trace.source.index("▁it"), trace.source.index("▁street")
@@ -121,8 +111,7 @@ def test_four_questions_by_the_mouse_alone(mouse: Mouse) -> None:
     # the head that aligns “il”, off: the overview frames the one that reads “it” here
     head = aligning(state, it)
     overview = view.overview
-    box = overview._box(overview._grid(), *head)
-    mouse.right(overview, box.center().toPoint())
+    mouse.right(overview, overview._box(overview._grid(), *head).center().toPoint())
     mouse.choose("Switch this head off")
     mouse.left(view.beside)
     assert mouse.count() <= MOST
@@ -142,14 +131,13 @@ def test_four_questions_by_the_mouse_alone(mouse: Mouse) -> None:
     assert mouse.count() <= MOST
     state = session.state
     assert not state.intervention
-    assert state.trace is not None
-    assert state.trace.text == plain
+    assert unwrap(state.trace).text == plain
 
 
 def pin(mouse: Mouse, it: int, street: int, off: str) -> None:
     """Let “it” read “street” alone."""
     window, session = mouse.window, mouse.window.session
-    view = attention_of(window)
+    view = view_of(window, AttentionView)
     mouse.left(view.panels["encoder"].heat_map.canvas)
     canvas = view.both.maps["b"].canvas
     mouse.right(canvas, canvas.box(it, street).center())
@@ -158,33 +146,26 @@ def pin(mouse: Mouse, it: int, street: int, off: str) -> None:
     state = session.state
     pinned = f"cell encoder {it + 1} {street + 1} = 1"
     assert {*str(state.intervention).split("; ")} == {off, pinned}
-    assert state.trace is not None
-    assert "c'était" in state.trace.text
-    said = window.tabs.explanation.text()
-    assert "They part at step" in said
-    matrix = view.both.maps["b"].matrix
-    assert matrix is not None
+    assert "c'était" in unwrap(state.trace).text
+    assert "They part at step" in window.tabs.explanation.text()
+    matrix = unwrap(view.both.maps["b"].matrix)
     np.testing.assert_allclose(matrix.values[it, street], 1, atol=1e-6)
 
 
 def look_at_the_beam(mouse: Mouse) -> None:
     """Turn to the search of the changed run."""
     window = mouse.window
-    names = [one.name for one in VIEWS]
-    mouse.tab(window.tabs.bar, names.index("output"))
-    output = window.tabs.view("output")
-    assert isinstance(output, OutputView)
+    mouse.tab(window.tabs.bar, [one.name for one in VIEWS].index("output"))
+    output = view_of(window, OutputView)
     mouse.tab(output._pages._bar, 1)
     assert mouse.count() <= MOST
     page = output.page(SearchPage)
-    found = page.found_search()
-    assert found is not None
+    assert page.found_search() is not None
     assert page.canvas.isVisible()
 
 
 def aligning(state: State, source: int) -> tuple[int, int]:
     """Return the layer and head of cross-attention that reads a token most here."""
-    assert state.trace is not None
-    weights = state.trace.attention("cross")[:, :, state.step - 1, source]
+    weights = unwrap(state.trace).attention("cross")[:, :, state.step - 1, source]
     layer, head = np.unravel_index(int(weights.argmax()), weights.shape)
     return int(layer), int(head)

@@ -13,19 +13,15 @@ from pytestqt.qtbot import QtBot
 from tests.bench.windows import attention_of
 from tests.states import ran
 from tests.traces import fed, make_trace
-from tests.window.windows import Pair, answer, make_window, reply
-from visformer.engine.messages import (
-    FindTokens,
-    Progressed,
-    Refused,
-    Replaced,
-)
+from tests.window.parts import click, settle, unwrap
+from tests.window.windows import Pair, answer, make_window, reply, translate
+from visformer.engine.messages import FindTokens, Progressed
 from visformer.engine.mirror import Decoded
-from visformer.pictures.selection import AttentionCell
 from visformer.pictures.words.scene import telling_head
 from visformer.ui.bars.source_line import HISTORY, SourceLine
 from visformer.ui.bars.transport import SPEEDS
 from visformer.ui.views import VIEWS
+from visformer.ui.window.window import MainWindow
 from visformer.values.intervention import parse
 from visformer.values.step import Choice, Strategy
 
@@ -40,36 +36,27 @@ def translated(pair: Pair, qtbot: QtBot) -> Pair:
     return pair
 
 
-def test_enter_shows_the_whole_translation_where_it_says_most(
-    translated: Pair,
-) -> None:
+def test_enter_shows_the_whole_translation_where_it_says_most(translated: Pair) -> None:
     window, _engine = translated
-    trace, words = window.session.state.trace, window.sentence.words
-    assert trace is not None
+    trace, words = unwrap(window.session.state.trace), window.sentence.words
     assert window.session.state.step == telling_head(trace).step == 3
     assert words.text() == trace.text
     assert words.rest == trace.text.removeprefix(trace.until(3).text)
     window.sentence.copy.click()
     assert QApplication.clipboard().text() == trace.text
-    rows = attention_of(window).maps["cross"].matrix
-    assert rows is not None
+    rows = unwrap(attention_of(window).maps["cross"].matrix)
     assert rows.ahead is not None
     assert len(rows.ahead) == 5
     window.appearance.show_ahead(False)
     assert words.text() == trace.until(3).text
-    matrix = attention_of(window).maps["cross"].matrix
-    assert matrix is not None
-    assert matrix.ahead is None
+    assert unwrap(attention_of(window).maps["cross"].matrix).ahead is None
     window.appearance.show_ahead(True)
 
 
-def test_where_nothing_is_shown_ahead_enter_begins_at_step_one(
-    pair: Pair,
-) -> None:
+def test_where_nothing_is_shown_ahead_enter_begins_at_step_one(pair: Pair) -> None:
     window, engine = pair
     window.appearance.show_ahead(False)
-    window.translate("I have a cat.")
-    answer(window, engine)
+    translate(window, engine, "I have a cat.")
     assert engine.decodes[0].source == "I have a cat."
     assert window.session.state.step == 1
     assert len(window.strips.target.row.chips) == 2  # <s> and the first choice
@@ -87,8 +74,7 @@ def test_where_nothing_is_shown_ahead_enter_begins_at_step_one(
 
 def test_the_status_line_says_where_and_how_fast(translated: Pair) -> None:
     window, _ = translated
-    trace = window.session.state.visible
-    assert trace is not None
+    trace = unwrap(window.session.state.visible)
     assert window.status.engine.text() == "cpu | 2.5 ms/step"
     assert window.sentence.words.text().startswith(trace.until(3).text)
 
@@ -119,48 +105,6 @@ def test_typing_alone_asks_for_nothing(pair: Pair, qtbot: QtBot) -> None:
     qtbot.keyClicks(window.source, "a 1 2 3 cat")
     assert engine.decodes == []
     assert window.source.text() == "a 1 2 3 cat"
-
-
-@pytest.mark.parametrize("text", ["", "   "])
-def test_empty_text_is_one_sentence(pair: Pair, qtbot: QtBot, text: str) -> None:
-    window, engine = pair
-    window.source.setText(text)
-    qtbot.keyClick(window.source, Qt.Key.Key_Return)
-    assert engine.decodes == []
-    assert "The source is empty" in window.notice.text()
-
-
-@pytest.mark.parametrize(
-    "text", ["a\ud800b", "a\x00b", "😀 👩\u200d🚀", "שלום עולם", "<b>x</b>", "猫" * 300]
-)
-def test_odd_text_is_asked_for_as_it_is(pair: Pair, text: str) -> None:
-    window, engine = pair
-    window.translate(text)
-    asked = text.replace("\ud800", "\ufffd").replace("\x00", " ")
-    assert engine.decodes[-1].source == asked
-    assert window.source.text() == engine.decodes[-1].source
-    answer(window, engine)
-    window.grab()
-
-
-def test_keys_step_and_bounds_hold(translated: Pair, qtbot: QtBot) -> None:
-    window, _ = translated
-    window.tabs.setFocus()
-    window.session.set(step=1)
-    seen = []
-    keys = Qt.Key
-    for key in (
-        keys.Key_Right,
-        keys.Key_End,
-        keys.Key_Right,
-        keys.Key_Left,
-        keys.Key_Home,
-    ):
-        qtbot.keyClick(window, key)
-        seen.append(window.session.state.step)
-    assert seen == [2, 5, 5, 4, 0]
-    assert window.session.state.visible is not None
-    assert len(window.session.state.visible) == 0
 
 
 def test_the_arrows_step_after_enter_and_up_or_slash_goes_back_to_the_sentence(
@@ -226,9 +170,8 @@ def test_a_row_of_the_table_forces_that_token(translated: Pair, qtbot: QtBot) ->
     window.session.set(step=3)
     table = window.candidates.table
     box = table.visualRect(table.model().index(2, 1))
-    qtbot.mouseClick(table.viewport(), Qt.MouseButton.LeftButton, pos=box.center())
-    trace = window.session.state.trace
-    assert trace is not None
+    click(qtbot, table.viewport(), box.center())
+    trace = unwrap(window.session.state.trace)
     wanted = trace.steps[2].candidates[2].id
     prefix = engine.decodes[-1].prefix
     assert prefix == (
@@ -244,7 +187,7 @@ def test_a_token_of_the_target_goes_to_its_step(translated: Pair, qtbot: QtBot) 
     window, _ = translated
     window.session.set(step=5)
     row = window.strips.target.row
-    qtbot.mouseClick(row, Qt.MouseButton.LeftButton, pos=row.boxes[2].center())
+    click(qtbot, row, row.boxes[2].center())
     assert window.session.state.step == 2
 
 
@@ -262,31 +205,6 @@ def test_a_reference_is_fed_and_shown_whole(translated: Pair, qtbot: QtBot) -> N
     chips = window.strips.target.row.chips
     assert [chip.later for chip in chips] == [False, False, True, True, True, True]
     assert all(chip.loss is not None for chip in chips[1:])
-
-
-def test_heads_and_kinds_by_keyboard(translated: Pair, qtbot: QtBot) -> None:
-    window, _ = translated
-    control = Qt.KeyboardModifier.ControlModifier
-    window.tabs.setFocus()
-    qtbot.keyClick(window, Qt.Key.Key_Down, control)
-    qtbot.keyClick(window, Qt.Key.Key_Right, control)
-    qtbot.keyClick(window, Qt.Key.Key_Right, control)  # there are two heads only
-    qtbot.keyClick(window, Qt.Key.Key_1)
-    state = window.session.state
-    assert (state.layer, state.head, state.kind) == (1, 1, "encoder")
-
-
-def test_a_locked_cell_moves_and_is_freed(translated: Pair, qtbot: QtBot) -> None:
-    window, _ = translated
-    window.session.set(step=5, locked=AttentionCell("cross", 1, 1))
-    shift = Qt.KeyboardModifier.ShiftModifier
-    window.tabs.setFocus()
-    qtbot.keyClick(window, Qt.Key.Key_Down, shift)
-    qtbot.keyClick(window, Qt.Key.Key_Left, shift)
-    assert window.session.state.locked == AttentionCell("cross", 2, 0)
-    assert "reads" in window.status.words.text()
-    qtbot.keyClick(window, Qt.Key.Key_Escape)
-    assert window.session.state.locked is None
 
 
 def test_history_walks_with_up_and_down(translated: Pair, qtbot: QtBot) -> None:
@@ -308,38 +226,6 @@ def test_of_many_sentences_the_last_ones_are_remembered(qtbot: QtBot) -> None:
     for sentence in sentences:
         line.remember(sentence)
     assert line.history == sentences[2:]
-
-
-def test_late_answers_are_dropped(translated: Pair) -> None:
-    window, engine = translated
-    window.source.setText("Go home.")
-    window.source.submit()
-    shown = window.session.state.trace
-    window.receive(Decoded(number=1, trace=make_trace(target=2), limit=9))
-    assert window.session.state.trace is shown
-    answer(window, engine)
-    assert window.session.state.trace is not shown
-
-
-def test_a_replaced_engine_keeps_the_screen(translated: Pair) -> None:
-    window, _ = translated
-    window.session.set(step=4)
-    window.receive(Replaced(reason="The engine ended (signal 9)."))
-    trace = window.session.state.trace
-    assert trace is not None
-    window.receive(Decoded(number=1, trace=trace.until(1), limit=9))
-    assert window.session.state.step == 4
-    window.receive(Decoded(number=1, trace=replace(trace), limit=9))
-    assert window.session.state.step == 4
-    assert "signal 9" in window.notice.text()
-
-
-def test_a_refusal_is_shown_and_nothing_is_lost(translated: Pair) -> None:
-    window, _ = translated
-    window.receive(Refused(number=1, reason="x.pt would run code: <b>no</b>."))
-    assert window.notice.text() == "x.pt would run code: <b>no</b>."
-    assert window.notice.words.textFormat() == Qt.TextFormat.PlainText
-    assert window.session.state.trace is not None
 
 
 def test_a_cut_sentence_is_said(pair: Pair) -> None:
@@ -368,16 +254,15 @@ def test_every_tab_draws_in_every_theme(qtbot: QtBot, translated: Pair) -> None:
             assert len(pixels) > 10
 
 
-def test_zoom_has_bounds(pair: Pair) -> None:
-    window, _ = pair
+def test_zoom_has_bounds(window: MainWindow) -> None:
     window.appearance.zoom_by(1000)
     assert window.appearance.zoom == 300
     window.appearance.zoom_by(0)
     assert window.appearance.zoom == 100
 
 
-def test_settings_survive(qtbot: QtBot, tmp_path: Path) -> None:
-    window, engine = make_window(qtbot, tmp_path)
+def test_settings_survive(pair: Pair, qtbot: QtBot, tmp_path: Path) -> None:
+    window, engine = pair
     window.appearance.set_theme("dark")
     window.source.setText("I have a cat.")
     window.source.submit()
@@ -391,7 +276,6 @@ def test_settings_survive(qtbot: QtBot, tmp_path: Path) -> None:
     line = again.fontMetrics().height()  # it is remembered in lines
     assert abs(again.candidates.width() - side) <= line
     assert side > 500
-    again.appearance.set_theme("light")
 
 
 def test_how_tokens_are_chosen_is_one_with_the_state(translated: Pair) -> None:
@@ -461,8 +345,7 @@ def test_nothing_pushes_the_pictures(translated: Pair) -> None:
     place = window.large.geometry()
     for said in ({"notice": "x " * 400}, {"error": "y"}, {"error": "", "notice": ""}):
         window.session.set(**said)  # type: ignore[arg-type]
-        for _turn in range(3):
-            QApplication.processEvents()
+        settle(3)
         now = window.large.geometry()
         assert (now.topLeft(), now.width()) == (place.topLeft(), place.width())
     assert now == place  # what gave way to the messages is back
@@ -482,9 +365,8 @@ def test_nothing_pushes_the_pictures(translated: Pair) -> None:
 
 
 def test_what_is_folded_stays_folded_until_the_layout_is_reset(
-    qtbot: QtBot, tmp_path: Path
+    window: MainWindow, qtbot: QtBot, tmp_path: Path
 ) -> None:
-    window, _engine = make_window(qtbot, tmp_path)
     window.session.set(**ran(make_trace()), step=2)
     look = window.appearance
     window.side.show(False)

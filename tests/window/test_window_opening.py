@@ -9,19 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
-from PySide6.QtGui import QDropEvent
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from tests.opened import opened_model
 from tests.traces import make_trace
 from tests.unit.values.vis_files import Blocks
-from tests.window.windows import Pair, answer
+from tests.window.windows import Pair
 from visformer.errors import InputError
 from visformer.session import runs as session_runs
 from visformer.session import state as session_state
-from visformer.session.runs import show_trace
 from visformer.trace_file import file_blocks
 from visformer.trace_file.saved_session import SavedRun, SavedSession
 from visformer.trace_file.stored_facts import RunSelection
@@ -32,24 +29,9 @@ from visformer.values.facts import WATCHED
 from visformer.values.finding import Finding
 
 
-def test_a_dropped_folder_is_opened(pair: Pair, tmp_path: Path) -> None:
-    window, engine = pair
-    data = QMimeData()
-    data.setUrls([QUrl.fromLocalFile(str(tmp_path))])
-    window.dropEvent(
-        QDropEvent(
-            QPointF(5, 5),
-            Qt.DropAction.CopyAction,
-            data,
-            Qt.MouseButton.LeftButton,
-            Qt.KeyboardModifier.NoModifier,
-        )
-    )
-    assert engine.opened == [(str(tmp_path), "")]
-
-
-def test_an_opened_model_is_named_and_remembered(pair: Pair, tmp_path: Path) -> None:
-    window, _ = pair
+def test_an_opened_model_is_named_and_remembered(
+    window: MainWindow, tmp_path: Path
+) -> None:
     trace = make_trace(layers=2, decoder_layers=3)
     findings = (Finding("nan", "Output", "3 are NaN.", "Reload."),)
     opened = opened_model(trace.model, path=str(tmp_path), devices=("cuda:0", "cpu"))
@@ -61,9 +43,10 @@ def test_an_opened_model_is_named_and_remembered(pair: Pair, tmp_path: Path) -> 
     assert window.notice.text() == "nan: Output: 3 are NaN. Reload."
 
 
-def test_a_model_of_another_program_is_no_checkpoint_to_open(pair: Pair) -> None:
+def test_a_model_of_another_program_is_no_checkpoint_to_open(
+    window: MainWindow,
+) -> None:
     """Its path is only its name."""
-    window, _ = pair
     model = replace(make_trace().model, layout=WATCHED)
     window.receive(opened_model(model, path="MyModel"))
     assert window.memory.texts("recent") == []
@@ -71,10 +54,7 @@ def test_a_model_of_another_program_is_no_checkpoint_to_open(pair: Pair) -> None
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes of POSIX")
-def test_what_was_typed_can_be_read_by_its_user_alone(
-    pair: Pair, tmp_path: Path
-) -> None:
-    window, _ = pair
+def test_what_was_typed_can_be_read_by_its_user_alone(window: MainWindow) -> None:
     window.translate("a secret")
     window.close()
     file = Path(window.memory._settings.fileName())
@@ -106,9 +86,8 @@ def test_a_trace_file_opens_without_the_engine(
 
 
 def test_the_newest_of_several_openings_is_shown(
-    pair: Pair, qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    window: MainWindow, qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    window, _ = pair
     go_on = threading.Event()
     shown: list[SavedSession] = []
 
@@ -134,9 +113,8 @@ def test_the_newest_of_several_openings_is_shown(
 
 
 def test_a_window_that_closes_while_a_file_is_read(
-    pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    window: MainWindow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    window, _ = pair
     go_on, started = threading.Event(), threading.Event()
 
     def slow(path: Path) -> SavedSession:
@@ -156,9 +134,8 @@ def test_a_window_that_closes_while_a_file_is_read(
 
 
 def test_a_session_shows_the_run_and_what_was_looked_at(
-    pair: Pair, qtbot: QtBot, tmp_path: Path
+    window: MainWindow, qtbot: QtBot, tmp_path: Path
 ) -> None:
-    window, _ = pair
     chosen = RunSelection(kind="decoder", layer=1, head=1, step=2, tab="masks")
     runs = SavedRun(trace=make_trace()), SavedRun(trace=make_trace(), selection=chosen)
     write_session(runs, tmp_path / "a.vis", shown=1)
@@ -174,9 +151,8 @@ def test_a_session_shows_the_run_and_what_was_looked_at(
 
 
 def test_a_long_recorded_run_is_shown_from_its_first_step(
-    pair: Pair, qtbot: QtBot, tmp_path: Path
+    window: MainWindow, qtbot: QtBot, tmp_path: Path
 ) -> None:
-    window, _ = pair
     write_trace(make_trace(target=300, layers=1), tmp_path / "a.vis")
     opened(window, qtbot, tmp_path / "a.vis")
     assert (window.session.state.step, len(window.session.state.trace or ())) == (
@@ -186,9 +162,8 @@ def test_a_long_recorded_run_is_shown_from_its_first_step(
 
 
 def test_what_a_damaged_file_lacks_is_said(
-    pair: Pair, qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    window: MainWindow, qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    window, _ = pair
     path = tmp_path / "a.vis"
     write_trace(make_trace(target=130), path)
     whole = Blocks.of(path.read_bytes())
@@ -208,32 +183,6 @@ def test_what_a_damaged_file_lacks_is_said(
     assert "“0/steps/2” fails its checksum" in window.notice.text()
     window.session.set(step=20)
     assert window.notice.text() == ""
-
-
-def test_a_recorded_trace_is_handed_over(pair: Pair) -> None:
-    window, engine = pair
-    trace = make_trace(target=3)
-    window.session.do(show_trace, trace)
-    window.receive(opened_model(trace.model, path="p"))
-    assert engine.decodes[-1].prefix == tuple(s.choice for s in trace.steps)
-    answer(window, engine, trace)
-    assert not window.session.state.recorded
-    assert window.session.state.step == 3
-
-
-def test_a_trace_of_another_model_keeps_its_own_name(pair: Pair) -> None:
-    window, engine = pair
-    trace = make_trace(target=3)
-    window.session.do(show_trace, trace)
-    other = replace(trace.model, name="other", digest="1")
-    window.receive(opened_model(other, path="p"))
-    assert engine.decodes == []
-    assert "model: random" in window.header.model.toolTip()
-    assert window.session.state.positions is None
-    window.translate("more")
-    answer(window, engine, replace(trace, model=other))
-    assert "model: other" in window.header.model.toolTip()
-    assert window.session.state.positions is not None
 
 
 def test_the_device_chosen_is_sent(pair: Pair) -> None:

@@ -14,10 +14,10 @@ from tests.general_traces import Shape, any_trace
 from tests.opened import opened_model
 from tests.tiny_models import tiny_checkpoint
 from tests.window.any_traces import show_in
-from tests.window.windows import Pair, answer, make_window
+from tests.window.parts import unwrap, view_of
+from tests.window.windows import Pair, make_window, reply, translate
 from visformer.core.decoding import Decoding
-from visformer.engine.messages import Done, Nearest, Refused, SideRequest
-from visformer.engine.process import HANDLERS, nearest
+from visformer.engine.messages import Nearest, Refused
 from visformer.session.kept import recipe_of
 from visformer.session.recipe import read_recipe, written
 from visformer.ui.views.positions.positions import PositionsView
@@ -33,8 +33,7 @@ def pair(qtbot: QtBot, tmp_path: Path) -> Pair:
     window, engine = make_window(qtbot, tmp_path)
     positions = CHECKPOINT.model.position_table("source").numpy()
     window.receive(opened_model(CHECKPOINT.facts, positions, path="/m"))
-    window.translate("a b")
-    answer(window, engine, Decoding(CHECKPOINT, "abcde", limit=6).finish())
+    translate(window, engine, "a b", Decoding(CHECKPOINT, "abcde", limit=6).finish())
     window.resize(1280, 800)
     window.show()
     return window, engine
@@ -42,27 +41,22 @@ def pair(qtbot: QtBot, tmp_path: Path) -> Pair:
 
 def page_of(window: MainWindow) -> WordsPage:
     window.session.set(tab="positions")
-    view = window.tabs.view("positions")
-    assert isinstance(view, PositionsView)
+    view = view_of(window, PositionsView)
     view.turn("words")
     return view.page(WordsPage)
 
 
 def asked(window: MainWindow) -> Nearest:
-    sent = window.session.state.awaiting.newest(Nearest)
-    assert sent is not None
+    sent = unwrap(window.session.state.awaiting.newest(Nearest))
     assert isinstance(sent.request, Nearest)
     return sent.request
 
 
 def give(window: MainWindow) -> None:
     """Answer what was asked last."""
-    sent, request = window.session.state.awaiting.newest(Nearest), asked(window)
-    assert sent is not None
-    ask = CHECKPOINT.extras.nearest
-    assert ask is not None
-    near = ask(request.side, request.asked)
-    window.receive(Done(number=sent.number, value=near))
+    request = asked(window)
+    near = unwrap(CHECKPOINT.extras.nearest)(request.side, request.asked)
+    reply(window, Nearest, near)
     QApplication.processEvents()
 
 
@@ -71,13 +65,11 @@ def test_the_sentences_longest_token_comes_first(pair: Pair) -> None:
     page = page_of(window)
     assert asked(window).asked in window.session.state.visible.source_ids  # type: ignore[union-attr]
     give(window)
-    near = window.session.state.scene.near
-    assert near is not None
+    near = unwrap(window.session.state.scene.near)
     assert page.about.text().startswith(
         f"“{near.tokens[0]}” (id {near.ids[0]}): the 20"
     )
-    assert page.table.numbers is not None
-    assert len(page.table.numbers.rows) == 20
+    assert len(unwrap(page.table.numbers).rows) == 20
 
 
 def test_typing_and_clicking_walk(pair: Pair, qtbot: QtBot) -> None:
@@ -88,8 +80,7 @@ def test_typing_and_clicking_walk(pair: Pair, qtbot: QtBot) -> None:
     qtbot.keyClick(page.field, Qt.Key.Key_Return)
     assert asked(window).asked == CHECKPOINT.tokenizer.source.token(9)
     give(window)
-    near = window.session.state.scene.near
-    assert near is not None
+    near = unwrap(window.session.state.scene.near)
     assert near.ids[0] == 9
     page.table.picked.emit(MapCell(4, 0))
     assert asked(window).asked == near.ids[5]
@@ -104,14 +95,12 @@ def test_a_text_that_names_nothing_is_refused(pair: Pair, qtbot: QtBot) -> None:
     page.field.setText("no such token")
     qtbot.keyClick(page.field, Qt.Key.Key_Return)
     assert asked(window).asked == "no such token"
-    sent = window.session.state.awaiting.newest(Nearest)
-    assert sent is not None
+    sent = unwrap(window.session.state.awaiting.newest(Nearest))
     window.receive(Refused(number=sent.number, reason="There is none."))
     assert window.session.state.error == "There is none."
     assert page.table.isVisible()  # what was found before stays
     page.draw(window.session.state)
-    again = window.session.state.awaiting.newest(Nearest)
-    assert again is not None
+    again = unwrap(window.session.state.awaiting.newest(Nearest))
     assert again.number == sent.number  # it is not asked for again
 
 
@@ -122,14 +111,11 @@ def test_what_is_looked_up_is_kept_in_places_and_sessions(pair: Pair) -> None:
     window.session.set(views=replace(window.session.state.views, token=9))
     page.side.activated.emit(1)
     give(window)
-    recipe = recipe_of(window.session.state)
-    assert recipe is not None
-    kept = read_recipe(written(recipe)).views
+    kept = read_recipe(written(unwrap(recipe_of(window.session.state)))).views
     assert (kept.token, kept.embedding) == (9, "target")
     assert window.session.state.place.views == kept
     assert page.side.currentData() == "target"
-    near = window.session.state.scene.near
-    assert near is not None
+    near = unwrap(window.session.state.scene.near)
     assert (near.side, near.ids[0]) == ("target", 9)
     window.receive(opened_model(CHECKPOINT.facts, path="/other", number=77))
     assert window.session.state.views.token == ""  # another model's ids are others
@@ -145,12 +131,3 @@ def test_a_run_of_another_model_has_one_sentence(pair: Pair) -> None:
     )
     assert page.main_picture() is None
     assert not page.field.isVisible()
-
-
-def test_the_engine_answers_beside_a_decode() -> None:
-    request = Nearest(side="target", asked=5)
-    assert isinstance(request, SideRequest)
-    assert Nearest in HANDLERS
-    near = nearest(CHECKPOINT, request)
-    assert near is not None
-    assert near.ids[0] == 5

@@ -25,6 +25,7 @@ from pytestqt.qtbot import QtBot
 from tests.pseudo import Unmarked
 from tests.tiny_models import tiny_checkpoint
 from tests.window.painted import painted
+from tests.window.parts import unwrap
 from tests.window.pseudo_reader import Reader
 from tests.window.windows import corner_button, dress_hidden, make_window
 from visformer.pictures.computation.stages import STAGES
@@ -235,8 +236,7 @@ def test_what_is_presented_fits_the_screen(
     window.presentation.begin()
     alone = window.large.alone
     for name in turned(plain):
-        layout = alone.layout()
-        assert layout is not None
+        layout = unwrap(alone.layout())
         least = layout.totalMinimumHeightForWidth(alone.width())
         least = max(least, layout.totalMinimumSize().height())
         if least > SMALL[1]:

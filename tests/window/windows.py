@@ -103,6 +103,7 @@ class FakeEngine:
 
 
 Pair = tuple[MainWindow, FakeEngine]
+Opened = tuple[MainWindow, FakeEngine, Trace]
 
 
 def number_of(window: MainWindow, kind: type[Request]) -> int:
@@ -117,7 +118,7 @@ def reply(window: MainWindow, kind: type[Request], value: object) -> None:
     window.receive(Done(number=number_of(window, kind), value=value))
 
 
-def make_window(qtbot: QtBot, folder: Path) -> tuple[MainWindow, FakeEngine]:
+def make_window(qtbot: QtBot, folder: Path) -> Pair:
     """Return a window that is shown, and the engine behind it."""
     engine = FakeEngine()
     settings = QSettings(str(folder / "window.ini"), QSettings.Format.IniFormat)
@@ -144,11 +145,14 @@ def dress_hidden() -> None:
         QApplication.processEvents()
 
 
-def make_view(qtbot: QtBot, kind: type[V]) -> V:
-    """Return a view that its Session draws, without a window around it."""
+def make_view(qtbot: QtBot, kind: type[V], *size: int) -> V:
+    """Return a view that its Session draws, on screen if it is given a size."""
     view: V
     view = kind(Session(lambda state: view.draw(state)))
     qtbot.addWidget(view)
+    if size:
+        view.resize(*size)
+        view.show()
     return view
 
 
@@ -168,6 +172,14 @@ def answer(window: MainWindow, engine: FakeEngine, trace: Trace | None = None) -
     window.receive(Decoded(number=number, trace=made, limit=20))
     window.receive(Finished(number=number, step_ms=2.5))
     return made
+
+
+def translate(
+    window: MainWindow, engine: FakeEngine, text: str, trace: Trace | None = None
+) -> Trace:
+    """Translate a text, and answer it whole."""
+    window.translate(text)
+    return answer(window, engine, trace)
 
 
 def decoded(pair: Pair) -> MainWindow:
@@ -198,10 +210,7 @@ def places(window: MainWindow) -> dict[QWidget, tuple[int, ...]]:
     view = window.tabs.shown
     assert view is not None
     return {
-        picture: (
-            *picture.mapTo(view, QPoint()).toTuple(),
-            *picture.size().toTuple(),
-        )
+        picture: (*picture.mapTo(view, QPoint()).toTuple(), *picture.size().toTuple())
         for picture in window.large.pictures()
     }
 
