@@ -423,8 +423,7 @@ def compare(
     the whole runs are compared: a ``RunComparison``, as ``visformer compare`` prints
     it. Both checkpoints are also fed a ``reference`` (what ``a`` wrote, by default),
     whose log p is compared token by token. Sources of other tokens are aligned ``by``
-    the characters that they cover, by "position", or by hand: pairs of their numbers
-    from 1, such as "1=1 2-3=2".
+    the characters that they cover, or by "position".
 
     Raises TypeError for other types, InputError if ids or the text are missing, for a
     text or reference that recorded runs cannot take, and where no attention is found.

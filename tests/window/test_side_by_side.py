@@ -292,20 +292,6 @@ def test_two_sentences_are_aligned_as_is_chosen(qtbot: QtBot, pair: Pair) -> Non
     page.aligned.activated.emit(1)
     page = ready(qtbot, window)
     assert "4 groups of source tokens are aligned, 2 tokens" in page.words.text()
-    page.aligned.setCurrentIndex(2)
-    page.aligned.activated.emit(2)
-    assert page.hand.isVisibleTo(page)
-    assert page.hand.text() == "1=1 2=2 3=3 4=4"
-    page.sides.maps["a"].clicked.emit(MapCell(0, 5))  # f of the first sentence
-    page.sides.maps["b"].clicked.emit(MapCell(0, 0))  # x of the second
-    page = ready(qtbot, window)
-    assert page.hand.text() == "2=2 3=3 4=4 6=1"
-    page.hand.setText("1=9")
-    qtbot.keyClick(page.hand, Qt.Key.Key_Return)
-    assert "“1=9”: the sources have 6 and 4 tokens" in window.session.state.error
-    assert window.session.state.views.aligned == "2=2 3=3 4=4 6=1"
-    matrix = unwrap(page.sides.maps["difference"].matrix)
-    assert [str(name) for name in matrix.columns] == ["b", "c", "d", "x", "(others)"]
 
 
 def test_the_other_translation_is_fed_to_this_run(qtbot: QtBot, pair: Pair) -> None:

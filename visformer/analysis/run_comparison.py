@@ -5,16 +5,15 @@ probabilities are natural, divergences in bits.
 """
 
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from visformer.errors import InputError
+from visformer.arguments import one_of
 from visformer.values.arrays import Floats
 from visformer.values.attention_heads import ALL, AttentionHeads
 from visformer.values.facts import SIDES, Kind
@@ -24,9 +23,8 @@ from visformer.values.trace import Trace
 PART = 1 << 18  # weights of a layer that are compared at once: some milliseconds
 SAME_BITS = 1e-6  # divergences that are not larger are rounding
 SAME_LOG_P = 1e-3  # nats by which log p may differ by rounding
-MOST_DIGITS = 40  # of a pair of tokens aligned by hand
 MOST_WORDS = 2000  # of two sentences that are aligned by their words
-By = str  # "characters", "position", or by hand: see ``by_hand``
+By = Literal["characters", "position"]
 Group = tuple[tuple[int, ...], tuple[int, ...]]  # tokens of a, and of b
 
 
@@ -219,14 +217,12 @@ def _size(trace: Trace, kind: Kind) -> tuple[int, int]:
 
 
 def align_sources(a: Trace, b: Trace, by: By = "characters") -> TokenAlignment:
-    """Align source tokens: by their place, by hand, or by the characters they cover.
+    """Align source tokens: by their place, or by the characters that they cover.
 
     Tokens without characters, such as the end of a sentence, stand for those of their
     name. Of different sentences those words are aligned that a shortest edit keeps.
     """
-    if by not in ("characters", "position"):
-        return by_hand(by, len(a.source), len(b.source))
-    placed = by == "position" or a.source == b.source
+    placed = one_of("by", by, get_args(By)) == "position" or a.source == b.source
     if placed or not (a.source_spans and b.source_spans):
         return _in_order(len(a.source), len(b.source))
     texts = a.source_text, b.source_text
@@ -238,55 +234,6 @@ def align_sources(a: Trace, b: Trace, by: By = "characters") -> TokenAlignment:
     }
     links |= {*_same_names(a, b, covered)}
     return _grouped(links, len(a.source), len(b.source))
-
-
-_PAIR = re.compile(r"(\d+)(?:-(\d+))?=(\d+)(?:-(\d+))?")
-
-
-def by_hand(text: str, a: int, b: int) -> TokenAlignment:
-    """Align tokens as pairs of their numbers say, from 1: ``1=1 2-3=2``.
-
-    InputError where they do not; ``a`` and ``b``: how many tokens there are.
-    """
-    links: set[tuple[int, int]] = set()
-    for word in text.replace(",", " ").split() or [""]:
-        found = _PAIR.fullmatch(word)
-        if found is None or len(word) > MOST_DIGITS:
-            raise InputError(
-                "“{word}” aligns no source tokens: write characters, position, or "
-                "pairs of their numbers, such as “{form}”.",
-                word=word[:MOST_DIGITS],
-                form=_nearest(word),
-            )
-        first, last, start, stop = (int(one or 0) for one in found.groups())
-        mine, theirs = (
-            range(first - 1, last or first),
-            range(start - 1, stop or start),
-        )
-        for tokens, count in ((mine, a), (theirs, b)):
-            if not tokens or tokens[0] < 0 or tokens[-1] >= count:
-                raise InputError(
-                    "“{word}”: the sources have {a} and {b} tokens, counted from 1.",
-                    word=word,
-                    a=a,
-                    b=b,
-                )
-        links |= {(mine[0], at) for at in theirs} | {(at, theirs[0]) for at in mine}
-    return _grouped(links, a, b)
-
-
-def _nearest(word: str) -> str:
-    numbers = re.findall(r"\d{1,6}", word)[:3]
-    return "=".join(numbers[-2:]) if len(numbers) > 1 else "1=1 2-3=2"
-
-
-def pairs_text(groups: Sequence[Group]) -> str:
-    """Write groups as ``by_hand`` reads them."""
-    links = (
-        [(at, other[0]) for at in one] + [(one[0], at) for at in other[1:]]
-        for one, other in groups
-    )
-    return " ".join(f"{a + 1}={b + 1}" for group in links for a, b in group)
 
 
 def _in_order(a: int, b: int) -> TokenAlignment:

@@ -31,11 +31,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--by",
+        choices=("characters", "position"),
         default="characters",
         help=_(
-            "how source tokens are aligned where they differ: by characters, by "
-            "position, or by pairs of their numbers from 1, such as '1=1 2-3=2' "
-            "(default: %(default)s)"
+            "how source tokens are aligned where they differ (default: %(default)s)"
         ),
     )
     add_device(parser)

@@ -24,7 +24,6 @@ from visformer.analysis.run_comparison import Group as Group
 from visformer.analysis.run_comparison import RunComparison as RunComparison
 from visformer.analysis.run_comparison import align_sources as align_sources
 from visformer.analysis.run_comparison import pair as pair
-from visformer.analysis.run_comparison import pairs_text as pairs_text
 from visformer.language import N_, _, ngettext
 from visformer.pictures.attention.maps import (
     BothLabels,

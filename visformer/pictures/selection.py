@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from visformer.analysis.run_comparison import By
 from visformer.language import N_
 from visformer.values.facts import Kind
 from visformer.values.measured import AttributionName, Attributions
@@ -58,7 +57,6 @@ AT_FIRST = StageOptions()
 ALIGNED: dict[str, str] = {  # as named on screen, translated when shown
     "characters": N_("by characters"),
     "position": N_("by position"),
-    "hand": N_("by hand"),
 }
 
 
@@ -76,7 +74,7 @@ class ViewOptions:
     beams: int = 4  # that a sentence is searched by, where others choose its tokens
     token: int | str = ""  # looked up, by id or name; "": the longest of the sentence
     compare_all: bool = False  # also what does not differ between two runs
-    aligned: By = "characters"  # how tokens of two sources are compared
+    aligned: str = "characters"  # how tokens of two sources are compared
     beside: bool = False  # the run that is compared with stands beside the one shown
 
 

@@ -1,21 +1,17 @@
 """Two runs on screen at once: which, how they align, and why there is only one."""
 
-import contextlib
 from dataclasses import replace
 from weakref import WeakKeyDictionary, ref
 
-from visformer.errors import InputError
 from visformer.language import _, sentences
 from visformer.pictures.comparison import (
     By,
     RunComparison,
-    align_sources,
     aligned_words,
     pair,
     parted_words,
     step_words,
 )
-from visformer.pictures.selection import ALIGNED
 from visformer.session.run import Run
 from visformer.session.state import Next, State
 from visformer.values.trace import Trace
@@ -37,28 +33,9 @@ def both(state: State) -> tuple[Trace, Trace] | None:
     return other.trace, run.trace
 
 
-def aligned(state: State) -> By:
-    """Return how source tokens are aligned; what was paired by hand may not fit."""
-    traces, by = both(state), state.views.aligned
-    if traces is not None and by in ALIGNED:
-        return by
-    if traces is not None:
-        with contextlib.suppress(InputError):
-            align_sources(*traces, by)
-            return by
-    return "characters"
-
-
-def align(state: State, by: By) -> Next:
-    """Align source tokens in another way; one that does not fit is refused."""
-    traces = both(state)
-    if traces is None:
-        return Next(state)
-    try:
-        align_sources(*traces, by)
-    except InputError as error:
-        return Next(replace(state, error=str(error)))
-    return Next(replace(state, views=replace(state.views, aligned=by), error=""))
+def _by(state: State) -> By:
+    """Return how source tokens are aligned; older sessions know other ways."""
+    return "position" if state.views.aligned == "position" else "characters"
 
 
 def names(state: State) -> tuple[str, str]:
@@ -72,11 +49,11 @@ def paired(state: State) -> RunComparison | None:
     traces = both(state)
     if traces is None:
         return None
-    (one, other), how = traces, (names(state), state.views.aligned)
+    (one, other), how = traces, (names(state), _by(state))
     kept = _paired.get(other)
     if kept is not None and kept[0]() is one and kept[1] == how:
         return kept[2]
-    found = pair(one, other, names=how[0], by=aligned(state))
+    found = pair(one, other, names=how[0], by=how[1])
     _paired[other] = ref(one), how, found
     return found
 

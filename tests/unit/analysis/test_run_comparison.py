@@ -17,16 +17,13 @@ from visformer.analysis.run_comparison import (
     TokenAlignment,
     align_sources,
     align_targets,
-    by_hand,
     compare_runs,
     head_divergences,
     js_divergence,
     log_p_of,
     next_divergence,
     pair,
-    pairs_text,
 )
-from visformer.errors import InputError
 from visformer.values.arrays import Floats
 from visformer.values.given_attention import traces_of_weights
 from visformer.values.step import Candidates, Step
@@ -330,29 +327,3 @@ def test_a_run_equals_itself_and_its_plain_form_is_json() -> None:
     assert all(
         0 <= grid.min() <= grid.max() <= 1 for grid in other.divergences.values()
     )
-
-
-def test_tokens_are_aligned_by_hand() -> None:
-    found = by_hand("1=2, 2-3=1", 4, 3)
-    assert found.groups == (((0,), (1,)), ((1, 2), (0,)))
-    assert found.rest == ((3,), (2,))
-    for groups in (found.groups, (((0, 2), (0, 1, 3)),)):
-        assert by_hand(pairs_text(groups), 4, 4).groups == groups
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("", "“” aligns no source tokens"),
-        ("1:2", "such as “1=2”."),
-        ("it=he", "such as “1=1 2-3=2”."),
-        ("1=5", "“1=5”: the sources have 4 and 3 tokens, counted from 1."),
-        ("0=1", "“0=1”: the sources"),
-        ("3-2=1", "“3-2=1”: the sources"),
-        ("9" * 400 + "=1", "aligns no source tokens"),
-    ],
-)
-def test_what_aligns_nothing_is_refused_with_a_form(text: str, said: str) -> None:
-    with pytest.raises(InputError) as refused:
-        by_hand(text, 4, 3)
-    assert said in str(refused.value)

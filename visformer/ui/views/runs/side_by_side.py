@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 from PySide6.QtCore import QElapsedTimer, Qt
 from PySide6.QtGui import QPalette, QPen
-from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QLineEdit, QSizePolicy, QWidget
+from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QSizePolicy, QWidget
 
 from visformer.language import N_, _, sentences
 from visformer.pictures.comparison import (
@@ -20,13 +20,12 @@ from visformer.pictures.comparison import (
     heads_differ,
     log_p_differs,
     next_differs,
-    pairs_text,
     reference_names,
 )
 from visformer.pictures.picture import Table
 from visformer.pictures.selection import ALIGNED
 from visformer.session import tree
-from visformer.session.both import align, aligned, alone_words, both, paired
+from visformer.session.both import alone_words, both, paired
 from visformer.session.run import Run, parents_of
 from visformer.session.runs import fixed_words, translate
 from visformer.session.state import Next, Session, State
@@ -75,18 +74,6 @@ class ComparePage(Dressed, View):
         self.other.activated.connect(self._choose)
         self.aligned = chooser(_("how source tokens are aligned"), ALIGNED)
         self.aligned.activated.connect(self._align)
-        self.hand = QLineEdit()
-        self.hand.setAccessibleName(_("source tokens that stand for one another"))
-        self.hand.setToolTip(
-            _(
-                "Numbers of source tokens of both runs, such as 1=1 2-3=2; or click a "
-                "column of one map, then its counterpart in the other"
-            )
-        )
-        self.hand.returnPressed.connect(
-            lambda: self.session.do(align, self.hand.text())
-        )
-        self._picked: tuple[str, int] | None = None  # a map, and a source token of it
         self.all = QCheckBox(_("&Only what differs"))
         self.all.clicked.connect(self._show_all)
         self.feed = word_button(
@@ -97,9 +84,6 @@ class ComparePage(Dressed, View):
         self.words = paragraph(_("how the runs differ"))
         self.grids = {kind: HeatMap(_(KIND_NAMES[kind]), stretch=3.0) for kind in KINDS}
         self.sides = BothMaps(session)
-        for name in ("a", "b"):
-            picks = self.sides.maps[name].clicked
-            picks.connect(lambda at, name=name: self._pick(name, at))
         for kind, grid in self.grids.items():
             grid.clicked.connect(partial(self._go, kind))
         self.log_p = LogP()
@@ -110,7 +94,7 @@ class ComparePage(Dressed, View):
     def _lay_out(self) -> None:
         row = QWidget()
         named = titled(_("Compared with"), self.other)
-        Flow(row, named, self.other, self.aligned, self.hand, self.all, self.feed)
+        Flow(row, named, self.other, self.aligned, self.all, self.feed)
         self._grids = TurningRow(*self.grids.values())
         self._below = TurningRow(self.log_p, self.next)
         self._pictures = (self.sides, self._grids, self._below)
@@ -175,11 +159,7 @@ class ComparePage(Dressed, View):
             titles[above] = name
         self.other.offer(titles, None if other is None else other.key)
         self.other.setEnabled(bool(titles))
-        by = aligned(state)
-        self.aligned.setCurrentIndex(
-            self.aligned.findData(by if by in ALIGNED else "hand")
-        )
-        self.hand.setText("" if by in ALIGNED else by)
+        self.aligned.setCurrentIndex(state.views.aligned == "position")
         self.all.setChecked(not state.views.compare_all)
 
     def _begin(
@@ -208,9 +188,7 @@ class ComparePage(Dressed, View):
         for part in self._pictures:
             part.setVisible(found is not None)
         source = found is not None and not found.source.one_to_one
-        by_hand = aligned(state) not in ALIGNED
-        self.aligned.setVisible(source or by_hand)
-        self.hand.setVisible(by_hand)
+        self.aligned.setVisible(source)
         parted = found is not None and found.parted is not None
         self.feed.setVisible(parted and not fixed_words(state))
         if found is not None:
@@ -260,27 +238,8 @@ class ComparePage(Dressed, View):
         self.session.do(tree.pin, self.other.itemData(at))
 
     def _align(self, at: int) -> None:
-        by, found = self.aligned.itemData(at), self._found
-        if by == "hand" and found is not None:  # it begins with what there is
-            by = pairs_text(found.source.groups) or "1=1"
-        self.session.do(align, by)
-
-    def _pick(self, name: str, at: MapCell | None) -> None:
-        """Pair a source token of one map with one of the other; by hand alone."""
-        found, kind = self._found, self._state.kind
-        if at is None or found is None or self.hand.isHidden() or kind == "decoder":
-            return
-        before, self._picked = self._picked, (name, at.column)
-        if before is None or before[0] == name:
-            return
-        self._picked = None
-        a, b = (at.column, before[1]) if name == "a" else (before[1], at.column)
-        others = [
-            group
-            for group in found.source.groups
-            if a not in group[0] and b not in group[1]
-        ]
-        self.session.do(align, pairs_text(sorted([*others, ((a,), (b,))])))
+        by = self.aligned.itemData(at)
+        self.session.set(views=replace(self._state.views, aligned=by))
 
     def _show_all(self, only: bool) -> None:
         self.session.set(views=replace(self._state.views, compare_all=not only))
