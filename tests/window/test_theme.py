@@ -100,6 +100,17 @@ def test_the_style_sheet_is_put_on_once(
     assert qapp.styleSheet()
 
 
+def test_a_theme_that_returns_has_the_palette_that_it_had(qapp: QApplication) -> None:
+    """Qt keeps the pictures that it paints of controls by the keys of palettes."""
+    keys = []
+    for _turn in range(3):
+        for name in theme.THEMES:
+            theme.apply_theme(qapp, name)
+            keys.append(qapp.palette().cacheKey())
+    theme.apply_theme(qapp, "light")
+    assert len(set(keys)) == len(theme.THEMES)
+
+
 def test_a_sheet_follows_colours_and_size_of_the_text(
     qapp: QApplication, qtbot: QtBot
 ) -> None:

@@ -9,6 +9,7 @@ ones too. Only arrows are pictures of one colour; a window says by its property
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from string import Template
 from typing import TYPE_CHECKING, ClassVar
 
@@ -104,6 +105,8 @@ def _polish(app: QApplication, widgets: Iterable[QWidget]) -> None:
     later(app).add("style", polish_hidden())
 
 
+# Qt keeps pictures of controls by their palettes: a new one would add all of them again
+@cache
 def palette(colours: Colours) -> QPalette:
     """Return the Qt palette of a theme."""
     result = QPalette()
