@@ -62,6 +62,7 @@ log = logging.getLogger(__name__)
 LANGUAGE = "language"  # in the settings: the one that was chosen
 GARBAGE_MS = 1000
 FULL_EVERY = 60  # collections: the last of these is of all objects
+RETURN_EVERY = 10  # collections until free memory goes back to the system
 P = ParamSpec("P")
 
 
@@ -160,13 +161,10 @@ class App:
         self._next.wait()
 
     def _collect(self) -> None:
-        """Collect; what got old before it became garbage, now and then.
-
-        Then what is free goes back to the system as well: about 1 ms.
-        """
-        full = next(self._collections) % FULL_EVERY == 0
-        gc.collect(2 if full else 1)
-        if full:
+        """Collect; what got old before it became garbage, now and then."""
+        count = next(self._collections)
+        gc.collect(1 if count % FULL_EVERY else 2)
+        if count % RETURN_EVERY == 0:
             return_memory()
         self._next.wait()
 
