@@ -62,7 +62,6 @@ log = logging.getLogger(__name__)
 LANGUAGE = "language"  # in the settings: the one that was chosen
 GARBAGE_MS = 1000
 FULL_EVERY = 60  # collections: the last of these is of all objects
-RETURN_EVERY = 10  # collections until free memory goes back to the system
 P = ParamSpec("P")
 
 
@@ -161,11 +160,12 @@ class App:
         self._next.wait()
 
     def _collect(self) -> None:
-        """Collect; what got old before it became garbage, now and then."""
-        count = next(self._collections)
-        gc.collect(1 if count % FULL_EVERY else 2)
-        if count % RETURN_EVERY == 0:
-            return_memory()
+        """Collect; what got old before it became garbage, now and then.
+
+        What is free goes back to the system: else up to 28 MB lie in pieces.
+        """
+        gc.collect(1 if next(self._collections) % FULL_EVERY else 2)
+        return_memory()
         self._next.wait()
 
     def start(
