@@ -29,7 +29,7 @@ from PySide6.QtCore import QSettings, QTimer
 from tests.soak.held import Held, growth, held
 from tests.soak.lecture import Act, Turns, held_lecture, summary
 from tests.soak.user import Plan, User, bundled, soak
-from visformer.app import App, log_qt
+from visformer.app import GARBAGE_MS, App, log_qt
 from visformer.program.diagnostics import STALL_MS, Watchdog
 from visformer.trace_file.trace_file import write_trace
 from visformer.ui.views import VIEWS
@@ -115,7 +115,8 @@ Row = TypeVar("Row", Held, References)
 
 def work(app: App, user: User, options: Namespace, folder: Path) -> int:
     plan = Plan(options.steps or 10_000, options.sentences, options.switches)
-    return _grown(soak(app, user, plan, ROUNDS))
+    rest = 3 * GARBAGE_MS  # in which the program gives back what it has freed
+    return _grown(soak(app, user, plan, ROUNDS, rest=rest))
 
 
 def openings(app: App, user: User, options: Namespace, folder: Path) -> int:

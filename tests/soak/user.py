@@ -238,11 +238,14 @@ def _nothing() -> None:
     """Do nothing."""
 
 
-def soak(app: App, user: User, plan: Plan, rounds: int) -> Iterator[Held]:
-    """Yield what is held at first, and after each round."""
+def soak(
+    app: App, user: User, plan: Plan, rounds: int, *, rest: int = 0
+) -> Iterator[Held]:
+    """Yield what is held at first, and after each round and so many ms of rest."""
     user.start()
     user.settle()
     yield held(app)
     for part in plan.rounds(rounds):
         user.work(part)
+        user.rest(rest)
         yield held(app)

@@ -34,7 +34,7 @@ LINES = {  # of Python, by room; "" is the root
     "values": 5_369,
     "watching": 9_177,
 }
-ALL_LINES, FILES, TEST_LINES = 90_393, 371, 78_389
+ALL_LINES, FILES, TEST_LINES = 90_393, 371, 78_393
 SENTENCES, STATE_FIELDS, REQUESTS = 3_097, 54, 19
 BARE_NAMES = 11.4  # % of variables and parameters
 # participles and pronouns, which alone do not say what a variable holds
